@@ -1,0 +1,256 @@
+//! Configuration: what the rest of the program is told. Loading and validation live in `config/`.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use secrecy::SecretString;
+
+/// Everything an instance is told at start, validated.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where the record lives (`DATABASE_URL`).
+    pub database_url: SecretString,
+    /// Where messages travel (`REDIS_URL`); absent: the in-process queue.
+    pub redis_url: Option<SecretString>,
+    /// Where the HTTP endpoints listen.
+    pub http_addr: SocketAddr,
+    /// What callers of the HTTP endpoints must present; required off loopback.
+    pub http_token: Option<SecretString>,
+    /// The Postgres pool.
+    pub database: DatabaseConfig,
+    /// The queue.
+    pub queue: QueueConfig,
+    /// The producer.
+    pub producer: ProducerConfig,
+    /// The relay.
+    pub relay: RelayConfig,
+    /// The workers.
+    pub worker: WorkerConfig,
+    /// The sweeps of last resort.
+    pub reconcile: ReconcileConfig,
+    /// How long ended rows are kept.
+    pub retention: RetentionConfig,
+    /// Providers, by name.
+    pub channels: BTreeMap<String, ChannelConfig>,
+    /// Which channels a topic uses, by topic; `default` serves the rest.
+    pub routes: BTreeMap<String, RouteConfig>,
+}
+
+/// `[database]`
+#[derive(Debug, Clone)]
+pub struct DatabaseConfig {
+    /// Connections at most, the listener's not counted.
+    pub pool_size: usize,
+    /// How long to wait for a connection to be made.
+    pub connect_timeout: Duration,
+    /// The server-side limit of a statement of ours.
+    pub statement_timeout: Duration,
+    /// Set when a transaction-mode pooler (PgBouncer) stands in between: no prepared statements, no session
+    /// settings, no LISTEN.
+    pub pooler: bool,
+}
+
+/// Which backend carries messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueKind {
+    /// In process; needs no Redis.
+    Memory,
+    /// Redis lists.
+    List,
+    /// Redis streams.
+    Stream,
+}
+
+/// `[queue]`
+#[derive(Debug, Clone)]
+pub struct QueueConfig {
+    /// Default: `stream` with a redis_url, else `memory`.
+    pub kind: QueueKind,
+    /// The first part, and hash tag, of every Redis key.
+    pub prefix: String,
+    /// Rows published and unclaimed at most, over all instances.
+    pub window: u32,
+    /// How long a consumer counts as alive in Redis after its last sign.
+    pub consumer_ttl: Duration,
+    /// Deliveries of one message before it is handed to Postgres as a failed attempt.
+    pub deliveries_max: u32,
+}
+
+/// `[producer]`
+#[derive(Debug, Clone)]
+pub struct ProducerConfig {
+    /// Due rows released per transaction.
+    pub batch: u32,
+}
+
+/// How commits are seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wakeup {
+    /// Sleep until the doorbell rings; the default.
+    Bell,
+    /// Poll only; the default with a pooler.
+    Poll,
+}
+
+/// `[relay]`
+#[derive(Debug, Clone)]
+pub struct RelayConfig {
+    /// A row not confirmed as published this long after it became ready is published again.
+    pub republish_after: Duration,
+    /// How commits are seen.
+    pub wakeup: Wakeup,
+    /// The pause between polls while awake, and always with `wakeup = "poll"`.
+    pub poll: Duration,
+    /// Rows reserved and pushed at a time.
+    pub batch: u32,
+}
+
+/// `[worker]`
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// Calls under way at a time.
+    pub concurrency: usize,
+    /// How long a claim holds without renewal.
+    pub lease: Duration,
+    /// How often the instance says that it is alive.
+    pub heartbeat: Duration,
+    /// How long after its last heartbeat an instance counts as dead.
+    pub heartbeat_ttl: Duration,
+    /// How long a drain waits for calls under way.
+    pub drain: Duration,
+}
+
+/// `[reconcile]`
+#[derive(Debug, Clone)]
+pub struct ReconcileConfig {
+    /// Published without progress for this long: published again, as the last net.
+    pub published_after: Duration,
+    /// How often to look.
+    pub every: Duration,
+}
+
+/// `[retention]`
+#[derive(Debug, Clone)]
+pub struct RetentionConfig {
+    /// SENT rows.
+    pub sent: Duration,
+    /// FAILED rows.
+    pub failed: Duration,
+    /// CANCELED rows.
+    pub canceled: Duration,
+    /// Attempts of rows that are still kept.
+    pub attempts: Duration,
+    /// Events of `publish()`.
+    pub events: Duration,
+    /// Inbox entries of `receive()`.
+    pub inbox: Duration,
+    /// Operators' actions.
+    pub audit: Duration,
+}
+
+/// `[channels.NAME]`: one provider, called over HTTP.
+#[derive(Debug, Clone)]
+pub struct ChannelConfig {
+    /// The request's method.
+    pub method: Method,
+    /// A template; where it names data, the SSRF guard stands at connect.
+    pub url: String,
+    /// Connect, first byte and body together.
+    pub timeout: Duration,
+    /// Connecting alone, TLS included.
+    pub connect_timeout: Duration,
+    /// From the request sent to the response's head.
+    pub first_byte_timeout: Duration,
+    /// Templates, by header name.
+    pub headers: BTreeMap<String, SecretString>,
+    /// A template; absent: the standard envelope.
+    pub body: Option<String>,
+    /// The body's content type.
+    pub content_type: String,
+    /// Standard Webhooks secrets, the first signs first; several during rotation.
+    pub secrets: Vec<SecretString>,
+    /// Calls started at most, per instance.
+    pub rate_limit: Option<RateLimit>,
+    /// Calls under way at most, per instance.
+    pub max_in_flight: Option<usize>,
+    /// Calls under way at most to one origin, where the URL comes from data.
+    pub max_in_flight_per_origin: usize,
+    /// Permits private, loopback and link-local addresses for URLs that come from data.
+    pub allow_private: bool,
+    /// Networks a data URL may reach although the guard would refuse.
+    pub allow: Vec<IpNet>,
+    /// Networks no URL of this channel may reach.
+    pub deny: Vec<IpNet>,
+    /// Response bytes read at most.
+    pub response_bytes_max: usize,
+    /// Longest Retry-After that is honoured.
+    pub retry_after_max: Duration,
+    /// When the circuit opens and for how long.
+    pub circuit: CircuitConfig,
+}
+
+/// The request's method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// The default.
+    Post,
+    /// For providers that want it.
+    Put,
+}
+
+/// So many calls per span of time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RateLimit {
+    /// Calls …
+    pub count: u32,
+    /// … per this.
+    pub per: Duration,
+}
+
+/// `[channels.NAME.circuit]`
+#[derive(Debug, Clone)]
+pub struct CircuitConfig {
+    /// Failures in a row that open it.
+    pub failures: u32,
+    /// 401/403 in a row that open it.
+    pub unauthorized: u32,
+    /// How long it stays open before a single probe.
+    pub open_for: Duration,
+}
+
+/// What happens to work whose channel is held (circuit open, Retry-After).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnHold {
+    /// It waits, burning no attempt. The default: nothing turns into paid SMS by accident.
+    Wait,
+    /// It moves to the next channel at once.
+    Failover,
+}
+
+/// `[routes.TOPIC]`
+#[derive(Debug, Clone)]
+pub struct RouteConfig {
+    /// Failover order.
+    pub channels: Vec<String>,
+    /// Attempts per channel: the first and its retries.
+    pub max_attempts: u32,
+    /// Attempts on every channel but the last before moving on.
+    pub attempts_before_failover: u32,
+    /// Waits between attempts.
+    pub backoff: Backoff,
+    /// What happens while the channel is held.
+    pub on_hold: OnHold,
+}
+
+/// Exponential waits: `base · 2ⁿ`, at most `max`, spread by ± `jitter`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Backoff {
+    /// After the first failure.
+    pub base: Duration,
+    /// At most.
+    pub max: Duration,
+    /// 0 to 1: the share of the wait that is random.
+    pub jitter: f64,
+}

@@ -1,0 +1,5 @@
+//! outboxd: your app commits, outboxd delivers.
+
+pub mod config;
+pub mod notification;
+pub mod queue;

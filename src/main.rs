@@ -1,0 +1,3 @@
+//! The `outboxd` command.
+
+fn main() {}

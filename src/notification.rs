@@ -1,0 +1,112 @@
+//! Ids, statuses and the legal ways from one status to the next. Pure: no SQL, no clock, no runtime.
+
+use std::fmt;
+
+/// The id of a row of `notification_log`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NotificationId(pub i64);
+
+impl fmt::Display for NotificationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Counts the publications and attempts of a row, upwards only.
+///
+/// The same integer is the publish epoch inside a queue message and, raised by the claim, the token of
+/// the attempt. It survives in the log, so an operator's retry never reuses an old one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub i32);
+
+/// What an operator sees in the view `notifications`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Written, not yet due or not yet released by the producer.
+    Pending,
+    /// Live: it has an outbox row.
+    Queued,
+    /// Live and claimed by a worker.
+    Processing,
+    /// Delivered. Final.
+    Sent,
+    /// Given up: the dead letter.
+    Failed,
+    /// Taken back by an operator.
+    Canceled,
+}
+
+impl Status {
+    /// Every status, in the order of a notification's life.
+    pub const ALL: [Status; 6] =
+        [Status::Pending, Status::Queued, Status::Processing, Status::Sent, Status::Failed, Status::Canceled];
+
+    /// The name used in SQL, logs, metrics and the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Pending => "PENDING",
+            Status::Queued => "QUEUED",
+            Status::Processing => "PROCESSING",
+            Status::Sent => "SENT",
+            Status::Failed => "FAILED",
+            Status::Canceled => "CANCELED",
+        }
+    }
+
+    /// The inverse of [`Status::name`].
+    pub fn parse(name: &str) -> Option<Status> {
+        Status::ALL.into_iter().find(|s| s.name() == name)
+    }
+
+    /// Whether nothing more happens to the row by itself.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Status::Sent | Status::Failed | Status::Canceled)
+    }
+
+    /// Whether the protocol ever makes this step. `FAILED|CANCELED → SENT` is a late success.
+    pub fn may_become(self, next: Status) -> bool {
+        use Status::{Canceled, Failed, Pending, Processing, Queued, Sent};
+        matches!(
+            (self, next),
+            (Pending, Queued | Failed | Canceled)
+                | (Queued, Processing | Failed | Canceled | Sent)
+                | (Processing, Queued | Sent | Failed | Canceled)
+                | (Failed | Canceled, Queued | Sent)
+        )
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_a_round_trip() {
+        for status in Status::ALL {
+            assert_eq!(Status::parse(status.name()), Some(status));
+        }
+        assert_eq!(Status::parse("sent"), None);
+    }
+
+    #[test]
+    fn sent_is_final() {
+        for next in Status::ALL {
+            assert!(!Status::Sent.may_become(next), "SENT must not become {next}");
+        }
+    }
+
+    #[test]
+    fn only_retry_and_a_late_success_leave_a_terminal_status() {
+        for from in [Status::Failed, Status::Canceled] {
+            for next in Status::ALL {
+                assert_eq!(from.may_become(next), matches!(next, Status::Queued | Status::Sent), "{from} → {next}");
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Carry: messages from whoever published a row to a worker with a free slot.
+//!
+//! Postgres decides, the queue only carries. A message is a hint that a row is ready; whoever takes it
+//! still has to claim the row. So a backend may lose messages (the relay publishes them again) and may
+//! deliver copies (the claim drops them), but it must not deliver what was never pushed.
+//!
+//! One contract, three backends, one conformance suite (`tests/it/queue.rs`) that all of them pass.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+/// What travels: which row, and which publication of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Message {
+    /// `notification_log.id`.
+    pub id: i64,
+    /// The epoch under which the row was published; the claim compares it.
+    pub epoch: i32,
+}
+
+/// A message in a consumer's hands. It stays there, across crashes, until it is acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// What to claim.
+    pub message: Message,
+    /// How often the queue has handed it out, this time included.
+    pub times_delivered: u32,
+    /// How the backend finds it again (a stream entry's id, a list element).
+    pub handle: Handle,
+}
+
+/// How a backend finds a delivered message again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Handle {
+    /// Nothing to find: the in-process queue.
+    None,
+    /// The element itself: the list backend.
+    Element(String),
+    /// The entry's id: the stream backend.
+    Entry(String),
+}
+
+/// What a push left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pushed {
+    /// The queue's push counter after this push, raised in the same transaction (0: the backend has none).
+    pub counter: i64,
+}
+
+/// The queue lost messages it had accepted; what is published and unclaimed must be published again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loss {
+    /// Everything is gone (FLUSHALL, a restart without persistence, another server).
+    All,
+    /// The newest pushes are gone (failover to a replica that lagged).
+    Tail {
+        /// The highest counter this side knows was reached.
+        seen: i64,
+        /// The counter the queue shows now.
+        found: i64,
+    },
+}
+
+/// How full the queue is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// Pushed and not yet taken.
+    pub waiting: u64,
+    /// Taken and not yet acknowledged, by anyone.
+    pub in_flight: u64,
+}
+
+/// What one pass of housekeeping did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tended {
+    /// Messages taken over from dead or idle consumers by this one, or moved back to the queue.
+    pub reclaimed: u64,
+    /// Dead consumers whose traces were removed.
+    pub consumers_removed: u64,
+}
+
+/// Why the queue did not do it, sorted by what the caller does next.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Away, loading, failing over, timed out: wait and try again. A push may or may not have arrived.
+    #[error("the queue is unavailable: {0}")]
+    Unavailable(String),
+    /// It refuses more for now (maxmemory, a bounded in-process queue).
+    #[error("the queue is full: {0}")]
+    Full(String),
+    /// It can never work like this (evicting policy, too old, wrong type of key, no permission).
+    #[error("the queue cannot be used: {0}")]
+    Unusable(String),
+}
+
+/// The result of a queue call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// One queue, shared by all instances that are configured with it (the in-process one: by one process).
+#[async_trait]
+pub trait Queue: Send + Sync + std::fmt::Debug {
+    /// `memory`, `list` or `stream`, for logs and metric labels.
+    fn kind(&self) -> &'static str;
+
+    /// Appends all messages in order, in one round trip. After an error the caller must assume that any
+    /// of them may have arrived.
+    async fn push(&self, messages: &[Message]) -> Result<Pushed>;
+
+    /// Registers a consumer that takes and acknowledges under `name` (unique per instance run and worker).
+    async fn consumer(&self, name: &str) -> Result<Box<dyn Consumer>>;
+
+    /// Compares the queue with the highest counter known to have been reached (`seen`: of this process and
+    /// of every instance, as kept in Postgres). `Some` at most once per loss and process.
+    async fn check_loss(&self, seen: i64) -> Result<Option<Loss>>;
+
+    /// How full it is.
+    async fn depth(&self) -> Result<Depth>;
+}
+
+/// One consumer of a [`Queue`]. `take` needs exclusive use; acknowledging does not wait for it.
+#[async_trait]
+pub trait Consumer: Send {
+    /// Waits up to `wait` for a first message and returns up to `max` in the order they were pushed.
+    /// What an earlier run under this name, or a call that stopped waiting, left unacknowledged comes first.
+    /// Cancel-safe: a message moved while nobody waits any more is found by a later call.
+    async fn take(&mut self, max: usize, wait: Duration) -> Result<Vec<Delivery>>;
+
+    /// A handle that acknowledges from other tasks.
+    fn acker(&self) -> Box<dyn Acker>;
+
+    /// Keeps this consumer alive in the queue's eyes and takes over what dead ones hold; call it at least
+    /// every third of the consumer TTL. Bounded work.
+    async fn tend(&mut self) -> Result<Tended>;
+
+    /// Gives back what was taken and not acknowledged, for others to take at once, and signs off.
+    async fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// Acknowledges deliveries: removes them for good. Only after Postgres has the outcome.
+#[async_trait]
+pub trait Acker: Send + Sync {
+    /// Removes all of them in one round trip. Removing what is already gone is no error.
+    async fn ack(&self, deliveries: &[Delivery]) -> Result<()>;
+}
