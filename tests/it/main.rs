@@ -1,3 +1,4 @@
 //! One test binary; modules in the order of a notification's life.
+#![allow(clippy::unwrap_used, missing_docs)]
 
-fn main() {}
+mod support;

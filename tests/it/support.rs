@@ -1,0 +1,3 @@
+//! What the tests stand on: real servers, a real provider, a faulty network.
+
+pub mod process;
