@@ -1,5 +1,6 @@
 //! outboxd: your app commits, outboxd delivers.
 
 pub mod config;
+pub mod migrate;
 pub mod notification;
 pub mod queue;

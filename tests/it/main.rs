@@ -1,4 +1,6 @@
 //! One test binary; modules in the order of a notification's life.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod migrate;
+#[allow(dead_code)] // each module of tests uses its own part
 mod support;

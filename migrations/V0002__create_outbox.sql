@@ -1,0 +1,51 @@
+-- The live work: one narrow row from QUEUED until the notification has ended, then deleted. It stays small,
+-- so every sweep and count over it is cheap.
+--
+-- state  0 ready       waits to be published; `retry_at` set: not before then
+--        1 published   in the queue; `next_at` = when it was published, `batch` = by which publication
+--        2 processing  claimed; `next_at` = when the lease ends, `instance` = who holds it
+--        3 behind key  waits for the live row of its ordering_key
+--
+-- Only columns that never change between QUEUED and SENT are indexed (a retry, which sets `retry_at`, is the
+-- exception), so publish and claim are HOT updates; fillfactor 50 leaves room for them on the page.
+-- `lane` is the topic's lane for fair turns; 0 = not yet assigned (see V0003).
+
+CREATE TABLE outboxd.outbox (
+    id               bigint PRIMARY KEY,
+    seq              bigint GENERATED ALWAYS AS IDENTITY,
+    next_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    retry_at         timestamptz,
+    batch            bigint,
+    lane             integer NOT NULL DEFAULT 0,
+    epoch            integer NOT NULL DEFAULT 0,
+    instance         integer,
+    attempts         integer NOT NULL DEFAULT 0,
+    channel_attempts smallint NOT NULL DEFAULT 0,
+    channel          smallint NOT NULL DEFAULT 0,
+    state            smallint NOT NULL DEFAULT 0,
+    cancel           boolean NOT NULL DEFAULT false,
+    ordering_key     text,
+
+    CONSTRAINT state_is_ready_published_processing_or_behind_key CHECK (state BETWEEN 0 AND 3),
+    CONSTRAINT processing_rows_have_a_worker CHECK (state <> 2 OR instance IS NOT NULL),
+    CONSTRAINT published_rows_have_a_publication CHECK (state <> 1 OR batch IS NOT NULL),
+    CONSTRAINT only_ready_rows_wait_for_a_retry CHECK (retry_at IS NULL OR state = 0),
+    CONSTRAINT only_rows_with_a_key_wait_behind_it CHECK (state <> 3 OR ordering_key IS NOT NULL)
+) WITH (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000
+);
+
+CREATE INDEX outbox_lane ON outboxd.outbox (lane, seq);
+CREATE INDEX outbox_retry ON outboxd.outbox (retry_at) WHERE retry_at IS NOT NULL;
+CREATE INDEX outbox_key ON outboxd.outbox (ordering_key, seq) WHERE ordering_key IS NOT NULL;
+
+-- A publication exists from the reservation of its rows until the push is known to have arrived. One that is
+-- still there 5 s later was cut short: its rows are published again.
+CREATE SEQUENCE outboxd.publication_id;
+CREATE TABLE outboxd.publication (
+    id          bigint PRIMARY KEY,
+    instance    integer NOT NULL,
+    reserved_at timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);

@@ -1,0 +1,16 @@
+-- Holds a channel on all instances until resume_channel(). Work for it waits and burns no attempts.
+CREATE OR REPLACE FUNCTION outboxd.pause_channel(name text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF (length(pause_channel.name) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION 'pause_channel: name must have 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'outboxd.channel_health lists the channels.';
+    END IF;
+    INSERT INTO outboxd.channel_hold AS h (channel, paused_at) VALUES (pause_channel.name, clock_timestamp())
+    ON CONFLICT (channel, origin) DO UPDATE
+       SET paused_at = coalesce(h.paused_at, excluded.paused_at), changed_at = clock_timestamp();
+    INSERT INTO outboxd.audit (action, subject, affected) VALUES ('pause_channel', pause_channel.name, 1);
+    PERFORM pg_notify('outboxd', 'control');
+END $$;
+
+COMMENT ON FUNCTION outboxd.pause_channel IS 'Hold a channel on all instances within a second; its work waits.';

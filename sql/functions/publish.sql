@@ -1,0 +1,46 @@
+-- A domain event for the app's own consumers: kept in Postgres for its retention and appended to the Redis
+-- stream of its topic, in order per key.
+CREATE OR REPLACE FUNCTION outboxd.publish(topic text, key text, payload jsonb, headers jsonb DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    bad       text := CASE WHEN publish.topic IS NULL THEN 'topic' WHEN publish.key IS NULL THEN 'key'
+                           WHEN publish.payload IS NULL THEN 'payload' END;
+    bytes_max integer;
+    new_id    bigint;
+BEGIN
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION 'publish: % must not be NULL', bad USING ERRCODE = 'null_value_not_allowed',
+            HINT = 'topic, key and payload are required.';
+    END IF;
+    IF length(publish.topic) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION 'publish: topic has % characters', length(publish.topic)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'A topic has 1 to 200 characters.';
+    END IF;
+    IF length(publish.key) NOT BETWEEN 1 AND 512 THEN
+        RAISE EXCEPTION 'publish: key has % characters', length(publish.key)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'A key has 1 to 512 characters; hash longer keys.';
+    END IF;
+    SELECT s.payload_bytes_max INTO bytes_max FROM outboxd.setting s;
+    IF pg_column_size(publish.payload) > bytes_max THEN
+        RAISE EXCEPTION 'publish: payload has % bytes, the limit is %', pg_column_size(publish.payload), bytes_max
+            USING ERRCODE = 'program_limit_exceeded',
+            HINT = 'Store the document elsewhere and send a reference, or raise the limit: UPDATE outboxd.setting SET payload_bytes_max = ….';
+    END IF;
+    PERFORM outboxd._reject_headers('publish', publish.headers);
+    IF EXISTS (SELECT FROM outboxd.instance i WHERE i.stopped_at IS NULL AND i.heartbeat_at > clock_timestamp() - i.ttl)
+       AND NOT EXISTS (SELECT FROM outboxd.instance i WHERE i.stopped_at IS NULL
+                        AND i.heartbeat_at > clock_timestamp() - i.ttl AND i.queue_kind <> 'memory') THEN
+        RAISE EXCEPTION 'publish: events need Redis, and no running outboxd has one' USING ERRCODE = 'feature_not_supported',
+            HINT = 'Set redis_url (REDIS_URL) for outboxd, or use notify() for notifications.';
+    END IF;
+
+    INSERT INTO outboxd.event (topic, key, payload, headers)
+    VALUES (publish.topic, publish.key, publish.payload, publish.headers) RETURNING id INTO new_id;
+    INSERT INTO outboxd.event_outbox (event_id) VALUES (new_id);
+    PERFORM outboxd._ring();
+    RETURN new_id;
+END $$;
+
+COMMENT ON FUNCTION outboxd.publish IS
+    'Record a domain event in the current transaction; it is appended to the Redis stream of its topic, in order per key.';

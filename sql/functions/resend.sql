@@ -1,0 +1,24 @@
+-- A new notification with the contents of a SENT one; returns its id. The dedup_key stays with the first.
+CREATE OR REPLACE FUNCTION outboxd.resend(id bigint) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    old    record;
+    new_id bigint;
+BEGIN
+    SELECT l.status, l.topic, l.recipient, l.payload, l.ordering_key, l.headers INTO old
+      FROM outboxd.notification_log l WHERE l.id = resend.id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'resend: there is no notification %', coalesce(resend.id::text, 'NULL')
+            USING ERRCODE = 'no_data_found', HINT = 'Its retention may have passed; see outboxd.notifications.';
+    ELSIF old.status <> 'SENT' THEN
+        RAISE EXCEPTION 'resend: notification % is %, not SENT', resend.id, old.status
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+            HINT = CASE WHEN old.status IN ('FAILED', 'CANCELED') THEN 'Use outboxd.retry(id).' ELSE 'It is still on its way.' END;
+    END IF;
+    new_id := outboxd.notify(old.topic, old.recipient, old.payload, ordering_key => old.ordering_key, headers => old.headers);
+    INSERT INTO outboxd.audit (action, subject, affected, detail)
+    VALUES ('resend', resend.id::text, 1, jsonb_build_object('new_id', new_id));
+    RETURN new_id;
+END $$;
+
+COMMENT ON FUNCTION outboxd.resend IS 'Make a new notification of a SENT one; returns the new id.';

@@ -1,0 +1,26 @@
+-- Stores the response a repeat of (consumer, message_id) will get. Storing the same again changes nothing.
+CREATE OR REPLACE FUNCTION outboxd.respond(consumer text, message_id text, response jsonb) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    given  jsonb := coalesce(respond.response, 'null');
+    stored jsonb;
+BEGIN
+    UPDATE outboxd.inbox i SET response = given, responded_at = clock_timestamp()
+     WHERE i.consumer = respond.consumer AND i.message_id = respond.message_id AND i.response IS NULL;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    SELECT i.response INTO stored FROM outboxd.inbox i
+     WHERE i.consumer = respond.consumer AND i.message_id = respond.message_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'respond: % never received message %', quote_nullable(respond.consumer), quote_nullable(respond.message_id)
+            USING ERRCODE = 'no_data_found', HINT = 'Call outboxd.receive(consumer, message_id) first, in the same transaction.';
+    END IF;
+    IF stored IS DISTINCT FROM given THEN
+        RAISE EXCEPTION 'respond: another response is stored for message %', quote_nullable(respond.message_id)
+            USING ERRCODE = 'unique_violation', HINT = 'The first response stands; a repeat must return it.';
+    END IF;
+END $$;
+
+COMMENT ON FUNCTION outboxd.respond IS 'Store the response that repeats of this message will get from receive().';

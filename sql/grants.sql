@@ -1,0 +1,30 @@
+-- Who may do what. Runs after the functions and views are installed; safe to repeat. Roles that do not exist
+-- are passed over (see roles.sql).
+REVOKE ALL ON SCHEMA outboxd FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA outboxd FROM PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA outboxd FROM PUBLIC;
+
+DO $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_app') THEN
+        GRANT USAGE ON SCHEMA outboxd TO outboxd_app;
+        GRANT EXECUTE ON FUNCTION outboxd.notify, outboxd.notify_many, outboxd.publish, outboxd.receive, outboxd.respond TO outboxd_app;
+        GRANT INSERT (topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
+            ON outboxd.notification_log TO outboxd_app;
+        -- ORMs read the id back: INSERT … RETURNING id.
+        GRANT SELECT (id) ON outboxd.notification_log TO outboxd_app;
+    END IF;
+    IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_operator') THEN
+        GRANT USAGE ON SCHEMA outboxd TO outboxd_operator;
+        GRANT SELECT ON outboxd.notifications, outboxd.attempts, outboxd.dead_letters, outboxd.queue_state,
+            outboxd.outbox_lag, outboxd.workers, outboxd.audit TO outboxd_operator;
+        GRANT EXECUTE ON FUNCTION outboxd.retry, outboxd.retry_dead, outboxd.resend, outboxd.cancel, outboxd.pause,
+            outboxd.resume, outboxd.pause_channel, outboxd.resume_channel TO outboxd_operator;
+    END IF;
+    IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_service') THEN
+        GRANT USAGE ON SCHEMA outboxd TO outboxd_service;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA outboxd TO outboxd_service;
+        GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA outboxd TO outboxd_service;
+        GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA outboxd TO outboxd_service;
+    END IF;
+END $$;

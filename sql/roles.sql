@@ -1,0 +1,32 @@
+-- The roles of outboxd. `outboxd migrate` runs this where it may create roles; where it may not, a DBA runs it
+-- once with psql and then `outboxd migrate` again (the grants come with it). Safe to repeat.
+--
+--   outboxd_app       what the application's login gets:   GRANT outboxd_app TO my_app;
+--   outboxd_operator  what people and dashboards get:      GRANT outboxd_operator TO alice;
+--   outboxd_service   what the daemon runs as:             GRANT outboxd_service TO my_daemon;
+DO $$
+DECLARE
+    wanted text;
+BEGIN
+    FOREACH wanted IN ARRAY ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = wanted) THEN
+            BEGIN
+                EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
+            EXCEPTION
+                WHEN duplicate_object OR unique_violation THEN NULL; -- another migration was faster
+                WHEN insufficient_privilege THEN
+                    RAISE WARNING 'role % is missing and may not be created by %: let a DBA run sql/roles.sql, then migrate again', wanted, current_user;
+            END;
+        END IF;
+    END LOOP;
+    -- Lets the view `health` name the session that pins vacuum.
+    IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_service')
+       AND NOT pg_catalog.pg_has_role('outboxd_service', 'pg_read_all_stats', 'MEMBER') THEN
+        BEGIN
+            GRANT pg_read_all_stats TO outboxd_service;
+        EXCEPTION
+            WHEN insufficient_privilege THEN NULL; -- optional: health says less
+            WHEN internal_error OR unique_violation THEN NULL; -- granted by another database's migration just now
+        END;
+    END IF;
+END $$;

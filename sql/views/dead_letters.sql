@@ -1,0 +1,17 @@
+-- What was given up, newest first by failed_at (index notification_log_failed).
+CREATE OR REPLACE VIEW outboxd.dead_letters AS
+SELECT l.id, l.topic, l.recipient, l.channel, l.attempts, l.error, l.http_status, l.failed_at, l.created_at, l.payload
+  FROM outboxd.notification_log l
+ WHERE l.failed_at IS NOT NULL;
+
+COMMENT ON VIEW outboxd.dead_letters IS 'Notifications that were given up. Back to work: outboxd.retry(id), outboxd.retry_dead(topic).';
+COMMENT ON COLUMN outboxd.dead_letters.id IS 'See outboxd.notifications.id.';
+COMMENT ON COLUMN outboxd.dead_letters.topic IS 'What it is about.';
+COMMENT ON COLUMN outboxd.dead_letters.recipient IS 'As the app gave it.';
+COMMENT ON COLUMN outboxd.dead_letters.channel IS 'The channel that was tried last.';
+COMMENT ON COLUMN outboxd.dead_letters.attempts IS 'Calls to providers, all channels.';
+COMMENT ON COLUMN outboxd.dead_letters.error IS 'The last error.';
+COMMENT ON COLUMN outboxd.dead_letters.http_status IS 'The provider''s last HTTP status, if it answered.';
+COMMENT ON COLUMN outboxd.dead_letters.failed_at IS 'When it was given up.';
+COMMENT ON COLUMN outboxd.dead_letters.created_at IS 'When notify() ran.';
+COMMENT ON COLUMN outboxd.dead_letters.payload IS 'As the app gave it.';

@@ -1,0 +1,32 @@
+-- One row per notification, with what is known of its live work.
+CREATE OR REPLACE VIEW outboxd.notifications AS
+SELECT l.id, l.topic, l.recipient,
+       CASE WHEN o.state = 2 THEN 'PROCESSING' ELSE l.status::text END AS status,
+       l.channel,
+       coalesce(o.attempts, l.attempts) AS attempts,
+       CASE WHEN l.status = 'PENDING' THEN l.send_at WHEN o.state = 0 THEN coalesce(o.retry_at, o.next_at) END AS next_attempt_at,
+       CASE WHEN o.state = 2 THEN o.instance END AS worker,
+       l.error, l.http_status, l.payload, l.headers, l.dedup_key, l.ordering_key,
+       l.created_at, l.send_at, l.expires_at, l.finished_at
+  FROM outboxd.notification_log l
+  LEFT JOIN outboxd.outbox o ON o.id = l.id AND l.status = 'QUEUED';
+
+COMMENT ON VIEW outboxd.notifications IS 'One row per notification: where it is, what was tried, what comes next.';
+COMMENT ON COLUMN outboxd.notifications.id IS 'The id that notify() returned.';
+COMMENT ON COLUMN outboxd.notifications.topic IS 'What it is about; decides the route.';
+COMMENT ON COLUMN outboxd.notifications.recipient IS 'Device token, phone number, URL …, as the app gave it.';
+COMMENT ON COLUMN outboxd.notifications.status IS 'PENDING, QUEUED, PROCESSING, SENT, FAILED or CANCELED.';
+COMMENT ON COLUMN outboxd.notifications.channel IS 'The channel that delivered it, or was tried last.';
+COMMENT ON COLUMN outboxd.notifications.attempts IS 'Calls to providers so far, all channels.';
+COMMENT ON COLUMN outboxd.notifications.next_attempt_at IS 'When it is tried next, if it waits.';
+COMMENT ON COLUMN outboxd.notifications.worker IS 'The instance that is calling the provider now (see outboxd.workers).';
+COMMENT ON COLUMN outboxd.notifications.error IS 'Why it failed.';
+COMMENT ON COLUMN outboxd.notifications.http_status IS 'The provider''s last HTTP status, if it answered.';
+COMMENT ON COLUMN outboxd.notifications.payload IS 'As the app gave it.';
+COMMENT ON COLUMN outboxd.notifications.headers IS 'As the app gave them.';
+COMMENT ON COLUMN outboxd.notifications.dedup_key IS 'The same (topic, dedup_key) is enqueued once.';
+COMMENT ON COLUMN outboxd.notifications.ordering_key IS 'Rows with the same key are sent one after the other.';
+COMMENT ON COLUMN outboxd.notifications.created_at IS 'When notify() ran.';
+COMMENT ON COLUMN outboxd.notifications.send_at IS 'Not before this time.';
+COMMENT ON COLUMN outboxd.notifications.expires_at IS 'Past this time it is not sent but FAILED.';
+COMMENT ON COLUMN outboxd.notifications.finished_at IS 'When it became SENT, FAILED or CANCELED.';

@@ -1,0 +1,22 @@
+-- What is waiting, working, dead: the active set and the partial indexes only, never the history.
+CREATE OR REPLACE VIEW outboxd.queue_state AS
+SELECT coalesce(t.name, '(new topic)') AS topic,
+       CASE WHEN o.state = 2 THEN 'PROCESSING' ELSE 'QUEUED' END AS status,
+       count(*) AS count,
+       clock_timestamp() - min(l.created_at) AS oldest_age
+  FROM outboxd.outbox o
+  JOIN LATERAL (SELECT l.created_at FROM outboxd.notification_log l WHERE l.id = o.id) l ON true
+  LEFT JOIN outboxd.topic t ON t.lane = o.lane
+ GROUP BY 1, 2
+UNION ALL
+SELECT l.topic, 'PENDING', count(*), greatest(clock_timestamp() - min(l.due_at), '0')
+  FROM outboxd.notification_log l WHERE l.due_at IS NOT NULL GROUP BY 1
+UNION ALL
+SELECT l.topic, 'FAILED', count(*), clock_timestamp() - min(l.failed_at)
+  FROM outboxd.notification_log l WHERE l.failed_at IS NOT NULL GROUP BY 1;
+
+COMMENT ON VIEW outboxd.queue_state IS 'Per topic and status: how many, and since when the oldest. SENT and CANCELED are history: see outboxd.notifications.';
+COMMENT ON COLUMN outboxd.queue_state.topic IS 'What it is about.';
+COMMENT ON COLUMN outboxd.queue_state.status IS 'PENDING (not yet due), QUEUED (waiting), PROCESSING (a worker is calling), FAILED (dead letter).';
+COMMENT ON COLUMN outboxd.queue_state.count IS 'How many rows.';
+COMMENT ON COLUMN outboxd.queue_state.oldest_age IS 'Age of the oldest: since notify(), since it was due (PENDING), since it failed (FAILED).';

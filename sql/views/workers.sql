@@ -1,0 +1,23 @@
+-- Instances, by heartbeat and the database's clock.
+CREATE OR REPLACE VIEW outboxd.workers AS
+SELECT i.id AS worker, i.host, i.pid, i.version, i.roles, i.queue_kind AS queue,
+       CASE WHEN i.stopped_at IS NOT NULL THEN 'stopped'
+            WHEN i.heartbeat_at < clock_timestamp() - i.ttl THEN 'dead'
+            WHEN i.draining THEN 'draining' ELSE 'alive' END AS state,
+       i.in_flight, i.heartbeat_at, clock_timestamp() - i.heartbeat_at AS heartbeat_age, i.started_at, i.stopped_at, i.clock_skew_ms
+  FROM outboxd.instance i;
+
+COMMENT ON VIEW outboxd.workers IS 'Running and recent instances of outboxd.';
+COMMENT ON COLUMN outboxd.workers.worker IS 'The instance''s number, as in notifications.worker and attempts.worker.';
+COMMENT ON COLUMN outboxd.workers.host IS 'Where it runs.';
+COMMENT ON COLUMN outboxd.workers.pid IS 'Its process id there.';
+COMMENT ON COLUMN outboxd.workers.version IS 'Its version.';
+COMMENT ON COLUMN outboxd.workers.roles IS 'What it does: producer, relay, worker, scheduler, api.';
+COMMENT ON COLUMN outboxd.workers.queue IS 'memory, list or stream.';
+COMMENT ON COLUMN outboxd.workers.state IS 'alive, draining, stopped, or dead: no heartbeat for its TTL.';
+COMMENT ON COLUMN outboxd.workers.in_flight IS 'Calls under way at its last heartbeat.';
+COMMENT ON COLUMN outboxd.workers.heartbeat_at IS 'Its last sign of life.';
+COMMENT ON COLUMN outboxd.workers.heartbeat_age IS 'How long ago that was.';
+COMMENT ON COLUMN outboxd.workers.started_at IS 'When it started.';
+COMMENT ON COLUMN outboxd.workers.stopped_at IS 'When it signed off.';
+COMMENT ON COLUMN outboxd.workers.clock_skew_ms IS 'Its clock minus the database''s, in milliseconds.';

@@ -1,0 +1,273 @@
+//! Brings the schema `outboxd` up to this binary: migrations first, then the functions, views and grants.
+//!
+//! Migrations are numbered, forward-only and never edited once shipped. Functions and views live one per file
+//! in `sql/` and are installed anew, in one transaction, whenever their text changed. Any number of instances
+//! may do this at once: the work is done under an advisory lock held by the very connection that does it, so a
+//! migrator that dies lets go of it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use refinery::Target;
+use tokio_postgres::Client;
+use tokio_postgres::error::{DbError, SqlState};
+use tracing::info;
+
+mod embedded {
+    refinery::embed_migrations!("migrations");
+}
+
+/// The schema everything lives in.
+pub const SCHEMA: &str = "outboxd";
+const HISTORY: &str = "outboxd.refinery_schema_history";
+/// `outboxd migrate` in ASCII, folded: unlikely to meet another program's lock.
+const LOCK: i64 = 0x6f75_7462_6f78_6401;
+/// The oldest server we run on: 14.
+const SERVER_VERSION_MIN: i32 = 140_000;
+
+macro_rules! sql_files {
+    ($dir:literal: $($name:literal),+ $(,)?) => {
+        &[$((concat!($dir, "/", $name, ".sql"), include_str!(concat!("../sql/", $dir, "/", $name, ".sql")))),+]
+    };
+}
+
+/// Public and internal functions, each after those it calls.
+pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
+    "_ring", "_ring_after_insert", "_reject_headers", "_reject", "_items", "_admit", "_requeue",
+    "notify", "notify_many", "publish", "receive", "respond",
+    "cancel", "retry", "retry_dead", "resend", "pause", "resume", "pause_channel", "resume_channel",
+);
+
+/// The operators' views.
+pub const VIEWS: &[(&str, &str)] = sql_files!("views":
+    "notifications", "attempts", "dead_letters", "queue_state", "outbox_lag", "workers",
+);
+
+const ROLES: &str = include_str!("../sql/roles.sql");
+const GRANTS: &str = include_str!("../sql/grants.sql");
+
+/// Why the schema could not be brought up to date.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server is older than we support.
+    #[error("Postgres {found} is too old: outboxd needs 14 or newer (14 to 18 are supported)")]
+    ServerTooOld {
+        /// As the server names itself.
+        found: String,
+    },
+    /// A newer outboxd was here.
+    #[error(
+        "the schema is at migration {schema}, newer than this binary, which knows {binary}: \
+         use a binary at least as new as the newest instance"
+    )]
+    SchemaNewer {
+        /// What the database has.
+        schema: i64,
+        /// What this binary has.
+        binary: i64,
+    },
+    /// The login may not do it.
+    #[error("{user} lacks rights: {message}. {hint}")]
+    MissingRights {
+        /// The login.
+        user: String,
+        /// What the server said.
+        message: String,
+        /// What to do.
+        hint: String,
+    },
+    /// An applied migration differs from the one in this binary.
+    #[error("an applied migration differs from this binary's: {0}")]
+    Diverged(String),
+    /// A migration failed; it was rolled back.
+    #[error("a migration failed and was rolled back: {}", describe(.0))]
+    Migration(#[source] refinery::Error),
+    /// Anything else the server said.
+    #[error("{}", describe(.0))]
+    Database(#[from] tokio_postgres::Error),
+}
+
+/// What `tokio_postgres` itself only says as "db error", wherever it stands in the chain of causes.
+fn describe(error: &(dyn std::error::Error + 'static)) -> String {
+    match db_error(error) {
+        Some(db) => format!("Postgres said: {} ({})", db.message(), db.code().code()),
+        None => error.to_string(),
+    }
+}
+
+fn db_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a DbError> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(postgres) = error.downcast_ref::<tokio_postgres::Error>() {
+            return postgres.as_db_error();
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// One migration and whether the database has it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Migration {
+    /// Its number.
+    pub version: i64,
+    /// Its name, as in the file's.
+    pub name: String,
+    /// When it was applied; `None`: it is still to come.
+    pub applied_on: Option<String>,
+    /// Its text, for `--dry-run`.
+    #[serde(skip)]
+    pub sql: String,
+}
+
+/// The newest migration this binary knows.
+pub fn newest() -> i64 {
+    embedded::migrations::runner().get_migrations().iter().map(|m| m.version() as i64).max().unwrap_or(0)
+}
+
+/// Every migration of this binary, in order, with what the database has of them.
+pub async fn status(client: &Client) -> Result<Vec<Migration>, Error> {
+    let applied = applied(client).await?;
+    let mut migrations: Vec<Migration> = embedded::migrations::runner()
+        .get_migrations()
+        .iter()
+        .map(|m| {
+            let version = m.version() as i64;
+            let applied_on = applied.iter().find(|(v, _)| *v == version).map(|(_, on)| on.clone());
+            let sql = m.sql().unwrap_or_default().to_string();
+            Migration { version, name: m.name().to_string(), applied_on, sql }
+        })
+        .collect();
+    migrations.sort_by_key(|m| m.version);
+    Ok(migrations)
+}
+
+/// The newest migration the database has; 0: none, or no schema.
+pub async fn schema_version(client: &Client) -> Result<i64, Error> {
+    Ok(applied(client).await?.iter().map(|(version, _)| *version).max().unwrap_or(0))
+}
+
+async fn applied(client: &Client) -> Result<Vec<(i64, String)>, Error> {
+    let exists = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&HISTORY]).await?;
+    if !exists.get::<_, bool>(0) {
+        return Ok(Vec::new());
+    }
+    let rows = client.query(&format!("SELECT version::bigint, applied_on FROM {HISTORY} ORDER BY 1"), &[]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}
+
+/// What a migration did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The migrations applied now.
+    pub applied: Vec<String>,
+    /// Whether functions, views and grants were installed anew.
+    pub installed: bool,
+}
+
+/// When functions, views and grants are installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Install {
+    /// Always: `outboxd migrate`, which also picks up roles that a DBA has created since.
+    Always,
+    /// Only if their text changed: the start of an instance.
+    IfChanged,
+}
+
+/// Brings the schema up to date. Needs a direct connection, not a transaction-mode pooler's.
+pub async fn run(client: &mut Client, install: Install) -> Result<Report, Error> {
+    check_server(client).await?;
+    lock(client).await?;
+    let result = run_locked(client, install).await;
+    // If unlocking fails the connection is broken, and the server lets go of the lock with it.
+    let unlocked = client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await;
+    let report = explain(client, result).await?;
+    unlocked?;
+    Ok(report)
+}
+
+async fn check_server(client: &Client) -> Result<(), Error> {
+    let row = client
+        .query_one("SELECT current_setting('server_version_num')::int, current_setting('server_version')", &[])
+        .await?;
+    if row.get::<_, i32>(0) < SERVER_VERSION_MIN {
+        return Err(Error::ServerTooOld { found: row.get(1) });
+    }
+    Ok(())
+}
+
+async fn lock(client: &Client) -> Result<(), Error> {
+    let row = client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK]).await?;
+    if !row.get::<_, bool>(0) {
+        info!("another instance is migrating; waiting for it");
+        client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
+    }
+    Ok(())
+}
+
+async fn run_locked(client: &mut Client, install: Install) -> Result<Report, Error> {
+    let schema = schema_version(client).await?;
+    if schema > newest() {
+        return Err(Error::SchemaNewer { schema, binary: newest() });
+    }
+    let row = client.query_one("SELECT to_regnamespace($1) IS NOT NULL", &[&SCHEMA]).await?;
+    if !row.get::<_, bool>(0) {
+        client.batch_execute("CREATE SCHEMA outboxd").await?;
+    }
+    let mut applied = Vec::new();
+    if schema < newest() {
+        let mut runner = embedded::migrations::runner().set_target(Target::Latest);
+        runner.set_migration_table_name(HISTORY);
+        let report = runner.run_async(client).await.map_err(refinery_error)?;
+        applied.extend(report.applied_migrations().iter().map(|m| format!("V{:04} {}", m.version(), m.name())));
+    }
+    let installed = install_sql(client, install).await?;
+    Ok(Report { applied, installed })
+}
+
+fn refinery_error(error: refinery::Error) -> Error {
+    match error.kind() {
+        refinery::error::Kind::DivergentVersion(..) | refinery::error::Kind::MissingVersion(..) => {
+            Error::Diverged(error.to_string())
+        }
+        _ => Error::Migration(error),
+    }
+}
+
+/// Roles, functions, views and grants in one transaction: others see all of the old or all of the new.
+async fn install_sql(client: &mut Client, install: Install) -> Result<bool, Error> {
+    let transaction = client.transaction().await?;
+    let wanted = fingerprint();
+    let current: String = transaction.query_one("SELECT sql_installed FROM outboxd.setting", &[]).await?.get(0);
+    if current == wanted && install == Install::IfChanged {
+        return Ok(false);
+    }
+    transaction.batch_execute(ROLES).await?;
+    for (_, sql) in FUNCTIONS.iter().chain(VIEWS) {
+        transaction.batch_execute(sql).await?;
+    }
+    transaction.batch_execute(GRANTS).await?;
+    transaction.execute("UPDATE outboxd.setting SET sql_installed = $1", &[&wanted]).await?;
+    transaction.commit().await?;
+    Ok(true)
+}
+
+fn fingerprint() -> String {
+    let mut hasher = DefaultHasher::new();
+    (FUNCTIONS, VIEWS, ROLES, GRANTS).hash(&mut hasher);
+    format!("{} {:016x}", env!("CARGO_PKG_VERSION"), hasher.finish())
+}
+
+/// Turns "permission denied" into what to do about it.
+async fn explain(client: &Client, result: Result<Report, Error>) -> Result<Report, Error> {
+    let Err(error) = result else { return result };
+    let denied = match db_error(&error) {
+        Some(db) if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE => db.message().to_string(),
+        _ => return Err(error),
+    };
+    let row = client.query_one("SELECT current_user::text, current_database()::text", &[]).await?;
+    let (user, database): (String, String) = (row.get(0), row.get(1));
+    let hint = format!(
+        "Let a role that may create schemas run `outboxd migrate` once, or: GRANT CREATE ON DATABASE {database} TO {user}"
+    );
+    Err(Error::MissingRights { user, message: denied, hint })
+}
