@@ -3,3 +3,4 @@
 pub mod config;
 pub mod notification;
 pub mod queue;
+pub mod store;
