@@ -4,3 +4,4 @@ pub mod config;
 pub mod migrate;
 pub mod notification;
 pub mod queue;
+pub mod store;

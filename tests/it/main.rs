@@ -3,4 +3,5 @@
 
 mod migrate;
 #[allow(dead_code)] // each module of tests uses its own part
+mod config;
 mod support;

@@ -1,0 +1,3 @@
+//! Postgres: the record of truth.
+
+pub mod connect;
