@@ -138,19 +138,21 @@ impl Channel {
     pub fn target(&self, outgoing: &Outgoing<'_>) -> Result<Target, Failed> {
         let refused = |reason: String| Failed::refused(Cause::Template, reason);
         let context = self.templates.context(outgoing).map_err(refused)?;
-        let (name, fixed_origin) = match &self.address {
+        let (name, written) = match &self.address {
             Address::Fixed { url, origin } => {
                 return Ok(Target { url: url.clone(), origin: Arc::clone(origin), context });
             }
-            Address::Path { template, origin } => (template, Some(origin)),
+            Address::Path { template, written } => (template, Some(written)),
             Address::Data { template } => (template, None),
         };
         let empty = Value::UNDEFINED;
         let text = self.templates.render(name, context.as_ref().unwrap_or(&empty), URL_BYTES_MAX).map_err(refused)?;
         let url = Url::parse(text.trim()).map_err(|error| refused(format!("template url: not a url: {error}")))?;
         self.guard.check_url(&url).map_err(|reason| Failed::refused(Cause::Guard, reason.to_string()))?;
-        let origin = match fixed_origin {
-            Some(fixed) if url.origin() != *fixed => return Err(refused("template url: left its host".to_owned())),
+        let origin = match written {
+            Some(written) if !written.holds(&url) => {
+                return Err(refused("template url: the data led out of what the operator wrote".to_owned()));
+            }
             Some(_) => Arc::from(CHANNEL_WIDE),
             None => Arc::from(compile::origin_text(&url)),
         };

@@ -27,14 +27,27 @@ pub(super) enum Address {
     Path {
         /// The template's name.
         template: String,
-        /// What the rendered URL must not leave.
-        origin: Origin,
+        /// What stands before the first tag: the rendered URL must not leave it, as `..` in data might.
+        written: Written,
     },
     /// Data names the host.
     Data {
         /// The template's name.
         template: String,
     },
+}
+
+/// The part of a URL that the operator wrote.
+#[derive(Debug)]
+pub(super) struct Written {
+    origin: Origin,
+    path: String,
+}
+
+impl Written {
+    pub(super) fn holds(&self, url: &Url) -> bool {
+        url.origin() == self.origin && url.path().starts_with(&self.path)
+    }
 }
 
 /// Compiles everything. The error is a reason for an operator.
@@ -67,22 +80,23 @@ fn address(templates: &mut Templates, source: &str) -> Result<Address, String> {
             let url = Url::parse(text.trim()).map_err(|error| format!("url: {error}"))?;
             Ok(Address::Fixed { url, origin: Arc::from(CHANNEL_WIDE) })
         }
-        Text::Template(template) => Ok(match written_origin(source) {
-            Some(origin) => Address::Path { template, origin },
+        Text::Template(template) => Ok(match written(source) {
+            Some(written) => Address::Path { template, written },
             None => Address::Data { template },
         }),
     }
 }
 
-/// The origin, if all of it stands before the template's first tag: scheme, host and the slash that ends it.
-fn written_origin(source: &str) -> Option<Origin> {
-    let written = source[..first_tag(source)?].trim_start();
-    let (scheme, rest) = written.split_once("://")?;
+/// What the operator wrote, if it includes all of the origin: scheme, host and the slash that ends it.
+fn written(source: &str) -> Option<Written> {
+    let text = source[..first_tag(source)?].trim_start();
+    let (scheme, rest) = text.split_once("://")?;
     let host_end = rest.find(['/', '?', '#'])?;
     if !matches!(scheme, "http" | "https") || host_end == 0 {
         return None;
     }
-    Url::parse(written).ok().map(|url| url.origin()).filter(Origin::is_tuple)
+    let url = Url::parse(text).ok().filter(|url| url.origin().is_tuple())?;
+    Some(Written { origin: url.origin(), path: url.path().to_owned() })
 }
 
 /// `scheme://host:port`, the port always written.
@@ -100,12 +114,12 @@ mod tests {
 
     #[test]
     fn only_a_host_that_stands_before_the_first_tag_is_the_operators() {
-        for written in [
+        for source in [
             "https://a.example/{{ x }}",
             "http://a.example:81?q={{ x }}",
             " https://a.example/v1/{% if x %}{% endif %}",
         ] {
-            assert!(written_origin(written).is_some(), "{written}");
+            assert!(written(source).is_some(), "{source}");
         }
         for data in [
             "{{ recipient }}",
@@ -120,7 +134,18 @@ mod tests {
             "https:a.example/{{ x }}",
             "{# c #}https://a.example/",
         ] {
-            assert!(written_origin(data).is_none(), "{data}");
+            assert!(written(data).is_none(), "{data}");
+        }
+    }
+
+    #[test]
+    fn data_cannot_climb_out_of_the_written_path() {
+        let written = written("https://a.example/v1/users/{{ recipient }}/send").unwrap();
+        for (recipient, expected) in
+            [("1", true), ("a/../b", true), ("..", false), ("%2e%2E", false), ("../../x", false)]
+        {
+            let url = Url::parse(&format!("https://a.example/v1/users/{recipient}/send")).unwrap();
+            assert_eq!(written.holds(&url), expected, "{recipient}");
         }
     }
 

@@ -5,7 +5,8 @@
 
 use std::io;
 
-use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value};
+use minijinja::value::Kwargs;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, filters};
 
 use super::Outgoing;
 
@@ -38,6 +39,11 @@ impl Templates {
         engine.set_undefined_behavior(UndefinedBehavior::Strict);
         engine.set_fuel(Some(FUEL));
         engine.set_auto_escape_callback(|_| AutoEscape::None);
+        // The engine's own would write `null` and nothing for a field that is missing.
+        engine.add_filter("tojson", |value: &Value, indent: Option<Value>, args: Kwargs| {
+            filters::tojson(defined(value)?, indent, args)
+        });
+        engine.add_filter("urlencode", |value: &Value| filters::urlencode(defined(value)?));
         // Without it an error does not say which variable was missing.
         engine.set_debug(true);
         Templates { engine, used: Vec::new() }
@@ -114,19 +120,28 @@ pub(super) fn first_tag(source: &str) -> Option<usize> {
     ["{{", "{%", "{#"].into_iter().filter_map(|tag| source.find(tag)).min()
 }
 
+/// Only a failed conversion makes the engine remember which expression was undefined.
+fn defined(value: &Value) -> Result<&Value, Error> {
+    if value.is_undefined() { i64::try_from(value.clone()).map(|_| value) } else { Ok(value) }
+}
+
 fn json(text: &str, variable: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("{variable} is not JSON: {error}"))
 }
 
-/// The engine's error without what it quotes from the data.
-fn reason(error: &minijinja::Error) -> String {
+/// The engine's error without what it might quote from the data.
+fn reason(error: &Error) -> String {
     let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
+    let detail = error.detail().unwrap_or_default();
+    if let Some((before, _)) = detail.rsplit_once("` is undefined") {
+        let expression = before.rsplit_once('`').map_or(before, |(_, expression)| expression);
+        return format!("`{expression}` is undefined{line}");
+    }
     match error.kind() {
-        ErrorKind::UndefinedError | ErrorKind::SyntaxError | ErrorKind::UnknownFilter | ErrorKind::UnknownFunction => {
-            let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
-            format!("{}{detail}{line}", error.kind())
-        }
         ErrorKind::OutOfFuel => format!("more than {FUEL} steps{line}"),
+        kind @ (ErrorKind::SyntaxError | ErrorKind::UnknownFilter | ErrorKind::UnknownFunction) => {
+            format!("{kind}: {detail}{line}")
+        }
         kind => format!("{kind}{line}"),
     }
 }
@@ -148,5 +163,38 @@ impl io::Write for Bounded {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(source: &str) -> Result<String, String> {
+        let mut templates = Templates::new();
+        templates.add("body", source)?;
+        let payload = json(r#"{"name": "a/b c", "none": null, "n": 3}"#, "payload")?;
+        templates.render("body", &Value::from_pairs([("payload", payload)]), 1000)
+    }
+
+    #[test]
+    fn a_missing_field_is_an_error_in_every_filter_but_default() {
+        for source in
+            ["{{ payload.x }}", "{{ payload.x|tojson }}", "{{ payload.x|urlencode }}", "{{ payload.x|upper }}"]
+        {
+            let error = render(source).unwrap_err();
+            assert!(error.contains("template body") && error.contains("payload.x"), "{source}: {error}");
+        }
+        assert_eq!(render("{{ payload.x|default('-') }}").unwrap(), "-");
+        assert_eq!(render("{{ payload.none|tojson }} {{ payload.n }}").unwrap(), "null 3");
+        assert_eq!(render("{{ payload.name|urlencode }}").unwrap(), "a/b%20c");
+    }
+
+    #[test]
+    fn what_templates_do_not_know_is_named() {
+        for (source, named) in [("{{ payload|tojso }}", "tojso"), ("{{ now() }}", "now"), ("{{ payload.", "syntax")] {
+            let error = render(source).unwrap_err();
+            assert!(error.contains(named), "{source}: {error}");
+        }
     }
 }
