@@ -4,4 +4,5 @@
 mod migrate;
 #[allow(dead_code)] // each module of tests uses its own part
 mod config;
+mod channel;
 mod support;
