@@ -1,9 +1,18 @@
 //! outboxd: your app commits, outboxd delivers.
 
+pub mod notification;
+pub mod retry;
+
+pub mod producer;
+pub mod publisher;
+pub mod relay;
+pub mod wakeup;
+
+pub mod queue;
+
 pub mod channel;
+
+pub mod store;
+
 pub mod config;
 pub mod migrate;
-pub mod notification;
-pub mod queue;
-pub mod store;
-pub mod retry;

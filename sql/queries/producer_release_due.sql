@@ -4,7 +4,7 @@
 -- become FAILED and hold up nobody.
 -- Interleavings: other producers skip the rows we lock; cancel() is guarded by PENDING like we are; a crash
 -- before commit leaves PENDING, after it leaves a publication that the sweep finds unconfirmed.
--- $1 due after (soft lower bound: dead index entries) · $2 rows at most · $3 rows to reserve at most · $4 instance
+-- $1 how far to look back in ms (dead index entries) · $2 rows at most · $3 rows to reserve at most · $4 instance
 -- Locks: the rows taken. Index: notification_log_due.
 WITH due AS MATERIALIZED (
     SELECT l.id, l.topic, l.ordering_key, l.epoch, l.due_at,
@@ -13,7 +13,7 @@ WITH due AS MATERIALIZED (
            END AS refusal
       FROM outboxd.setting s CROSS JOIN LATERAL (
            SELECT l.id, l.topic, l.ordering_key, l.epoch, l.due_at, l.payload FROM outboxd.notification_log l
-            WHERE l.due_at <= now() AND l.due_at > $1::timestamptz
+            WHERE l.due_at <= now() AND l.due_at > now() - $1::bigint * interval '1 ms'
             ORDER BY l.due_at LIMIT $2::int FOR UPDATE SKIP LOCKED) l
 ), refused AS (
     UPDATE outboxd.notification_log l SET status = 'FAILED', finished_at = clock_timestamp(), error = d.refusal

@@ -1,11 +1,11 @@
 -- Takes rows whose timer has run out (retries, admitted heads, lost publications): state 0 → 1 under a new
 -- publication. Rows of a paused topic only lose their timer: resume() makes relays look at the lane again. The
 -- topic's row is locked for that, so that a resume() either sees them or comes first.
--- $1 timers after (soft lower bound: dead index entries) · $2 rows at most · $3 instance
+-- $1 how far to look back in ms (dead index entries) · $2 rows at most · $3 instance
 -- Locks: the rows taken; FOR SHARE on paused topics among them. Index: outbox_retry, then outbox_pkey.
 WITH picked AS MATERIALIZED (
     SELECT o.id, o.lane, o.retry_at FROM outboxd.outbox o
-     WHERE o.retry_at <= now() AND o.retry_at > $1::timestamptz
+     WHERE o.retry_at <= now() AND o.retry_at > now() - $1::bigint * interval '1 ms'
      ORDER BY o.retry_at LIMIT $2::int FOR UPDATE SKIP LOCKED
 ), named AS (
     SELECT p.id, p.retry_at, coalesce(nullif(p.lane, 0), t.lane, 0) AS lane

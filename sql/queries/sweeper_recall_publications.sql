@@ -10,3 +10,4 @@ WITH cut AS (
 )
 UPDATE outboxd.outbox o SET state = 0, retry_at = clock_timestamp(), instance = NULL
   FROM cut WHERE o.state = 1 AND o.batch = cut.id
+RETURNING o.id

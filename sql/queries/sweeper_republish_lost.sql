@@ -6,3 +6,4 @@ UPDATE outboxd.outbox o SET state = 0, epoch = o.epoch + 1, retry_at = clock_tim
   FROM (SELECT w.id FROM outboxd.outbox w
          WHERE w.state = 1 AND ($1::int[] IS NULL OR w.instance = ANY ($1::int[])) ORDER BY w.id FOR UPDATE SKIP LOCKED) w
  WHERE o.id = w.id
+RETURNING o.id

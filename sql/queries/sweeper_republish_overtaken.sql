@@ -8,3 +8,4 @@ UPDATE outboxd.outbox o SET state = 0, epoch = o.epoch + 1, retry_at = clock_tim
            AND ($2::bool OR w.next_at < (SELECT max(i.claimed_through) FROM outboxd.instance i) - interval '30 s')
          ORDER BY w.id FOR UPDATE SKIP LOCKED) w
  WHERE o.id = w.id
+RETURNING o.id

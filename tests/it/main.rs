@@ -1,8 +1,8 @@
 //! One test binary; modules in the order of a notification's life.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod migrate;
+mod channel;
 #[allow(dead_code)] // each module of tests uses its own part
 mod config;
-mod channel;
+mod migrate;
 mod support;
