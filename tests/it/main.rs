@@ -1,4 +1,5 @@
 //! One test binary; modules in the order of a notification's life.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod queue;
 mod support;

@@ -1,3 +1,4 @@
 //! What the tests stand on: real servers, a real provider, a faulty network.
 
 pub mod process;
+pub mod redis;
