@@ -1,7 +1,7 @@
 //! A Redis stream with one consumer group.
 //!
 //! Guarantee: an entry is in the stream from its push to its acknowledgement, which removes it from the
-//! group and from the stream in one transaction. So the stream holds what waits and what is in flight and
+//! group and from the stream at once. So the stream holds what waits and what is in flight and
 //! nothing else; it is never trimmed, and no pending entry can be trimmed away.
 //!
 //! Pending entries belong to their consumer for as long as it shows signs of life, however long its job
@@ -28,6 +28,17 @@ use super::metrics::{self, Gauges};
 use super::{Consumer, Depth, Loss, Message, Pushed, Queue, Result, element};
 use crate::config::QueueConfig;
 use consumer::StreamConsumer;
+
+/// KEYS: stream. ARGV: group, then entry ids, a thousand at a time because Lua's stack is bounded. A script
+/// and not a transaction: Redis refuses to queue even these two commands when it is out of memory, and
+/// then nothing could be drained.
+const REMOVE: &str = r"
+for first = 2, #ARGV, 1000 do
+  local last = math.min(first + 999, #ARGV)
+  redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, first, last))
+  redis.call('XDEL', KEYS[1], unpack(ARGV, first, last))
+end
+";
 
 /// The stream backend.
 #[derive(Debug)]
@@ -65,13 +76,10 @@ impl Shared {
         }
     }
 
-    /// Acknowledges and deletes in one transaction: an entry is never one without the other.
+    /// Acknowledges and deletes at once: an entry is never one without the other.
     async fn remove(&self, ids: &[String]) -> std::result::Result<(), Failure> {
-        let key = &self.broker.keys.main;
         let mut pipe = redis::pipe();
-        pipe.atomic();
-        pipe.cmd("XACK").arg(key).arg(GROUP).arg(ids).ignore();
-        pipe.cmd("XDEL").arg(key).arg(ids).ignore();
+        pipe.cmd("EVAL").arg(REMOVE).arg(1).arg(&self.broker.keys.main).arg(GROUP).arg(ids).ignore();
         self.broker.link.query(&pipe).await
     }
 
@@ -125,7 +133,7 @@ impl Queue for StreamQueue {
     async fn depth(&self) -> Result<Depth> {
         let key = &self.shared.broker.keys.main;
         let mut pipe = redis::pipe();
-        pipe.atomic().cmd("XLEN").arg(key).cmd("XPENDING").arg(key).arg(GROUP);
+        pipe.cmd("XLEN").arg(key).cmd("XPENDING").arg(key).arg(GROUP);
         let (length, pending): (u64, reply::PendingSummary) = self.shared.query(&pipe).await?;
         let depth = Depth { waiting: length.saturating_sub(pending.0), in_flight: pending.0 };
         self.gauges.show(depth);
