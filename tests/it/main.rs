@@ -5,4 +5,5 @@ mod channel;
 #[allow(dead_code)] // each module of tests uses its own part
 mod config;
 mod migrate;
+mod queue;
 mod support;

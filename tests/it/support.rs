@@ -3,3 +3,5 @@
 pub mod postgres;
 pub mod process;
 pub mod provider;
+pub mod proxy;
+pub mod redis;
