@@ -28,6 +28,7 @@ mod guard;
 mod handover;
 mod headers;
 mod http;
+pub mod limit;
 mod outcome;
 mod retry_after;
 mod sign;

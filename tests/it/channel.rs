@@ -1,7 +1,10 @@
 //! Channels against a real provider.
 
 mod classification;
+mod guard;
+mod limits;
 mod request;
+mod transport;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
