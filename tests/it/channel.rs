@@ -1,6 +1,8 @@
 //! Channels against a real provider.
 
+mod circuit;
 mod classification;
+mod failover;
 mod guard;
 mod limits;
 mod request;
