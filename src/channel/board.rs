@@ -39,8 +39,20 @@ struct Rule {
 #[derive(Debug)]
 struct Entry {
     circuit: Circuit,
-    /// When this instance last decided something.
-    decided_at: Instant,
+    /// The last outcome.
+    seen_at: Instant,
+    /// When this instance last held or released it.
+    decided_at: Option<Instant>,
+}
+
+impl Entry {
+    fn new(now: Instant) -> Entry {
+        Entry { circuit: Circuit::default(), seen_at: now, decided_at: None }
+    }
+
+    fn is_own_word(&self, now: Instant) -> bool {
+        self.decided_at.is_some_and(|at| now.saturating_duration_since(at) < OWN_WORD)
+    }
 }
 
 /// A hold as all instances see it.
@@ -103,11 +115,18 @@ impl Board {
             if origins.len() >= ORIGINS_MAX {
                 return None;
             }
-            origins.insert(Arc::clone(origin), Entry { circuit: Circuit::default(), decided_at: now });
+            origins.insert(Arc::clone(origin), Entry::new(now));
         }
-        let entry = entries.get_mut(channel)?.get_mut(origin)?;
-        entry.decided_at = now;
-        entry.circuit.on_outcome(&rule.circuit, pass, now, outcome)
+        let origins = entries.get_mut(channel)?;
+        let entry = origins.get_mut(origin)?;
+        let change = entry.circuit.on_outcome(&rule.circuit, pass, now, outcome);
+        entry.seen_at = now;
+        if change.is_some() {
+            entry.decided_at = Some(now);
+        } else if entry.circuit.is_idle() && !entry.is_own_word(now) {
+            origins.remove(origin);
+        }
+        change
     }
 
     /// Another instance holds the probe until then.
@@ -123,25 +142,21 @@ impl Board {
     /// Brings the board in step with what all instances see: a whole picture, taken at `now`.
     pub fn apply(&self, shared: &[SharedHold], now: Instant) {
         let mut entries = self.lock();
-        let is_own_word = |entry: &Entry| now.saturating_duration_since(entry.decided_at) < OWN_WORD;
         let known: HashMap<(&str, &str), &SharedHold> =
             shared.iter().map(|hold| ((hold.channel.as_str(), hold.origin.as_str()), hold)).collect();
         for (channel, origins) in entries.iter_mut() {
             origins.retain(|origin, entry| {
-                if known.contains_key(&(channel.as_str(), &**origin)) || is_own_word(entry) {
+                if known.contains_key(&(channel.as_str(), &**origin)) || entry.is_own_word(now) {
                     return true;
                 }
                 // Released elsewhere, or by an operator. A streak that led to no hold yet is nobody's business.
-                entry.circuit.hold().is_none() && now.saturating_duration_since(entry.decided_at) < STREAK_MAX_AGE
+                entry.circuit.hold().is_none() && now.saturating_duration_since(entry.seen_at) < STREAK_MAX_AGE
             });
         }
         for hold in shared.iter().filter(|hold| self.rules.contains_key(&hold.channel)) {
             let origins = entries.entry(hold.channel.clone()).or_default();
-            let long_ago = now.checked_sub(OWN_WORD).unwrap_or(now);
-            let entry = origins
-                .entry(Arc::from(hold.origin.as_str()))
-                .or_insert_with(|| Entry { circuit: Circuit::default(), decided_at: long_ago });
-            if is_own_word(entry) {
+            let entry = origins.entry(Arc::from(hold.origin.as_str())).or_insert_with(|| Entry::new(now));
+            if entry.is_own_word(now) {
                 continue;
             }
             let until = now + hold.left;

@@ -133,6 +133,11 @@ impl Circuit {
         self.hold
     }
 
+    /// Whether there is nothing to remember.
+    pub fn is_idle(&self) -> bool {
+        self.hold.is_none() && self.failures == 0 && self.unauthorized == 0
+    }
+
     /// Takes over what another instance decided.
     pub fn set_hold(&mut self, hold: Option<Hold>) {
         self.hold = hold;

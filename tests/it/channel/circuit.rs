@@ -248,6 +248,17 @@ fn older_news_does_not_undo_what_was_just_decided() {
 }
 
 #[test]
+fn calls_under_way_do_not_keep_the_holds_of_others_away() {
+    let table = Table::new();
+    table.reports(2, &down());
+    table.board.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
+    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)));
+    assert_eq!(table.report(Pass::Normal, &down()), None);
+    table.board.apply(&[], table.now);
+    assert_eq!(table.verdict(), Verdict::Go);
+}
+
+#[test]
 fn healthy_origins_take_no_memory_and_failing_ones_are_bounded() {
     let table = Table::new();
     let held: Arc<str> = Arc::from("https://held:443");

@@ -1,13 +1,17 @@
 //! Limits: exact, per origin, and without a queue of waiters.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use outboxd::channel::CHANNEL_WIDE;
 use outboxd::channel::limit::{Full, Limits};
 use outboxd::config::RateLimit;
 
-use super::config;
+use super::{Note, assert_sent, channel, config};
+use crate::support::provider::{Provider, Reply};
 
 fn origin(name: &str) -> Arc<str> {
     Arc::from(name)
@@ -105,4 +109,45 @@ fn the_operators_own_host_has_no_cap_per_origin() {
     let limits = Limits::new(&config);
     let held: Vec<_> = (0..50).map(|_| limits.try_acquire(&origin(CHANNEL_WIDE), Instant::now()).unwrap()).collect();
     assert_eq!((held.len(), limits.origins()), (50, 0));
+}
+
+#[tokio::test]
+async fn a_black_holed_destination_of_many_does_not_delay_the_others() {
+    let mut config = config("{{ recipient }}");
+    config.allow_private = true;
+    config.max_in_flight_per_origin = 4;
+    config.timeout = Duration::from_secs(30);
+    config.first_byte_timeout = Duration::from_secs(30);
+    let (channel, limits) = (channel(&config), Limits::new(&config));
+    let providers: Vec<Provider> = (0..100).map(|_| Provider::start()).collect();
+    providers[0].answer(Reply::hang());
+    // A worker of 16 slots, and 20 rows for each destination in turn.
+    let notes: Vec<Note> =
+        (0..20).flat_map(|_| providers.iter().map(|provider| Note::to(&provider.url("/")))).collect();
+    let mut queue: VecDeque<&Note> = notes.iter().collect();
+    let mut calls = FuturesUnordered::new();
+    let mut delivered = 0;
+    let mut turned_away = 0;
+    let finish = async {
+        while delivered < 99 * 20 {
+            while calls.len() < 16
+                && let Some(note) = queue.pop_front()
+            {
+                let outgoing = note.attempt(1);
+                let target = channel.target(&outgoing).unwrap();
+                match limits.try_acquire(target.origin(), Instant::now()) {
+                    Ok(permit) => calls.push(async {
+                        let outcome = channel.send_to(target, &note.attempt(1)).await;
+                        drop(permit);
+                        outcome
+                    }),
+                    Err(_) => turned_away += 1,
+                }
+            }
+            assert_sent(&calls.next().await.unwrap());
+            delivered += 1;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(25), finish).await.expect("all others before the dead one's timeout");
+    assert_eq!((providers[0].count(), limits.in_flight(), turned_away), (4, 4, 16));
 }
