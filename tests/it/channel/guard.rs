@@ -154,12 +154,14 @@ async fn the_address_that_was_checked_is_the_address_that_is_connected_to() {
 #[tokio::test]
 async fn a_redirect_to_a_private_address_is_not_followed() {
     let (outside, inside) = outside_and_inside();
-    outside.answer(Reply::redirect(&inside.url("/admin")));
     let channel = webhooks(Answers::new(&[&["127.0.0.2"]]));
     let note = Note::to(&format!("http://a.example:{}/", outside.addr().port()));
-    let failed = failed(channel.send(&note.attempt(1)).await);
-    assert_eq!((failed.failure, failed.status), (Failure::Permanent, Some(307)));
-    assert_eq!((outside.count(), inside.connections()), (1, 0));
+    for status in [301, 302, 303, 307, 308] {
+        outside.script([Reply::redirect(status, &inside.url("/admin"))]);
+        let failed = failed(channel.send(&note.attempt(1)).await);
+        assert_eq!((failed.failure, failed.status), (Failure::Permanent, Some(status)));
+    }
+    assert_eq!((outside.count(), inside.connections()), (5, 0));
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Providers that misbehave below HTTP: nothing is sent twice behind our back, nothing takes a slot or the
 //! memory for longer than its limit.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outboxd::channel::{Cause, Outcome};
@@ -107,4 +108,29 @@ async fn a_gzip_bomb_is_never_unpacked() {
     assert_sent(&channel.send(&Note::to("user-1").attempt(1)).await);
     let excerpt = failed(channel.send(&Note::to("user-1").attempt(2)).await).excerpt.unwrap();
     assert!(excerpt.starts_with('\u{fffd}') && excerpt.chars().count() <= 1024, "packed as it came: {excerpt:?}");
+}
+
+#[tokio::test]
+async fn a_certificate_nobody_vouches_for_is_not_trusted() {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut session = rustls::ServerConnection::new(Arc::new(tls)).unwrap();
+        session.complete_io(&mut stream).unwrap_err().to_string()
+    });
+    let channel = channel(&config(&format!("https://localhost:{port}/")));
+    let failed = failed(channel.send(&Note::to("user-1").attempt(1)).await);
+    assert_eq!((failed.failure, failed.cause), (Failure::Transient, Cause::Connect));
+    assert!(failed.error.contains("certificate"), "{}", failed.error);
+    assert!(server.join().unwrap().contains("alert"), "the handshake was refused by us");
 }

@@ -83,9 +83,9 @@ impl Reply {
         Reply::status(200)
     }
 
-    /// 307 to somewhere else.
-    pub fn redirect(to: &str) -> Reply {
-        Reply::status(307).header("location", to)
+    /// A redirect to somewhere else.
+    pub fn redirect(status: u16, to: &str) -> Reply {
+        Reply::status(status).header("location", to)
     }
 
     /// 64 KiB of gzip that unpack to 10 MB of zeros.
