@@ -2,8 +2,8 @@
 //!
 //! A [`Channel`] is a provider as configured: templates for url, headers and body, secrets, limits, and one
 //! client with its connections. [`Channel::send`] makes exactly one call and never retries; what follows a
-//! failure is decided by [`crate::retry`], in which order channels are tried by `failover`, whether the
-//! call may be made now by `limit` and `circuit`.
+//! failure is decided by [`crate::retry`], in which order channels are tried by [`failover`], whether the
+//! call may be made now by [`limit`] and [`board`].
 //!
 //! Guarantee: a request is counted as not sent ([`Failure::Transient`](crate::retry::Failure)) only if the
 //! provider cannot have received it whole; otherwise a missing answer is
@@ -22,12 +22,16 @@ use serde_json::value::RawValue;
 use url::Url;
 
 mod address;
+pub mod board;
+pub mod circuit;
 mod compile;
 mod envelope;
+pub mod failover;
 mod guard;
 mod handover;
 mod headers;
 mod http;
+pub mod limit;
 mod outcome;
 mod retry_after;
 mod sign;

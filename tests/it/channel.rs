@@ -1,7 +1,12 @@
 //! Channels against a real provider.
 
+mod circuit;
 mod classification;
+mod failover;
+mod guard;
+mod limits;
 mod request;
+mod transport;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

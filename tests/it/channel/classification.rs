@@ -128,3 +128,19 @@ async fn the_excerpt_of_an_answer_can_be_stored_and_shown() {
     assert_sent(&channel.send(&Note::to("user-1").attempt(1)).await);
     assert_eq!(provider.connections(), 1, "answers within the limit leave the connection usable");
 }
+
+#[tokio::test]
+async fn a_slow_answer_within_the_limits_is_a_success() {
+    let provider = Provider::start();
+    let delay = Duration::from_millis(300);
+    provider.answer(Reply::ok().after(delay));
+    let channel = channel(&config(&provider.url("/")));
+    let note = Note::to("user-1");
+    let outgoing = note.attempt(1);
+    let (outcome, ()) = tokio::join!(channel.send(&outgoing), provider.wait_for(1, Duration::from_secs(5)));
+    let Outcome::Sent { duration, .. } = outcome else { panic!("{outcome:?}") };
+    assert!(duration >= delay, "the duration is the provider's time: {duration:?}");
+    let call = &provider.ledger()[0];
+    assert_eq!(call.recipient(), "user-1");
+    assert!(call.at.elapsed() >= delay, "it was written down before it was answered");
+}

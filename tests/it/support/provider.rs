@@ -8,12 +8,13 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// One request as it arrived, whole.
@@ -82,9 +83,9 @@ impl Reply {
         Reply::status(200)
     }
 
-    /// 307 to somewhere else.
-    pub fn redirect(to: &str) -> Reply {
-        Reply::status(307).header("location", to)
+    /// A redirect to somewhere else.
+    pub fn redirect(status: u16, to: &str) -> Reply {
+        Reply::status(status).header("location", to)
     }
 
     /// 64 KiB of gzip that unpack to 10 MB of zeros.
@@ -154,10 +155,12 @@ type Rule = Box<dyn Fn(&Call) -> Reply + Send>;
 
 struct Shared {
     ledger: Mutex<Vec<Call>>,
-    written: Condvar,
+    written: watch::Sender<usize>,
     script: Mutex<VecDeque<Reply>>,
     rule: Mutex<Rule>,
     connections: AtomicU64,
+    open: watch::Sender<usize>,
+    streamed: AtomicU64,
 }
 
 /// A running provider; it stops when dropped.
@@ -182,20 +185,27 @@ fn runtime() -> &'static Runtime {
 impl Provider {
     /// Starts one that answers 200 to everything.
     pub fn start() -> Provider {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free loopback port");
+        Provider::start_at("127.0.0.1:0".parse().expect("an address")).expect("a free loopback port")
+    }
+
+    /// The same, on this address.
+    pub fn start_at(addr: SocketAddr) -> std::io::Result<Provider> {
+        let listener = std::net::TcpListener::bind(addr)?;
         listener.set_nonblocking(true).expect("a nonblocking listener");
         let addr = listener.local_addr().expect("its address");
         let shared = Arc::new(Shared {
             ledger: Mutex::default(),
-            written: Condvar::new(),
+            written: watch::Sender::new(0),
             script: Mutex::default(),
             rule: Mutex::new(Box::new(|_| Reply::ok())),
             connections: AtomicU64::new(0),
+            open: watch::Sender::new(0),
+            streamed: AtomicU64::new(0),
         });
         let stop = CancellationToken::new();
         let serving = accept(listener, Arc::clone(&shared), stop.clone());
         runtime().spawn(stop.clone().run_until_cancelled_owned(serving));
-        Provider { addr, shared, _stop: stop.drop_guard() }
+        Ok(Provider { addr, shared, _stop: stop.drop_guard() })
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -242,26 +252,44 @@ impl Provider {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Blocks until `count` requests have arrived; panics after `limit`.
-    pub fn wait_for(&self, count: usize, limit: Duration) {
-        let ledger = self.shared.ledger.lock().unwrap();
-        let (ledger, waited) =
-            self.shared.written.wait_timeout_while(ledger, limit, |ledger| ledger.len() < count).unwrap();
-        assert!(!waited.timed_out(), "{} of {count} requests arrived within {limit:?}", ledger.len());
+    /// Bytes written so far as parts of endless bodies.
+    pub fn streamed(&self) -> u64 {
+        self.shared.streamed.load(Ordering::SeqCst)
     }
+
+    /// Waits until no connection is open; panics after `limit`.
+    pub async fn wait_until_closed(&self, limit: Duration) {
+        wait(&self.shared.open, |open| *open == 0, limit, "connections open").await;
+    }
+
+    /// Waits until `count` requests have arrived; panics after `limit`.
+    pub async fn wait_for(&self, count: usize, limit: Duration) {
+        wait(&self.shared.written, |written| *written >= count, limit, "requests arrived").await;
+    }
+}
+
+async fn wait(counter: &watch::Sender<usize>, enough: impl FnMut(&usize) -> bool, limit: Duration, what: &str) {
+    let mut counter = counter.subscribe();
+    let waited = tokio::time::timeout(limit, counter.wait_for(enough)).await.is_ok();
+    assert!(waited, "{} {what} after {limit:?}", *counter.borrow());
 }
 
 async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
     let listener = TcpListener::from_std(listener).expect("the listener joins the runtime");
     while let Ok((stream, _)) = listener.accept().await {
         let connection = shared.connections.fetch_add(1, Ordering::SeqCst) + 1;
-        let serving = serve(stream, connection, Arc::clone(&shared));
+        let shared = Arc::clone(&shared);
+        let serving = async move {
+            shared.open.send_modify(|open| *open += 1);
+            serve(stream, connection, &shared).await;
+            shared.open.send_modify(|open| *open -= 1);
+        };
         tokio::spawn(stop.clone().run_until_cancelled_owned(serving));
     }
 }
 
 /// Serves one connection until either side ends it.
-async fn serve(mut stream: TcpStream, connection: u64, shared: Arc<Shared>) {
+async fn serve(mut stream: TcpStream, connection: u64, shared: &Shared) {
     stream.set_nodelay(true).expect("no delay");
     let mut buffer = Vec::new();
     while let Some(mut call) = read_request(&mut stream, &mut buffer).await {
@@ -270,11 +298,11 @@ async fn serve(mut stream: TcpStream, connection: u64, shared: Arc<Shared>) {
             let mut ledger = shared.ledger.lock().unwrap();
             call.order = ledger.len();
             ledger.push(call.clone());
-            shared.written.notify_all();
+            shared.written.send_replace(ledger.len());
             let scripted = shared.script.lock().unwrap().pop_front();
             scripted.unwrap_or_else(|| shared.rule.lock().unwrap()(&call))
         };
-        if !act(&mut stream, reply).await.unwrap_or(false) {
+        if !act(&mut stream, reply, shared).await.unwrap_or(false) {
             return;
         }
     }
@@ -312,7 +340,7 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Ca
 }
 
 /// Does what was asked; true if the connection goes on.
-async fn act(stream: &mut TcpStream, reply: Reply) -> std::io::Result<bool> {
+async fn act(stream: &mut TcpStream, reply: Reply, shared: &Shared) -> std::io::Result<bool> {
     if !reply.delay.is_zero() {
         tokio::time::sleep(reply.delay).await;
     }
@@ -342,6 +370,7 @@ async fn act(stream: &mut TcpStream, reply: Reply) -> std::io::Result<bool> {
             let chunk = [b"4000\r\n".as_slice(), &[b'x'; 0x4000], b"\r\n"].concat();
             loop {
                 stream.write_all(&chunk).await?;
+                shared.streamed.fetch_add(chunk.len() as u64, Ordering::SeqCst);
             }
         }
         Act::Raw(bytes) => stream.write_all(&bytes).await?,
