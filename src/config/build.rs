@@ -3,6 +3,7 @@
 //! A value that was wrong or is missing has its mistake noted already, so a neutral one stands in: the result is
 //! thrown away in the end, but the other parts can still be checked.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::key::KeyPath;
@@ -42,6 +43,34 @@ pub(super) fn config(settings: &mut Settings) -> Config {
     };
     note_missing(settings);
     config
+}
+
+/// What was worked out from other keys, fit to print.
+pub(super) fn derived(config: &Config) -> BTreeMap<KeyPath, String> {
+    let kind = match config.queue.kind {
+        QueueKind::Memory => "memory",
+        QueueKind::List => "list",
+        QueueKind::Stream => "stream",
+    };
+    let wakeup = match config.relay.wakeup {
+        Wakeup::Bell => "bell",
+        Wakeup::Poll => "poll",
+    };
+    let mut derived = BTreeMap::from([
+        (KeyPath::dotted("queue.kind"), kind.to_owned()),
+        (KeyPath::dotted("relay.wakeup"), wakeup.to_owned()),
+    ]);
+    let span = |span: Duration| humantime::format_duration(span).to_string();
+    for (name, channel) in &config.channels {
+        let at = KeyPath(vec!["channels".into(), name.clone()]);
+        derived.insert(at.child("connect_timeout"), span(channel.connect_timeout));
+        derived.insert(at.child("first_byte_timeout"), span(channel.first_byte_timeout));
+    }
+    for (name, route) in &config.routes {
+        let at = KeyPath(vec!["routes".into(), name.clone()]);
+        derived.insert(at.child("attempts_before_failover"), route.attempts_before_failover.to_string());
+    }
+    derived
 }
 
 fn database(s: &Section<'_>) -> DatabaseConfig {

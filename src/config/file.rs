@@ -115,7 +115,7 @@ pub(super) fn hint(at: &KeyPath, name: &str) -> String {
     let elsewhere = KEYS.iter().find(|key| key.segments().last() == Some(name));
     match elsewhere {
         Some(key) => format!("; did you mean {:?}?", key.path.replace('*', "NAME")),
-        None => did_you_mean(name, KEYS.iter().filter_map(|key| key.segments().last())),
+        None => did_you_mean(name, KEYS.iter().filter_map(|key| key.segments().last()).filter(|name| *name != "*")),
     }
 }
 

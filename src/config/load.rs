@@ -59,10 +59,11 @@ pub fn load(sources: &Sources) -> Result<Loaded, Mistakes> {
     let config = build::config(&mut settings);
     validate::config(&mut settings, &config);
     if settings.mistakes.is_empty() {
-        return Ok(Loaded { config, file, shown: settings.shown() });
+        let shown = settings.shown(&build::derived(&config));
+        return Ok(Loaded { config, file, shown });
     }
-    if file.is_none() && settings.mistakes.iter().any(is_missing_database) {
-        settings.mistakes.push(no_file());
+    if file.is_none() {
+        settings.mistakes.iter_mut().filter(|mistake| is_missing_database(mistake)).for_each(tell_where_to_begin);
     }
     Err(Mistakes::sorted(settings.mistakes))
 }
@@ -113,11 +114,11 @@ fn is_missing_database(mistake: &Mistake) -> bool {
     mistake.origin.is_none() && mistake.path == Some(KeyPath::dotted("database_url"))
 }
 
-fn no_file() -> Mistake {
-    let what = format!(
-        "no configuration file was found (looked for {}): write one, beginning from outboxd.example.toml, or set \
-         DATABASE_URL and OUTBOXD_… variables",
-        DEFAULT_FILES.join(" and ")
+/// The first thing that many will see.
+fn tell_where_to_begin(mistake: &mut Mistake) {
+    mistake.what = format!(
+        "is missing, and there is no configuration file ({}): set DATABASE_URL=postgres://user:password@host/database, \
+         or write a file, beginning from outboxd.example.toml",
+        DEFAULT_FILES.join(" or ")
     );
-    Mistake { origin: None, path: None, what }
 }

@@ -268,7 +268,8 @@ const WRONG: &[(&str, &str)] = &[
         "[channels.a]\nurl = \"https://a.example\"\nheaders = { A = \"${NOPE}\" }",
         "channels.a.headers.A needs the environment variable NOPE (or NOPE_FILE)",
     ),
-    ("[channels.a]\nurl = \"https://a.example\"\nsecret = \"whsec_!\"", "channels.a.secret is no base64"),
+    ("[channels.a]\nurl = \"https://a.example\"\nsecret = \"whsec_!\"", "channels.a.secret is no base64 after whsec_"),
+    ("[channels.a]\nurl = \"https://a.example\"\nsecret = \"hunter2\"", "channels.a.secret does not begin with whsec_"),
     ("[channels.a]\nurl = \"https://a.example\"\nsecret = \"whsec_c2hvcnQ=\"", "channels.a.secret has 5 bytes"),
     (
         "[channels.a]\nurl = \"https://a.example\"\nconnect_timeout = \"6s\"",
