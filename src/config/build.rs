@@ -22,11 +22,11 @@ const ATTEMPTS_BEFORE_FAILOVER: u32 = 3;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Builds the whole configuration.
-pub(super) fn config(settings: &mut Settings) -> Config {
+pub(super) fn config(settings: &Settings) -> Config {
     let top = section(settings, "");
     let database = database(&section(settings, "database"));
     let redis_url = top.secret("redis_url");
-    let config = Config {
+    Config {
         queue: queue(&section(settings, "queue"), redis_url.is_some()),
         producer: ProducerConfig { batch: section(settings, "producer").number("batch") },
         relay: relay(&section(settings, "relay"), database.pooler),
@@ -40,9 +40,7 @@ pub(super) fn config(settings: &mut Settings) -> Config {
         http_addr: top.addr("http_addr"),
         http_token: top.secret("http_token"),
         database,
-    };
-    note_missing(settings);
-    config
+    }
 }
 
 /// What was worked out from other keys, fit to print.
@@ -202,7 +200,7 @@ fn route(s: &Section<'_>) -> RouteConfig {
 }
 
 /// Notes the required keys that nobody gave.
-fn note_missing(settings: &mut Settings) {
+pub(super) fn note_missing(settings: &mut Settings) {
     let mut required = vec![(KeyPath::dotted("database_url"), "set it, or the environment variable DATABASE_URL")];
     for name in settings.names("channels") {
         required.push((KeyPath(vec!["channels".into(), name, "url".into()]), "say where the channel sends to"));

@@ -49,15 +49,16 @@ pub struct Loaded {
 pub fn load(sources: &Sources) -> Result<Loaded, Mistakes> {
     let mut settings = Settings::default();
     let file = find_file(sources);
-    if let Some(path) = &file {
-        read_file(&mut settings, path, &sources.env);
-    }
+    let file_is_whole = file.as_ref().is_none_or(|path| read_file(&mut settings, path, &sources.env));
     env::read(&mut settings, &sources.env);
     for (path, value) in &sources.overrides {
         take_override(&mut settings, path, value);
     }
-    let config = build::config(&mut settings);
-    validate::config(&mut settings, &config);
+    let config = build::config(&settings);
+    if file_is_whole {
+        build::note_missing(&mut settings);
+        validate::config(&mut settings, &config);
+    }
     if settings.mistakes.is_empty() {
         let shown = settings.shown(&build::derived(&config));
         return Ok(Loaded { config, file, shown });
@@ -73,12 +74,13 @@ fn find_file(sources: &Sources) -> Option<PathBuf> {
     sources.file.clone().or(named).or_else(|| DEFAULT_FILES.iter().map(PathBuf::from).find(|path| path.exists()))
 }
 
-fn read_file(settings: &mut Settings, path: &Path, env: &Env) {
+fn read_file(settings: &mut Settings, path: &Path, env: &Env) -> bool {
     match std::fs::read_to_string(path) {
         Ok(text) => file::read(settings, path, &text, env),
         Err(error) => {
             let what = format!("the configuration file {} could not be read: {error}", path.display());
             settings.mistakes.push(Mistake { origin: None, path: None, what });
+            false
         }
     }
 }

@@ -57,7 +57,8 @@ impl Settings {
         let shown = match key.kind {
             Kind::Secret | Kind::Secrets => mask::MASK.to_owned(),
             Kind::SecretUrl => mask::url(written),
-            _ if path.0.last().is_some_and(|part| part == "url") => mask::url(written),
+            // A provider's URL may hold credentials; a template such as {{ recipient }} holds none.
+            _ if path.0.last().is_some_and(|part| part == "url") && written.contains("://") => mask::url(written),
             _ => written.to_owned(),
         };
         self.entries.insert(path, Entry { value, shown, origin });

@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::config::{Loaded, Mistakes};
 
+/// Longer values are cut for people; `--json` has them whole.
+const VALUE_CHARS_MAX: usize = 100;
+
 /// How one part fares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
@@ -99,8 +102,8 @@ fn pretty(value: &Value) -> String {
 /// A template of several lines would tear the table apart.
 fn one_line(text: &str) -> String {
     let mut words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if words.chars().count() > 60 {
-        words = words.chars().take(59).chain(['…']).collect();
+    if words.chars().count() > VALUE_CHARS_MAX {
+        words = words.chars().take(VALUE_CHARS_MAX - 1).chain(['…']).collect();
     }
     words
 }
