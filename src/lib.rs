@@ -1,5 +1,7 @@
 //! outboxd: your app commits, outboxd delivers.
 
+pub mod cli;
+pub mod config;
 pub mod notification;
 pub mod retry;
 
@@ -16,3 +18,4 @@ pub mod store;
 
 pub mod config;
 pub mod migrate;
+pub mod telemetry;

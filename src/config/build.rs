@@ -3,6 +3,7 @@
 //! A value that was wrong or is missing has its mistake noted already, so a neutral one stands in: the result is
 //! thrown away in the end, but the other parts can still be checked.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::key::KeyPath;
@@ -21,11 +22,11 @@ const ATTEMPTS_BEFORE_FAILOVER: u32 = 3;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Builds the whole configuration.
-pub(super) fn config(settings: &mut Settings) -> Config {
+pub(super) fn config(settings: &Settings) -> Config {
     let top = section(settings, "");
     let database = database(&section(settings, "database"));
     let redis_url = top.secret("redis_url");
-    let config = Config {
+    Config {
         queue: queue(&section(settings, "queue"), redis_url.is_some()),
         producer: ProducerConfig { batch: section(settings, "producer").number("batch") },
         relay: relay(&section(settings, "relay"), database.pooler),
@@ -39,9 +40,35 @@ pub(super) fn config(settings: &mut Settings) -> Config {
         http_addr: top.addr("http_addr"),
         http_token: top.secret("http_token"),
         database,
+    }
+}
+
+/// What was worked out from other keys, fit to print.
+pub(super) fn derived(config: &Config) -> BTreeMap<KeyPath, String> {
+    let kind = match config.queue.kind {
+        QueueKind::Memory => "memory",
+        QueueKind::List => "list",
+        QueueKind::Stream => "stream",
     };
-    note_missing(settings);
-    config
+    let wakeup = match config.relay.wakeup {
+        Wakeup::Bell => "bell",
+        Wakeup::Poll => "poll",
+    };
+    let mut derived = BTreeMap::from([
+        (KeyPath::dotted("queue.kind"), kind.to_owned()),
+        (KeyPath::dotted("relay.wakeup"), wakeup.to_owned()),
+    ]);
+    let span = |span: Duration| humantime::format_duration(span).to_string();
+    for (name, channel) in &config.channels {
+        let at = KeyPath(vec!["channels".into(), name.clone()]);
+        derived.insert(at.child("connect_timeout"), span(channel.connect_timeout));
+        derived.insert(at.child("first_byte_timeout"), span(channel.first_byte_timeout));
+    }
+    for (name, route) in &config.routes {
+        let at = KeyPath(vec!["routes".into(), name.clone()]);
+        derived.insert(at.child("attempts_before_failover"), route.attempts_before_failover.to_string());
+    }
+    derived
 }
 
 fn database(s: &Section<'_>) -> DatabaseConfig {
@@ -173,7 +200,7 @@ fn route(s: &Section<'_>) -> RouteConfig {
 }
 
 /// Notes the required keys that nobody gave.
-fn note_missing(settings: &mut Settings) {
+pub(super) fn note_missing(settings: &mut Settings) {
     let mut required = vec![(KeyPath::dotted("database_url"), "set it, or the environment variable DATABASE_URL")];
     for name in settings.names("channels") {
         required.push((KeyPath(vec!["channels".into(), name, "url".into()]), "say where the channel sends to"));

@@ -19,15 +19,23 @@ enum Meaning {
     Unknown,
 }
 
-/// Takes all values of `text`, the contents of `file`.
-pub(super) fn read(settings: &mut Settings, file: &Path, text: &str, env: &Env) {
+/// Takes all values of `text`, the contents of `file`; false when it is no proper TOML, so that what seems to be
+/// missing may be hidden by that.
+pub(super) fn read(settings: &mut Settings, file: &Path, text: &str, env: &Env) -> bool {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut walk = Walk { settings, file, text, env };
-    for error in errors {
-        let at = walk.origin(error.span().map_or(0, |span| span.start));
-        walk.settings.mistakes.push(Mistake { origin: Some(at), path: None, what: error.message().to_owned() });
-    }
     walk.table(&KeyPath(Vec::new()), table.get_ref());
+    let broken: Vec<Mistake> = (errors.iter())
+        .map(|error| {
+            let origin = walk.origin(error.span().map_or(0, |span| span.start));
+            Mistake { origin: Some(origin), path: None, what: error.message().to_owned() }
+        })
+        .collect();
+    // The parser puts something in the place of what it cannot read; that is not the user's mistake.
+    settings.mistakes.retain(|mistake| broken.iter().all(|broken| broken.origin != mistake.origin));
+    let proper = broken.is_empty();
+    settings.mistakes.extend(broken);
+    proper
 }
 
 struct Walk<'a> {
@@ -115,7 +123,7 @@ pub(super) fn hint(at: &KeyPath, name: &str) -> String {
     let elsewhere = KEYS.iter().find(|key| key.segments().last() == Some(name));
     match elsewhere {
         Some(key) => format!("; did you mean {:?}?", key.path.replace('*', "NAME")),
-        None => did_you_mean(name, KEYS.iter().filter_map(|key| key.segments().last())),
+        None => did_you_mean(name, KEYS.iter().filter_map(|key| key.segments().last()).filter(|name| *name != "*")),
     }
 }
 

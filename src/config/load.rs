@@ -49,20 +49,22 @@ pub struct Loaded {
 pub fn load(sources: &Sources) -> Result<Loaded, Mistakes> {
     let mut settings = Settings::default();
     let file = find_file(sources);
-    if let Some(path) = &file {
-        read_file(&mut settings, path, &sources.env);
-    }
+    let file_is_whole = file.as_ref().is_none_or(|path| read_file(&mut settings, path, &sources.env));
     env::read(&mut settings, &sources.env);
     for (path, value) in &sources.overrides {
         take_override(&mut settings, path, value);
     }
-    let config = build::config(&mut settings);
-    validate::config(&mut settings, &config);
-    if settings.mistakes.is_empty() {
-        return Ok(Loaded { config, file, shown: settings.shown() });
+    let config = build::config(&settings);
+    if file_is_whole {
+        build::note_missing(&mut settings);
+        validate::config(&mut settings, &config);
     }
-    if file.is_none() && settings.mistakes.iter().any(is_missing_database) {
-        settings.mistakes.push(no_file());
+    if settings.mistakes.is_empty() {
+        let shown = settings.shown(&build::derived(&config));
+        return Ok(Loaded { config, file, shown });
+    }
+    if file.is_none() {
+        settings.mistakes.iter_mut().filter(|mistake| is_missing_database(mistake)).for_each(tell_where_to_begin);
     }
     Err(Mistakes::sorted(settings.mistakes))
 }
@@ -72,12 +74,13 @@ fn find_file(sources: &Sources) -> Option<PathBuf> {
     sources.file.clone().or(named).or_else(|| DEFAULT_FILES.iter().map(PathBuf::from).find(|path| path.exists()))
 }
 
-fn read_file(settings: &mut Settings, path: &Path, env: &Env) {
+fn read_file(settings: &mut Settings, path: &Path, env: &Env) -> bool {
     match std::fs::read_to_string(path) {
         Ok(text) => file::read(settings, path, &text, env),
         Err(error) => {
             let what = format!("the configuration file {} could not be read: {error}", path.display());
             settings.mistakes.push(Mistake { origin: None, path: None, what });
+            false
         }
     }
 }
@@ -113,11 +116,11 @@ fn is_missing_database(mistake: &Mistake) -> bool {
     mistake.origin.is_none() && mistake.path == Some(KeyPath::dotted("database_url"))
 }
 
-fn no_file() -> Mistake {
-    let what = format!(
-        "no configuration file was found (looked for {}): write one, beginning from outboxd.example.toml, or set \
-         DATABASE_URL and OUTBOXD_… variables",
-        DEFAULT_FILES.join(" and ")
+/// The first thing that many will see.
+fn tell_where_to_begin(mistake: &mut Mistake) {
+    mistake.what = format!(
+        "is missing, and there is no configuration file ({}): set DATABASE_URL=postgres://user:password@host/database, \
+         or write a file, beginning from outboxd.example.toml",
+        DEFAULT_FILES.join(" or ")
     );
-    Mistake { origin: None, path: None, what }
 }

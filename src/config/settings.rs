@@ -57,7 +57,8 @@ impl Settings {
         let shown = match key.kind {
             Kind::Secret | Kind::Secrets => mask::MASK.to_owned(),
             Kind::SecretUrl => mask::url(written),
-            _ if path.0.last().is_some_and(|part| part == "url") => mask::url(written),
+            // A provider's URL may hold credentials; a template such as {{ recipient }} holds none.
+            _ if path.0.last().is_some_and(|part| part == "url") && written.contains("://") => mask::url(written),
             _ => written.to_owned(),
         };
         self.entries.insert(path, Entry { value, shown, origin });
@@ -108,12 +109,13 @@ impl Settings {
         self.mistakes.push(Mistake { origin, path: Some(path.clone()), what: what.into() });
     }
 
-    /// Every value that would be used, in the order of the key table.
-    pub(super) fn shown(&self) -> Vec<Shown> {
+    /// Every value that would be used, in the order of the key table. `derived` holds what was worked out for keys
+    /// that nobody gave.
+    pub(super) fn shown(&self, derived: &BTreeMap<KeyPath, String>) -> Vec<Shown> {
         let mut all: Vec<Shown> = KEYS
             .iter()
             .filter(|key| !key.path.contains('*'))
-            .map(|key| self.show(key, &KeyPath::dotted(key.path)))
+            .map(|key| self.show(key, &KeyPath::dotted(key.path), derived))
             .collect();
         for section in NAMED {
             for name in self.names(section) {
@@ -123,9 +125,11 @@ impl Settings {
                     match rest.as_slice() {
                         [table, "*"] => {
                             let table = at.child(table);
-                            all.extend(self.children(&table).iter().map(|name| self.show(key, &table.child(name))));
+                            all.extend(
+                                self.children(&table).iter().map(|name| self.show(key, &table.child(name), derived)),
+                            );
                         }
-                        parts => all.push(self.show(key, &at.join(&parts.join(".")))),
+                        parts => all.push(self.show(key, &at.join(&parts.join(".")), derived)),
                     }
                 }
             }
@@ -133,10 +137,12 @@ impl Settings {
         all
     }
 
-    fn show(&self, key: &Key, path: &KeyPath) -> Shown {
+    fn show(&self, key: &Key, path: &KeyPath, derived: &BTreeMap<KeyPath, String>) -> Shown {
         let (value, origin) = match (self.entries.get(path), key.fallback) {
             (Some(entry), _) => (entry.shown.clone(), entry.origin.clone()),
-            (None, Fallback::Value(text) | Fallback::Derived(text)) => (text.to_owned(), Origin::Default),
+            (None, Fallback::Value(text) | Fallback::Derived(text)) => {
+                (derived.get(path).map_or(text, String::as_str).to_owned(), Origin::Default)
+            }
             (None, Fallback::Required) => ("missing".to_owned(), Origin::Default),
         };
         Shown { key: path.to_string(), value, origin }

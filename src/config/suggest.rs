@@ -12,7 +12,7 @@ pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
         .into_iter()
         .map(|name| (strsim::damerau_levenshtein(&lowered, &name.to_lowercase()), name))
         // A third of the letters wrong is a typo; more is another word.
-        .filter(|(distance, name)| *distance <= (name.chars().count().max(3)) / 3)
+        .filter(|(distance, name)| *distance <= name.chars().count() / 3)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }

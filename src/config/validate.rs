@@ -15,7 +15,7 @@ mod channel;
 mod route;
 
 /// Schemes that a Redis URL may have.
-const REDIS_SCHEMES: [&str; 5] = ["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+unix"];
+const REDIS_SCHEMES: [&str; 6] = ["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+unix", "unix"];
 
 /// Notes everything that does not fit together.
 pub(super) fn config(settings: &mut Settings, config: &Config) {

@@ -6,4 +6,7 @@ mod channel;
 mod config;
 mod migrate;
 mod queue;
+mod check;
+mod config;
+mod example;
 mod support;

@@ -5,3 +5,6 @@ pub mod process;
 pub mod provider;
 pub mod proxy;
 pub mod redis;
+pub mod certs;
+pub mod process;
+pub mod tls;

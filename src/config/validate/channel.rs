@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use reqwest::header::{HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 
@@ -138,9 +139,11 @@ fn headers(settings: &mut Settings, at: &KeyPath, channel: &ChannelConfig) {
 
 fn legal_secret(secret: &str) -> Result<(), String> {
     let advice = "write whsec_ and 24 to 64 random bytes in base64, such as from: openssl rand -base64 32";
-    let bytes = STANDARD
-        .decode(secret.strip_prefix("whsec_").unwrap_or(secret))
-        .map_err(|_| format!("is no base64; {advice}"))?;
+    let key = secret.strip_prefix("whsec_").ok_or_else(|| format!("does not begin with whsec_; {advice}"))?;
+    let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let bytes = GeneralPurpose::new(&alphabet::STANDARD, lenient)
+        .decode(key)
+        .map_err(|_| format!("is no base64 after whsec_; {advice}"))?;
     if !SECRET_BYTES.contains(&bytes.len()) {
         return Err(format!("has {} bytes; {advice}", bytes.len()));
     }
