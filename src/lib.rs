@@ -1,7 +1,5 @@
 //! outboxd: your app commits, outboxd delivers.
 
-pub mod cli;
-pub mod config;
 pub mod notification;
 pub mod retry;
 
@@ -16,6 +14,7 @@ pub mod channel;
 
 pub mod store;
 
+pub mod cli;
 pub mod config;
 pub mod migrate;
 pub mod telemetry;

@@ -2,11 +2,10 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod channel;
-#[allow(dead_code)] // each module of tests uses its own part
-mod config;
-mod migrate;
-mod queue;
 mod check;
 mod config;
 mod example;
+mod migrate;
+mod queue;
+#[allow(dead_code)] // each module of tests uses its own part
 mod support;

@@ -1,10 +1,9 @@
 //! What the tests stand on: real servers, a real provider, a faulty network.
 
+pub mod certs;
 pub mod postgres;
 pub mod process;
 pub mod provider;
 pub mod proxy;
 pub mod redis;
-pub mod certs;
-pub mod process;
 pub mod tls;
