@@ -229,6 +229,25 @@ fn sslmodes_verify_what_they_promise() {
 }
 
 #[test]
+fn a_self_signed_certificate_can_be_its_own_root() {
+    let server = tls::self_signed_postgres();
+    for (host, ca, state, wanted) in [
+        ("localhost", &server.ca, "ok", "TLS TLSv1.3"),
+        ("127.0.0.1", &server.ca, "failed", "a certificate for another host name"),
+        ("localhost", &server.other_ca, "failed", "a certificate"),
+    ] {
+        let url = format!(
+            "postgres://postgres@{host}:{}/postgres?sslmode=verify-full&sslrootcert={}",
+            server.port,
+            ca.display()
+        );
+        let ran = outboxd(&["check", "--json"], &[("DATABASE_URL", &url)]);
+        let found = finding(&ran.out, "postgres");
+        assert!(found.0 == state && found.1.contains(wanted), "{host}: {found:?}");
+    }
+}
+
+#[test]
 fn a_server_without_tls_is_refused_where_tls_is_demanded() {
     let plain = tls::postgres("off");
     for (mode, state, wanted) in [("require", "failed", "offers no TLS"), ("prefer", "ok", "TLS off")] {

@@ -1,10 +1,11 @@
 //! Real servers that speak TLS, with certificates of the tests' own.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::certs::{Ca, ServerCert};
+use super::certs::{self, Ca, ServerCert};
 use super::process::{Leashed, free_port, leash, log_tail, scratch_dir};
 
 /// How long a server may take to answer on a busy machine.
@@ -22,8 +23,21 @@ pub struct TlsServer {
 /// Starts Postgres with `ssl` on or off; anyone may log in.
 pub fn postgres(ssl: &str) -> TlsServer {
     let dir = scratch_dir("tls-postgres");
+    let certificates = certificates(&dir);
+    postgres_in(dir, ssl, certificates)
+}
+
+/// Starts Postgres with a self-signed certificate, which is then its own CA.
+pub fn self_signed_postgres() -> TlsServer {
+    let dir = scratch_dir("tls-postgres");
+    let cert = certs::self_signed(&dir, "localhost");
+    let certificates = (cert.cert.clone(), Ca::new(&dir, "other").file, cert);
+    postgres_in(dir, "on", certificates)
+}
+
+fn postgres_in(dir: PathBuf, ssl: &str, (ca, other_ca, cert): (PathBuf, PathBuf, ServerCert)) -> TlsServer {
     let bin = postgres_bin();
-    let (ca, other_ca, cert) = certificates(&dir);
+    only_owner_reads(&cert.key);
     give_to_postgres(&dir);
     let data = dir.join("data");
     let data_text = data.to_str().unwrap();
@@ -81,10 +95,12 @@ pub fn redis(policy: &str) -> TlsServer {
 fn certificates(dir: &Path) -> (PathBuf, PathBuf, ServerCert) {
     let ca = Ca::new(dir, "ca");
     let cert = ca.server(dir, &["localhost"]);
-    // Postgres refuses a key that others can read.
-    let status = Command::new("chmod").arg("600").arg(&cert.key).status().unwrap();
-    assert!(status.success(), "chmod");
     (ca.file, Ca::new(dir, "other").file, cert)
+}
+
+/// Postgres refuses a key that others can read.
+fn only_owner_reads(key: &Path) {
+    std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 fn wait_until(log: &Path, ready: impl Fn() -> bool) {
