@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::LazyLock;
 
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -10,9 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::process::free_port;
-use crate::support::tls::{self, TlsServer};
-
-static POSTGRES: LazyLock<TlsServer> = LazyLock::new(|| tls::postgres("on"));
+use crate::support::tls::{self, POSTGRES, TlsServer};
 
 const ROUTES: &str = "[channels.push]\nurl = \"https://push.example\"\n[routes.default]\nchannels = [\"push\"]\n";
 
@@ -199,6 +196,22 @@ fn a_refusal_of_postgres_is_told_in_its_own_words() {
     let (state, text) = finding(&ran.out, "postgres");
     assert_eq!(state, "failed");
     assert_eq!(text, "refused the connection: database \"no_such_database\" does not exist (3D000)");
+}
+
+#[test]
+fn passwords_pass_over_tls_and_their_absence_is_explained() {
+    psql("postgres", "CREATE ROLE guarded LOGIN PASSWORD 'hunter2'");
+    for (user, state, wanted) in [
+        ("guarded:hunter2", "ok", "user guarded"),
+        ("guarded:hunter3", "failed", "refused the connection: password authentication failed"),
+        ("guarded", "failed", "has no password, and the server wants one"),
+    ] {
+        let url = format!("postgres://{user}@127.0.0.1:{}/postgres?sslmode=require", POSTGRES.port);
+        let ran = outboxd(&["check", "--json"], &[("DATABASE_URL", &url)]);
+        let found = finding(&ran.out, "postgres");
+        assert!(found.0 == state && found.1.contains(wanted), "{user}: {found:?}");
+        assert!(!ran.out.contains("hunter"), "{}", ran.out);
+    }
 }
 
 #[test]

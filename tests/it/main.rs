@@ -3,5 +3,6 @@
 
 mod check;
 mod config;
+mod connect;
 mod example;
 mod support;
