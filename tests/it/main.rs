@@ -4,6 +4,7 @@
 mod channel;
 mod check;
 mod config;
+mod connect;
 mod example;
 mod migrate;
 mod queue;
