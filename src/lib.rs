@@ -6,6 +6,7 @@ pub mod retry;
 pub mod producer;
 pub mod publisher;
 pub mod relay;
+pub mod holds;
 pub mod wakeup;
 
 pub mod queue;

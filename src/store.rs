@@ -18,6 +18,7 @@ use crate::config::Config;
 pub mod claim;
 pub mod connect;
 pub mod doorbell;
+pub mod hold;
 mod error;
 pub mod instance;
 pub mod publish;
