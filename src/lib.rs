@@ -11,6 +11,8 @@ pub mod wakeup;
 
 pub mod queue;
 
+pub mod worker;
+
 pub mod channel;
 
 pub mod store;

@@ -66,6 +66,19 @@ pub enum Case {
     Stale,
 }
 
+impl Case {
+    /// The name used in metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Case::Claimed(_) => "claimed",
+            Case::Held => "held",
+            Case::Sent => "sent",
+            Case::Paused => "paused",
+            Case::Stale => "stale",
+        }
+    }
+}
+
 impl Store {
     /// Claims what is claimable of these distinct messages and says for each which case it was.
     pub async fn claim(
