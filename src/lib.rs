@@ -4,20 +4,24 @@ pub mod notification;
 pub mod retry;
 
 pub mod producer;
-pub mod publisher;
-pub mod relay;
-pub mod holds;
 pub mod wakeup;
+pub mod relay;
+pub mod publisher;
 
 pub mod queue;
 
 pub mod worker;
-
+pub mod holds;
 pub mod channel;
+
+pub mod heartbeat;
+pub mod sweeper;
 
 pub mod store;
 
 pub mod cli;
 pub mod config;
 pub mod migrate;
+pub mod service;
+pub mod shutdown;
 pub mod telemetry;
