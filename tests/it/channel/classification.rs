@@ -51,7 +51,7 @@ async fn a_timeout_before_the_request_went_out_is_transient() {
     let addr = listener.local_addr().unwrap();
     let mut fillers = Vec::new();
     while let Ok(Ok(stream)) =
-        tokio::time::timeout(Duration::from_millis(100), tokio::net::TcpStream::connect(addr)).await
+        tokio::time::timeout(Duration::from_millis(500), tokio::net::TcpStream::connect(addr)).await
     {
         fillers.push(stream);
     }

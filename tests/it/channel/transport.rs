@@ -72,16 +72,16 @@ async fn connections_are_kept_and_used_again() {
 async fn a_body_of_one_byte_per_second_takes_no_more_than_the_timeout() {
     let provider = Provider::start();
     let mut config = config(&provider.url("/"));
-    config.timeout = Duration::from_secs(1);
+    config.timeout = Duration::from_secs(2);
     let channel = channel(&config);
     provider.script([Reply::drip(200), Reply::drip(503)]);
     let started = Instant::now();
     assert_sent(&channel.send(&Note::to("user-1").attempt(1)).await);
-    assert!(started.elapsed() < Duration::from_secs(1), "a 2xx is final when its head is there");
+    assert!(started.elapsed() < Duration::from_secs(2), "a 2xx is final when its head is there");
     let failed = failed(channel.send(&Note::to("user-1").attempt(2)).await);
     assert_eq!((failed.failure, failed.status), (Failure::Transient, Some(503)), "the status is known");
     assert!(failed.excerpt.unwrap().starts_with('x'));
-    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
     assert_eq!(provider.count(), 2);
 }
 
