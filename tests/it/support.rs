@@ -2,3 +2,4 @@
 
 pub mod postgres;
 pub mod process;
+pub mod sql;
