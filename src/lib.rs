@@ -4,15 +4,15 @@ pub mod notification;
 pub mod retry;
 
 pub mod producer;
-pub mod wakeup;
-pub mod relay;
 pub mod publisher;
+pub mod relay;
+pub mod wakeup;
 
 pub mod queue;
 
-pub mod worker;
-pub mod holds;
 pub mod channel;
+pub mod holds;
+pub mod worker;
 
 pub mod heartbeat;
 pub mod sweeper;

@@ -155,11 +155,16 @@ impl Instance {
         let instance = self.heartbeat.instance.clone();
         let has = |role: Role| self.roles.contains(&role);
         Pump {
-            producer: has(Role::Producer).then(|| {
-                Producer::new(store.clone(), publisher.clone(), instance.clone(), &self.config.producer)
-            }),
+            producer: has(Role::Producer)
+                .then(|| Producer::new(store.clone(), publisher.clone(), instance.clone(), &self.config.producer)),
             relay: has(Role::Relay).then(|| {
-                Relay::new(store.clone(), publisher.clone(), Arc::clone(&self.holds), instance.clone(), &self.config.relay)
+                Relay::new(
+                    store.clone(),
+                    publisher.clone(),
+                    Arc::clone(&self.holds),
+                    instance.clone(),
+                    &self.config.relay,
+                )
             }),
             publisher: publisher.clone(),
             store: store.clone(),
@@ -238,5 +243,6 @@ async fn prepare_schema(config: &Config) -> Result<(), Error> {
 }
 
 fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
 }

@@ -113,7 +113,8 @@ pub async fn run(sweeper: &Sweeper, shutdown: &CancellationToken) {
 impl Sweeper {
     /// One bounded sweep.
     pub async fn pass(&self, rounds: &mut Rounds) -> Result<Counts, Error> {
-        let mut counts = Counts { recalled: self.store.recall_publications(self.relay.republish_after).await?, ..Counts::default() };
+        let mut counts =
+            Counts { recalled: self.store.recall_publications(self.relay.republish_after).await?, ..Counts::default() };
         let dead = self.store.dead_instances().await?;
         let dead_ids: Vec<i32> = dead.iter().map(|dead| dead.id).collect();
         counts.leases_ended = self.end_leases(&dead_ids).await?;

@@ -118,7 +118,13 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
 
     let taker = tokio::spawn(taker::run(Arc::clone(&worker), batches, shutdown.clone()));
     let claimer = tokio::spawn(claimer::run(
-        claimer::Claimer { worker: Arc::clone(&worker), slots, calls: calls.clone(), finished, cut_off: cut_off.clone() },
+        claimer::Claimer {
+            worker: Arc::clone(&worker),
+            slots,
+            calls: calls.clone(),
+            finished,
+            cut_off: cut_off.clone(),
+        },
         taken,
         shutdown.clone(),
     ));

@@ -49,7 +49,10 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
         for name in &report.applied {
             print(&format!("applied {name}\n"))?;
         }
-        print(&format!("the schema is at migration {}; functions, views and grants are installed\n", migrate::newest()))?;
+        print(&format!(
+            "the schema is at migration {}; functions, views and grants are installed\n",
+            migrate::newest()
+        ))?;
     }
     drop(client);
     driver.abort();

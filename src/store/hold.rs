@@ -42,7 +42,14 @@ impl Store {
     }
 
     /// Holds an origin for all instances.
-    pub async fn hold_origin(&self, channel: &str, origin: &str, wait: Duration, reason: &str, openings: u32) -> Result<()> {
+    pub async fn hold_origin(
+        &self,
+        channel: &str,
+        origin: &str,
+        wait: Duration,
+        reason: &str,
+        openings: u32,
+    ) -> Result<()> {
         let query = query!("holds_hold_origin", Durable, [TEXT, TEXT, INT8, TEXT, INT4]);
         let openings = i32::try_from(openings).unwrap_or(i32::MAX);
         self.query(query, &[&channel, &origin, &millis(wait), &reason, &openings]).await.map(|_| ())

@@ -78,7 +78,8 @@ impl Claimer {
                 Case::Claimed(claimed) => {
                     self.worker.progress.saw_claimed(claimed.published_at);
                     let slot = slots.pop();
-                    let call = sender::Call { claimed: *claimed, delivery: delivery.clone(), claimed_at: Instant::now() };
+                    let call =
+                        sender::Call { claimed: *claimed, delivery: delivery.clone(), claimed_at: Instant::now() };
                     let (worker, finished) = (Arc::clone(&self.worker), self.finished.clone());
                     let (acks, cut_off) = (acks.clone(), self.cut_off.clone());
                     self.calls.spawn(async move {
@@ -104,7 +105,11 @@ impl Claimer {
     }
 
     /// Claims, waiting out any outage. `None`: shutdown; the messages stay ours in the queue and go back with the consumer.
-    async fn claim_patiently(&self, deliveries: &[Delivery], shutdown: &CancellationToken) -> Option<Vec<(Message, Case)>> {
+    async fn claim_patiently(
+        &self,
+        deliveries: &[Delivery],
+        shutdown: &CancellationToken,
+    ) -> Option<Vec<(Message, Case)>> {
         let distinct: HashSet<Message> = deliveries.iter().map(|delivery| delivery.message).collect();
         let messages: Vec<Message> = distinct.into_iter().collect();
         let mut wait = ERROR_WAIT_MIN;

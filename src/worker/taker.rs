@@ -38,7 +38,9 @@ pub(super) async fn run(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutd
                     warn!(%error, "taking waits");
                 }
                 is_down = consumer.is_none();
-                shutdown.run_until_cancelled(tokio::time::sleep(error_wait.mul_f64(rand::random_range(0.5..1.5)))).await;
+                shutdown
+                    .run_until_cancelled(tokio::time::sleep(error_wait.mul_f64(rand::random_range(0.5..1.5))))
+                    .await;
                 error_wait = if consumer.is_some() { ERROR_WAIT_MIN } else { (error_wait * 2).min(ERROR_WAIT_MAX) };
             }
         }

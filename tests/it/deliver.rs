@@ -43,7 +43,8 @@ async fn a_plain_insert_is_delivered_too() {
     let provider = Provider::start();
     let _instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
     let app = database.connect().await;
-    sql::run(&app, r#"INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('orders', 'r', '{}')"#).await;
+    sql::run(&app, r#"INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('orders', 'r', '{}')"#)
+        .await;
     provider.wait_for(1, SOON).await;
     sql::until(&app, "SELECT status = 'SENT' FROM outboxd.notifications").await;
 }

@@ -4,6 +4,7 @@
 mod channel;
 mod check;
 mod config;
+mod connect;
 mod deliver;
 mod example;
 mod migrate;

@@ -72,7 +72,8 @@ impl Setup {
     pub fn spawn(&self) -> Instance {
         let dir = process::scratch_dir("instance");
         let config = dir.join("outboxd.toml");
-        std::fs::write(&config, format!("http_addr = \"127.0.0.1:0\"\n{}", self.toml)).expect("the configuration is written");
+        std::fs::write(&config, format!("http_addr = \"127.0.0.1:0\"\n{}", self.toml))
+            .expect("the configuration is written");
         let log = dir.join("log");
         let file = std::fs::File::create(&log).expect("a log file");
         let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
