@@ -8,9 +8,10 @@ CREATE TABLE outboxd.event (
     key        text NOT NULL,
     payload    jsonb NOT NULL,
     headers    jsonb,
-    CONSTRAINT topic_has_1_to_200_characters CHECK (length(topic) BETWEEN 1 AND 200),
-    CONSTRAINT key_has_1_to_512_characters CHECK (length(key) BETWEEN 1 AND 512),
-    CONSTRAINT headers_are_an_object CHECK (jsonb_typeof(headers) = 'object')
+    CONSTRAINT topic_has_1_to_200_bytes CHECK (octet_length(topic) BETWEEN 1 AND 200),
+    CONSTRAINT key_has_1_to_512_bytes CHECK (octet_length(key) BETWEEN 1 AND 512),
+    CONSTRAINT headers_are_an_object_of_strings
+        CHECK (jsonb_typeof(headers) = 'object' AND NOT jsonb_path_exists(headers, 'strict $.* ? (@.type() != "string")'))
 );
 CREATE INDEX event_topic ON outboxd.event (topic, id);
 
@@ -27,8 +28,8 @@ CREATE TABLE outboxd.inbox (
     responded_at timestamptz,
     response    jsonb,
     PRIMARY KEY (consumer, message_id),
-    CONSTRAINT consumer_has_1_to_200_characters CHECK (length(consumer) BETWEEN 1 AND 200),
-    CONSTRAINT message_id_has_1_to_512_characters CHECK (length(message_id) BETWEEN 1 AND 512),
+    CONSTRAINT consumer_has_1_to_200_bytes CHECK (octet_length(consumer) BETWEEN 1 AND 200),
+    CONSTRAINT message_id_has_1_to_512_bytes CHECK (octet_length(message_id) BETWEEN 1 AND 512),
     CONSTRAINT responses_and_only_they_have_responded_at CHECK ((response IS NULL) = (responded_at IS NULL))
 );
 CREATE INDEX inbox_received ON outboxd.inbox (received_at);

@@ -14,9 +14,13 @@ use crate::telemetry;
 
 mod check;
 mod completions;
+mod migrate;
+mod run;
 
 const EXAMPLES: &str = "\
 Examples:
+  DATABASE_URL=postgres://app@localhost/app outboxd migrate
+  outboxd run
   DATABASE_URL=postgres://app@localhost/app outboxd check
   outboxd --config /etc/outboxd/outboxd.toml check --json
   outboxd check --set worker.concurrency=128
@@ -54,6 +58,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Args),
+    Migrate(migrate::Args),
     Check(check::Args),
     Completions(completions::Args),
 }
@@ -137,6 +143,8 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
     sources.file = cli.config;
     sources.overrides = cli.set;
     match cli.command {
+        Command::Run(args) => run::run(&args, &sources).await,
+        Command::Migrate(args) => migrate::run(&args, &sources).await,
         Command::Check(args) => check::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
     }

@@ -11,10 +11,17 @@ pub mod wakeup;
 pub mod queue;
 
 pub mod channel;
+pub mod holds;
+pub mod worker;
+
+pub mod heartbeat;
+pub mod sweeper;
 
 pub mod store;
 
 pub mod cli;
 pub mod config;
 pub mod migrate;
+pub mod service;
+pub mod shutdown;
 pub mod telemetry;

@@ -5,12 +5,11 @@
 //! may do this at once: the work is done under an advisory lock held by the very connection that does it, so a
 //! migrator that dies lets go of it.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use refinery::Target;
+use sha2::{Digest, Sha256};
 use tokio_postgres::Client;
 use tokio_postgres::error::{DbError, SqlState};
-use tracing::info;
+use tracing::{info, warn};
 
 mod embedded {
     refinery::embed_migrations!("migrations");
@@ -32,7 +31,7 @@ macro_rules! sql_files {
 
 /// Public and internal functions, each after those it calls.
 pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
-    "_ring", "_ring_after_insert", "_reject_headers", "_reject", "_items", "_admit", "_requeue",
+    "_ring", "_ring_after_insert", "_reject_headers", "_reject", "_reject_items", "_items", "_admit", "_requeue",
     "notify", "notify_many", "publish", "receive", "respond",
     "cancel", "retry", "retry_dead", "resend", "pause", "resume", "pause_channel", "resume_channel",
 );
@@ -162,6 +161,8 @@ pub struct Report {
     pub applied: Vec<String>,
     /// Whether functions, views and grants were installed anew.
     pub installed: bool,
+    /// Roles that are missing and that this login may not create: their grants were passed over.
+    pub roles_missing: Vec<String>,
 }
 
 /// When functions, views and grants are installed.
@@ -169,7 +170,7 @@ pub struct Report {
 pub enum Install {
     /// Always: `outboxd migrate`, which also picks up roles that a DBA has created since.
     Always,
-    /// Only if their text changed: the start of an instance.
+    /// Only if their text changed and no newer binary installed its own: the start of an instance.
     IfChanged,
 }
 
@@ -177,10 +178,15 @@ pub enum Install {
 pub async fn run(client: &mut Client, install: Install) -> Result<Report, Error> {
     check_server(client).await?;
     lock(client).await?;
-    let result = run_locked(client, install).await;
+    // Names in our SQL mean what they say, whatever the login's search_path puts in front of them.
+    let result = match client.batch_execute("SET search_path = pg_catalog, pg_temp").await {
+        Ok(()) => run_locked(client, install).await,
+        Err(error) => Err(error.into()),
+    };
+    let report = explain(client, result).await;
     // If unlocking fails the connection is broken, and the server lets go of the lock with it.
-    let unlocked = client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await;
-    let report = explain(client, result).await?;
+    let unlocked = client.batch_execute(&format!("RESET search_path; SELECT pg_advisory_unlock({LOCK})")).await;
+    let report = report?;
     unlocked?;
     Ok(report)
 }
@@ -189,10 +195,11 @@ async fn check_server(client: &Client) -> Result<(), Error> {
     let row = client
         .query_one("SELECT current_setting('server_version_num')::int, current_setting('server_version')", &[])
         .await?;
-    if row.get::<_, i32>(0) < SERVER_VERSION_MIN {
-        return Err(Error::ServerTooOld { found: row.get(1) });
-    }
-    Ok(())
+    server_is_new_enough(row.get(0), row.get(1))
+}
+
+fn server_is_new_enough(version_num: i32, found: String) -> Result<(), Error> {
+    if version_num < SERVER_VERSION_MIN { Err(Error::ServerTooOld { found }) } else { Ok(()) }
 }
 
 async fn lock(client: &Client) -> Result<(), Error> {
@@ -221,7 +228,11 @@ async fn run_locked(client: &mut Client, install: Install) -> Result<Report, Err
         applied.extend(report.applied_migrations().iter().map(|m| format!("V{:04} {}", m.version(), m.name())));
     }
     let installed = install_sql(client, install).await?;
-    Ok(Report { applied, installed })
+    let roles_missing = roles_missing(client).await?;
+    if installed && !roles_missing.is_empty() {
+        warn!(roles = ?roles_missing, "roles are missing: let a DBA run sql/roles.sql, then `outboxd migrate` again");
+    }
+    Ok(Report { applied, installed, roles_missing })
 }
 
 fn refinery_error(error: refinery::Error) -> Error {
@@ -238,7 +249,7 @@ async fn install_sql(client: &mut Client, install: Install) -> Result<bool, Erro
     let transaction = client.transaction().await?;
     let wanted = fingerprint();
     let current: String = transaction.query_one("SELECT sql_installed FROM outboxd.setting", &[]).await?.get(0);
-    if current == wanted && install == Install::IfChanged {
+    if install == Install::IfChanged && (current == wanted || version(&current) > version(&wanted)) {
         return Ok(false);
     }
     transaction.batch_execute(ROLES).await?;
@@ -251,10 +262,28 @@ async fn install_sql(client: &mut Client, install: Install) -> Result<bool, Erro
     Ok(true)
 }
 
+async fn roles_missing(client: &Client) -> Result<Vec<String>, Error> {
+    let missing = "SELECT r FROM unnest(ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service']) r
+                    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = r)";
+    Ok(client.query(missing, &[]).await?.iter().map(|row| row.get(0)).collect())
+}
+
+/// "0.1.0 6f0c…": this binary's version and what its SQL looks like.
 fn fingerprint() -> String {
-    let mut hasher = DefaultHasher::new();
-    (FUNCTIONS, VIEWS, ROLES, GRANTS).hash(&mut hasher);
-    format!("{} {:016x}", env!("CARGO_PKG_VERSION"), hasher.finish())
+    let mut hasher = Sha256::new();
+    let roles_and_grants = [("roles", ROLES), ("grants", GRANTS)];
+    for (name, sql) in FUNCTIONS.iter().chain(VIEWS).chain(&roles_and_grants) {
+        hasher.update(name);
+        hasher.update(sql);
+    }
+    let hash: String = hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("{} {hash}", env!("CARGO_PKG_VERSION"))
+}
+
+/// The version in a fingerprint; a text without one is older than any.
+fn version(fingerprint: &str) -> Vec<u64> {
+    let version = fingerprint.split([' ', '-', '+']).next().unwrap_or_default();
+    version.split('.').map_while(|part| part.parse().ok()).collect()
 }
 
 /// Turns "permission denied" into what to do about it.
@@ -264,10 +293,37 @@ async fn explain(client: &Client, result: Result<Report, Error>) -> Result<Repor
         Some(db) if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE => db.message().to_string(),
         _ => return Err(error),
     };
-    let row = client.query_one("SELECT current_user::text, current_database()::text", &[]).await?;
-    let (user, database): (String, String) = (row.get(0), row.get(1));
-    let hint = format!(
-        "Let a role that may create schemas run `outboxd migrate` once, or: GRANT CREATE ON DATABASE {database} TO {user}"
-    );
+    let facts = "SELECT current_user::text, current_database()::text,
+                        (SELECT pg_get_userbyid(nspowner)::text FROM pg_namespace WHERE nspname = $1)";
+    let row = client.query_one(facts, &[&SCHEMA]).await?;
+    let (user, database, owner): (String, String, Option<String>) = (row.get(0), row.get(1), row.get(2));
+    let hint = match owner {
+        Some(owner) => format!("The schema belongs to {owner}: run `outboxd migrate` as that login"),
+        None => format!(
+            "Let a role that may create schemas run `outboxd migrate` once, or: GRANT CREATE ON DATABASE {database} TO {user}"
+        ),
+    };
     Err(Error::MissingRights { user, message: denied, hint })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn postgres_14_is_the_oldest_server() {
+        assert!(server_is_new_enough(140_000, "14.0".into()).is_ok());
+        let error = server_is_new_enough(130_023, "13.23 (Debian)".into()).expect_err("13 is too old");
+        assert_eq!(
+            error.to_string(),
+            "Postgres 13.23 (Debian) is too old: outboxd needs 14 or newer (14 to 18 are supported)"
+        );
+    }
+
+    #[test]
+    fn versions_compare_as_numbers() {
+        assert!(version("0.10.0 aa") > version("0.9.3 bb"));
+        assert_eq!(version("1.2.3-rc.1 aa"), version("1.2.3 bb"));
+        assert!(version("") < version("0.1.0 aa"));
+    }
 }

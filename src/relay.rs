@@ -11,9 +11,11 @@
 //! As a net under all this, every lane is scanned from its start again every few seconds.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::RelayConfig;
+use crate::holds::Holds;
 use crate::publisher::{Allowance, Error, Publisher};
 use crate::store::Store;
 use crate::store::doorbell::Holders;
@@ -58,9 +60,11 @@ pub enum Scan {
     Exact,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Lane {
-    paused: bool,
+    topic: String,
+    /// Paused by an operator, or its first channel is held: not scanned.
+    is_shut: bool,
     rewinds: i32,
     /// Nothing fresh is at or below.
     bound: i64,
@@ -77,6 +81,7 @@ struct Lane {
 pub struct Relay {
     store: Store,
     publisher: Publisher,
+    holds: Arc<Holds>,
     instance: InstanceId,
     batch: u32,
     lanes: BTreeMap<i32, Lane>,
@@ -99,11 +104,18 @@ struct BoundMove {
 
 impl Relay {
     /// A relay that has seen nothing yet: its first pass scans every lane from the start.
-    pub fn new(store: Store, publisher: Publisher, instance: InstanceId, config: &RelayConfig) -> Relay {
+    pub fn new(
+        store: Store,
+        publisher: Publisher,
+        holds: Arc<Holds>,
+        instance: InstanceId,
+        config: &RelayConfig,
+    ) -> Relay {
         let now = Instant::now();
         Relay {
             store,
             publisher,
+            holds,
             instance,
             batch: config.batch,
             lanes: BTreeMap::from([(0, Lane::default())]),
@@ -158,11 +170,12 @@ impl Relay {
             return Ok(());
         }
         for topic in self.store.topics().await? {
-            let lane = self.lanes.entry(topic.lane).or_insert(Lane { rewinds: topic.rewinds, ..Lane::default() });
-            lane.paused = topic.paused;
-            if lane.rewinds != topic.rewinds {
-                *lane = Lane { paused: topic.paused, rewinds: topic.rewinds, ..Lane::default() };
+            let lane = self.lanes.entry(topic.lane).or_default();
+            // Resumed, or new to us: look at the whole lane.
+            if lane.rewinds != topic.rewinds || lane.topic.is_empty() {
+                *lane = Lane { topic: topic.name, rewinds: topic.rewinds, ..Lane::default() };
             }
+            lane.is_shut = topic.paused || self.holds.topic_is_held(&lane.topic);
         }
         self.topics_at = Some(Instant::now());
         Ok(())
@@ -207,7 +220,8 @@ impl Relay {
         let is_exact = scan == Scan::Exact || self.exact_cost < CHEAP_SCAN || started >= self.exact_at;
         let scans = self.plan(is_rescan, is_exact, allowance);
         if scans.is_empty() {
-            return Ok(Counts { is_full: true, ..Counts::default() });
+            let is_full = self.lanes.values().any(|lane| !lane.is_shut);
+            return Ok(Counts { is_full, ..Counts::default() });
         }
         let confirm = self.publisher.take_unconfirmed();
         let fresh = match self.store.reserve_fresh(&scans, self.instance.get(), &confirm).await {
@@ -232,7 +246,7 @@ impl Relay {
 
     /// Which lanes to scan, from where, and how many rows of each.
     fn plan(&self, is_rescan: bool, is_exact: bool, allowance: Allowance) -> Vec<LaneScan> {
-        let backlogged = self.lanes.values().filter(|lane| lane.is_backlogged && !lane.paused).count().max(1);
+        let backlogged = self.lanes.values().filter(|lane| lane.is_backlogged && !lane.is_shut).count().max(1);
         let backlog_take = allowance.backlog.min(self.batch).div_ceil(u32::try_from(backlogged).unwrap_or(u32::MAX));
         let fresh_take = allowance.fresh.min(self.batch);
         let scan = |(&id, lane): (&i32, &Lane)| {
@@ -242,7 +256,7 @@ impl Relay {
                 (false, true) => lane.bound,
                 (false, false) => lane.cursor,
             };
-            (take > 0 && !lane.paused).then_some(LaneScan { lane: id, after, take })
+            (take > 0 && !lane.is_shut).then_some(LaneScan { lane: id, after, take })
         };
         self.lanes.iter().filter_map(scan).collect()
     }
@@ -312,7 +326,7 @@ impl Relay {
     /// Nobody who could have drawn a number up to the target is left: one scan from the old bounds, then move them.
     async fn finish_move(&mut self) -> Result<(), Error> {
         let target = self.bound.target;
-        if self.lanes.values().all(|lane| lane.bound >= target || lane.paused) {
+        if self.lanes.values().all(|lane| lane.bound >= target || lane.is_shut) {
             return Ok(());
         }
         let allowance = self.publisher.allowance().await?;

@@ -19,6 +19,7 @@ pub mod claim;
 pub mod connect;
 pub mod doorbell;
 mod error;
+pub mod hold;
 pub mod instance;
 pub mod publish;
 pub mod record;

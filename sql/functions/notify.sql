@@ -8,6 +8,10 @@
 --   REPEATABLE READ and SERIALIZABLE: the row may be invisible to the snapshot; Postgres answers 40001 and the
 --                        app's usual retry of the transaction finds it.
 -- Other keys never wait: only equal (topic, dedup_key) meet in the index.
+--
+-- This runs inside the app's transactions, so it is written for speed: one statement for the usual call, no look
+-- at the settings for what no setting may forbid, no ON CONFLICT (a speculative insert and more WAL) without a
+-- key. ARCHITECTURE.md has the figures.
 CREATE OR REPLACE FUNCTION outboxd.notify(
     topic text, recipient text, payload jsonb, send_at timestamptz DEFAULT now(), dedup_key text DEFAULT NULL,
     ordering_key text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL
@@ -15,22 +19,25 @@ CREATE OR REPLACE FUNCTION outboxd.notify(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    limits record;
     new_id bigint;
-    due    boolean := notify.send_at <= now();
+    due    boolean;
 BEGIN
-    SELECT s.payload_bytes_max, s.send_ahead_max,
-           coalesce((SELECT t.lane FROM outboxd.topic t WHERE t.name = notify.topic), 0) AS lane
-      INTO limits FROM outboxd.setting s;
-    IF (length(notify.topic) BETWEEN 1 AND 200 AND length(notify.recipient) BETWEEN 1 AND 4096 AND due
-        AND pg_column_size(notify.payload) <= limits.payload_bytes_max AND isfinite(notify.send_at)
-        AND notify.dedup_key IS NULL AND notify.ordering_key IS NULL AND notify.expires_at IS NULL
-        AND notify.headers IS NULL) IS NOT TRUE THEN
-        PERFORM outboxd._reject('notify', notify.topic, notify.recipient, notify.payload, notify.send_at,
-            notify.dedup_key, notify.ordering_key, notify.expires_at, notify.headers,
-            limits.payload_bytes_max, limits.send_ahead_max);
+    IF octet_length(notify.topic) BETWEEN 1 AND 200 AND length(notify.recipient) BETWEEN 1 AND 4096
+       AND octet_length(notify.payload::text) <= 1024 AND notify.send_at <= clock_timestamp() AND isfinite(notify.send_at)
+       AND notify.dedup_key IS NULL AND notify.ordering_key IS NULL AND notify.expires_at IS NULL AND notify.headers IS NULL
+    THEN
+        WITH added AS (
+            INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at, status)
+            VALUES (notify.topic, notify.recipient, notify.payload, notify.send_at, 'QUEUED') RETURNING id)
+        INSERT INTO outboxd.outbox (id, lane)
+        SELECT a.id, coalesce((SELECT t.lane FROM outboxd.topic t WHERE t.name = notify.topic), 0) FROM added a
+        RETURNING id INTO new_id;
+        RETURN new_id;
     END IF;
 
+    PERFORM outboxd._reject('notify', notify.topic, notify.recipient, notify.payload, notify.send_at,
+        notify.dedup_key, notify.ordering_key, notify.expires_at, notify.headers);
+    due := notify.send_at <= clock_timestamp();
     LOOP
         INSERT INTO outboxd.notification_log
                (topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers, status)
@@ -49,7 +56,8 @@ BEGIN
 
     IF due THEN
         INSERT INTO outboxd.outbox (id, lane, ordering_key, state)
-        VALUES (new_id, limits.lane, notify.ordering_key, CASE WHEN notify.ordering_key IS NULL THEN 0 ELSE 3 END);
+        VALUES (new_id, coalesce((SELECT t.lane FROM outboxd.topic t WHERE t.name = notify.topic), 0),
+                notify.ordering_key, CASE WHEN notify.ordering_key IS NULL THEN 0 ELSE 3 END);
     END IF;
     RETURN new_id;
 END $$;

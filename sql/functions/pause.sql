@@ -3,8 +3,8 @@
 CREATE OR REPLACE FUNCTION outboxd.pause(topic text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF (length(pause.topic) BETWEEN 1 AND 200) IS NOT TRUE THEN
-        RAISE EXCEPTION 'pause: topic must have 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value',
+    IF (octet_length(pause.topic) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION 'pause: topic must have 1 to 200 bytes' USING ERRCODE = 'invalid_parameter_value',
             HINT = 'outboxd.queue_state lists the topics with work.';
     END IF;
     INSERT INTO outboxd.topic AS t (name, paused_at) VALUES (pause.topic, clock_timestamp())

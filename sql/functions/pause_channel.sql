@@ -2,8 +2,8 @@
 CREATE OR REPLACE FUNCTION outboxd.pause_channel(name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF (length(pause_channel.name) BETWEEN 1 AND 200) IS NOT TRUE THEN
-        RAISE EXCEPTION 'pause_channel: name must have 1 to 200 characters' USING ERRCODE = 'invalid_parameter_value',
+    IF (octet_length(pause_channel.name) BETWEEN 1 AND 200) IS NOT TRUE THEN
+        RAISE EXCEPTION 'pause_channel: name must have 1 to 200 bytes' USING ERRCODE = 'invalid_parameter_value',
             HINT = 'outboxd.channel_health lists the channels.';
     END IF;
     INSERT INTO outboxd.channel_hold AS h (channel, paused_at) VALUES (pause_channel.name, clock_timestamp())

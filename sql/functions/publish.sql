@@ -6,6 +6,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     bad       text := CASE WHEN publish.topic IS NULL THEN 'topic' WHEN publish.key IS NULL THEN 'key'
                            WHEN publish.payload IS NULL THEN 'payload' END;
+    bytes     bigint := octet_length(publish.payload::text);
     bytes_max integer;
     new_id    bigint;
 BEGIN
@@ -13,17 +14,17 @@ BEGIN
         RAISE EXCEPTION 'publish: % must not be NULL', bad USING ERRCODE = 'null_value_not_allowed',
             HINT = 'topic, key and payload are required.';
     END IF;
-    IF length(publish.topic) NOT BETWEEN 1 AND 200 THEN
-        RAISE EXCEPTION 'publish: topic has % characters', length(publish.topic)
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'A topic has 1 to 200 characters.';
+    IF octet_length(publish.topic) NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION 'publish: topic has % bytes', octet_length(publish.topic)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'A topic has 1 to 200 bytes.';
     END IF;
-    IF length(publish.key) NOT BETWEEN 1 AND 512 THEN
-        RAISE EXCEPTION 'publish: key has % characters', length(publish.key)
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'A key has 1 to 512 characters; hash longer keys.';
+    IF octet_length(publish.key) NOT BETWEEN 1 AND 512 THEN
+        RAISE EXCEPTION 'publish: key has % bytes', octet_length(publish.key)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'A key has 1 to 512 bytes; hash longer keys.';
     END IF;
     SELECT s.payload_bytes_max INTO bytes_max FROM outboxd.setting s;
-    IF pg_column_size(publish.payload) > bytes_max THEN
-        RAISE EXCEPTION 'publish: payload has % bytes, the limit is %', pg_column_size(publish.payload), bytes_max
+    IF bytes > bytes_max THEN
+        RAISE EXCEPTION 'publish: payload has % bytes, the limit is %', bytes, bytes_max
             USING ERRCODE = 'program_limit_exceeded',
             HINT = 'Store the document elsewhere and send a reference, or raise the limit: UPDATE outboxd.setting SET payload_bytes_max = ….';
     END IF;

@@ -8,6 +8,10 @@ BEGIN
         RAISE EXCEPTION 'receive: % must not be NULL', CASE WHEN receive.consumer IS NULL THEN 'consumer' ELSE 'message_id' END
             USING ERRCODE = 'null_value_not_allowed', HINT = 'Pass the consuming service''s name and the message''s id (webhook-id).';
     END IF;
+    IF octet_length(receive.consumer) NOT BETWEEN 1 AND 200 OR octet_length(receive.message_id) NOT BETWEEN 1 AND 512 THEN
+        RAISE EXCEPTION 'receive: consumer has % bytes, message_id has %', octet_length(receive.consumer), octet_length(receive.message_id)
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'A consumer has 1 to 200 bytes, a message_id 1 to 512; hash longer ids.';
+    END IF;
     LOOP
         INSERT INTO outboxd.inbox (consumer, message_id) VALUES (receive.consumer, receive.message_id)
         ON CONFLICT (consumer, message_id) DO NOTHING;

@@ -21,7 +21,7 @@ WITH message AS (
 SELECT m.id, m.epoch, c.epoch AS token, c.attempts, c.channel, c.channel_attempts,
        o.state AS found_state, o.epoch AS found_epoch, o.next_at AS published_at, l.status::text AS status,
        l.topic, l.recipient, l.payload::text AS payload, l.headers::text AS headers, l.created_at,
-       coalesce(l.expires_at <= clock_timestamp(), false) AS expired, l.expires_at
+       (extract(epoch FROM l.expires_at - clock_timestamp()) * 1000)::bigint AS expires_in_ms
   FROM message m
   LEFT JOIN claimed c ON c.id = m.id
   LEFT JOIN outboxd.outbox o ON o.id = m.id

@@ -1,13 +1,12 @@
 -- What is waiting, working, dead: the active set and the partial indexes only, never the history.
+-- Of the live rows only the oldest of each group is looked up in the log: ids are drawn in order of creation.
 CREATE OR REPLACE VIEW outboxd.queue_state AS
 SELECT coalesce(t.name, '(new topic)') AS topic,
-       CASE WHEN o.state = 2 THEN 'PROCESSING' ELSE 'QUEUED' END AS status,
-       count(*) AS count,
-       clock_timestamp() - min(l.created_at) AS oldest_age
-  FROM outboxd.outbox o
-  JOIN LATERAL (SELECT l.created_at FROM outboxd.notification_log l WHERE l.id = o.id) l ON true
-  LEFT JOIN outboxd.topic t ON t.lane = o.lane
- GROUP BY 1, 2
+       CASE WHEN g.working THEN 'PROCESSING' ELSE 'QUEUED' END AS status,
+       g.count,
+       clock_timestamp() - (SELECT l.created_at FROM outboxd.notification_log l WHERE l.id = g.oldest) AS oldest_age
+  FROM (SELECT o.lane, o.state = 2 AS working, count(*) AS count, min(o.id) AS oldest FROM outboxd.outbox o GROUP BY 1, 2) g
+  LEFT JOIN outboxd.topic t ON t.lane = g.lane
 UNION ALL
 SELECT l.topic, 'PENDING', count(*), greatest(clock_timestamp() - min(l.due_at), '0')
   FROM outboxd.notification_log l WHERE l.due_at IS NOT NULL GROUP BY 1

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     fn nodes(url: &str) -> Vec<String> {
-        match Address::parse(url).unwrap() {
+        match Address::parse(url).expect("a good url") {
             Address::Nodes(nodes) => nodes.iter().map(|node| node.addr().to_string()).collect(),
             Address::Sentinel { .. } => panic!("not sentinel"),
         }
@@ -199,7 +199,9 @@ mod tests {
 
     #[test]
     fn user_password_and_database_are_decoded() {
-        let Address::Nodes(nodes) = Address::parse("redis://me:p%40ss@a,b/3").unwrap() else { panic!("nodes") };
+        let Address::Nodes(nodes) = Address::parse("redis://me:p%40ss@a,b/3").expect("a good url") else {
+            panic!("nodes")
+        };
         let settings = nodes[1].redis_settings();
         assert_eq!((settings.username(), settings.password(), settings.db()), (Some("me"), Some("p@ss"), 3));
     }
@@ -207,7 +209,9 @@ mod tests {
     #[test]
     fn a_sentinel_url_names_the_primary_and_keeps_both_logins_apart() {
         let url = "redis+sentinel://me:secret@a,b:7/main/1?sentinel_password=other";
-        let Address::Sentinel { sentinels, name, login } = Address::parse(url).unwrap() else { panic!("sentinel") };
+        let Address::Sentinel { sentinels, name, login } = Address::parse(url).expect("a good url") else {
+            panic!("sentinel")
+        };
         assert_eq!(name, "main");
         assert_eq!(sentinels.iter().map(|s| s.addr().to_string()).collect::<Vec<_>>(), ["a:26379", "b:7"]);
         assert_eq!(sentinels[0].redis_settings().password(), Some("other"));
@@ -228,7 +232,7 @@ mod tests {
             "rediss://:hush@a?cert=/x",
             "redis+sentinel://:hush@a",
         ] {
-            let error = Address::parse(url).unwrap_err().to_string();
+            let error = Address::parse(url).expect_err("a mistake").to_string();
             assert!(error.contains("redis_url") && !error.contains("hush"), "{url}: {error}");
         }
     }

@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn every_key_carries_the_prefix_as_its_only_hash_tag() {
-        let keys = Keys::new("shop", "list").unwrap();
+        let keys = Keys::new("shop", "list").expect("a good prefix");
         for key in [&keys.main, &keys.consumers, &keys.meta, &keys.alive("w1"), &keys.processing("w1")] {
             assert!(key.starts_with("{shop}:v1:list"), "{key}");
         }

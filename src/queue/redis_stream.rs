@@ -12,6 +12,7 @@
 //! are lost to the queue; when one is found, [`Loss::Entries`] tells it.
 
 mod consumer;
+mod pending;
 mod reply;
 
 use std::sync::Arc;

@@ -32,12 +32,23 @@ pub struct Claimed {
     pub headers: Option<String>,
     /// When the app wrote it.
     pub created_at: DateTime<Utc>,
-    /// Past this time it is not sent.
-    pub expires_at: Option<DateTime<Utc>>,
-    /// Whether that time has passed, by the database's clock.
-    pub expired: bool,
+    /// How long after the claim it may still be sent, by the database's clock; negative: it has expired.
+    pub expires_in_ms: Option<i64>,
     /// When its message was published.
     pub published_at: DateTime<Utc>,
+}
+
+/// A claim to undo: no call was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// The notification.
+    pub id: i64,
+    /// The claim's token.
+    pub token: i32,
+    /// Due again after this.
+    pub wait: Duration,
+    /// Where on its route it goes on; `None`: on the same channel.
+    pub next_channel: Option<i16>,
 }
 
 /// Which case a message was.
@@ -53,6 +64,19 @@ pub enum Case {
     Paused,
     /// A stale copy, a row that has ended otherwise, or an id nobody committed.
     Stale,
+}
+
+impl Case {
+    /// The name used in metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Case::Claimed(_) => "claimed",
+            Case::Held => "held",
+            Case::Sent => "sent",
+            Case::Paused => "paused",
+            Case::Stale => "stale",
+        }
+    }
 }
 
 impl Store {
@@ -78,12 +102,13 @@ impl Store {
     }
 
     /// Undoes claims that made no call; each is due again after its wait.
-    pub async fn release(&self, claims: &[(i64, i32, Duration)]) -> Result<()> {
-        let query = query!("worker_release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY]);
-        let ids: Vec<i64> = claims.iter().map(|claim| claim.0).collect();
-        let tokens: Vec<i32> = claims.iter().map(|claim| claim.1).collect();
-        let waits: Vec<i64> = claims.iter().map(|claim| millis(claim.2)).collect();
-        self.query(query, &[&ids, &tokens, &waits]).await.map(|_| ())
+    pub async fn release(&self, claims: &[Release]) -> Result<()> {
+        let query = query!("worker_release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
+        let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
+        let tokens: Vec<i32> = claims.iter().map(|claim| claim.token).collect();
+        let waits: Vec<i64> = claims.iter().map(|claim| millis(claim.wait)).collect();
+        let next_channels: Vec<Option<i16>> = claims.iter().map(|claim| claim.next_channel).collect();
+        self.query(query, &[&ids, &tokens, &waits, &next_channels]).await.map(|_| ())
     }
 
     /// Calls that are still under way keep their rows.
@@ -127,8 +152,7 @@ fn claimed(row: &Row, token: i32) -> Claimed {
         payload: row.get("payload"),
         headers: row.get("headers"),
         created_at: row.get("created_at"),
-        expires_at: row.get("expires_at"),
-        expired: row.get("expired"),
+        expires_in_ms: row.get("expires_in_ms"),
         published_at: row.get("published_at"),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::LazyLock;
 
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -10,9 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::process::free_port;
-use crate::support::tls::{self, TlsServer};
-
-static POSTGRES: LazyLock<TlsServer> = LazyLock::new(|| tls::postgres("on"));
+use crate::support::tls::{self, POSTGRES, TlsServer};
 
 const ROUTES: &str = "[channels.push]\nurl = \"https://push.example\"\n[routes.default]\nchannels = [\"push\"]\n";
 
@@ -202,6 +199,22 @@ fn a_refusal_of_postgres_is_told_in_its_own_words() {
 }
 
 #[test]
+fn passwords_pass_over_tls_and_their_absence_is_explained() {
+    psql("postgres", "CREATE ROLE guarded LOGIN PASSWORD 'hunter2'");
+    for (user, state, wanted) in [
+        ("guarded:hunter2", "ok", "user guarded"),
+        ("guarded:hunter3", "failed", "refused the connection: password authentication failed"),
+        ("guarded", "failed", "has no password, and the server wants one"),
+    ] {
+        let url = format!("postgres://{user}@127.0.0.1:{}/postgres?sslmode=require", POSTGRES.port);
+        let ran = outboxd(&["check", "--json"], &[("DATABASE_URL", &url)]);
+        let found = finding(&ran.out, "postgres");
+        assert!(found.0 == state && found.1.contains(wanted), "{user}: {found:?}");
+        assert!(!ran.out.contains("hunter"), "{}", ran.out);
+    }
+}
+
+#[test]
 fn sslmodes_verify_what_they_promise() {
     let (ca, other) = (POSTGRES.ca.display(), POSTGRES.other_ca.display());
     let port = POSTGRES.port;
@@ -226,6 +239,25 @@ fn sslmodes_verify_what_they_promise() {
     let pairs = format!("host=localhost port={port} user=postgres sslmode=verify-full sslrootcert='{ca}'");
     let ran = outboxd(&["check", "--json"], &[("DATABASE_URL", &pairs)]);
     assert_eq!(finding(&ran.out, "postgres").0, "ok");
+}
+
+#[test]
+fn a_self_signed_certificate_can_be_its_own_root() {
+    let server = tls::self_signed_postgres();
+    for (host, ca, state, wanted) in [
+        ("localhost", &server.ca, "ok", "TLS TLSv1.3"),
+        ("127.0.0.1", &server.ca, "failed", "a certificate for another host name"),
+        ("localhost", &server.other_ca, "failed", "a certificate"),
+    ] {
+        let url = format!(
+            "postgres://postgres@{host}:{}/postgres?sslmode=verify-full&sslrootcert={}",
+            server.port,
+            ca.display()
+        );
+        let ran = outboxd(&["check", "--json"], &[("DATABASE_URL", &url)]);
+        let found = finding(&ran.out, "postgres");
+        assert!(found.0 == state && found.1.contains(wanted), "{host}: {found:?}");
+    }
 }
 
 #[test]

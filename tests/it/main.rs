@@ -4,8 +4,11 @@
 mod channel;
 mod check;
 mod config;
+mod connect;
+mod deliver;
 mod example;
 mod migrate;
+mod notify;
 mod queue;
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;

@@ -1,6 +1,6 @@
 //! The schema comes up on any number of instances at once, and says clearly why it cannot.
 
-use outboxd::migrate::{self, Error, Install};
+use outboxd::migrate::{self, Install};
 
 use crate::support::postgres;
 

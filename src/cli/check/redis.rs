@@ -79,3 +79,20 @@ fn explain(error: &RedisError) -> String {
     };
     format!("cannot be used: {error}; {advice}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::first_node;
+
+    #[test]
+    fn one_node_of_many_is_asked() {
+        for (url, node) in [
+            ("redis://127.0.0.1", "redis://127.0.0.1/"),
+            ("rediss://:p@a:6379,b:6379/1", "rediss://:p@a:6379/1"),
+            ("redis+sentinel://u:p@a:26379,b:26379/name", "redis://u:p@a:26379"),
+            ("redis+unix:///run/redis.sock", "redis+unix:///run/redis.sock"),
+        ] {
+            assert_eq!(first_node(url), node);
+        }
+    }
+}

@@ -20,9 +20,8 @@ const MOVED_BACK_MAX: usize = 1_000;
 /// The pause between looks while Redis is out of memory and refuses to block.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
-/// KEYS: main, processing, alive. ARGV: how many. Moves that many to the consumer's list. PEXPIRE 0 on a key
-/// that is not there changes nothing; it is the write that Redis permits when out of memory, after which
-/// LMOVE, which needs none, is permitted too.
+/// KEYS: main, processing. ARGV: how many. Moves that many to the consumer's list. PERSIST changes nothing; it
+/// is a write that Redis permits when it is out of memory, after which LMOVE is permitted too.
 const MOVE: &str = r"
 redis.call('PERSIST', KEYS[2])
 local moved = {}
@@ -35,8 +34,9 @@ return moved
 ";
 
 /// KEYS: main, processing, alive, consumers. ARGV: name, how many, `dead` or `closing`. Moves elements back,
-/// newest first, so that the oldest is the next to be taken; removes the consumer's traces once it holds
-/// nothing. A consumer that shows life again keeps everything.
+/// newest first, so that the oldest is the next to be taken. A dead consumer's traces go once it holds nothing; one
+/// that shows life again keeps everything. One that closes stays registered, without a sign of life, until others
+/// find it dead: a BLMOVE that nobody waits for any more may still move something to it.
 fn move_back() -> String {
     format!(
         r"{}
@@ -50,7 +50,9 @@ while moved < tonumber(ARGV[2]) do
   moved = moved + 1
 end
 local removed = 0
-if redis.call('EXISTS', KEYS[2]) == 0 then removed = redis.call('SREM', KEYS[4], ARGV[1]) end
+if ARGV[3] == 'dead' and redis.call('EXISTS', KEYS[2]) == 0 then
+  removed = redis.call('SREM', KEYS[4], ARGV[1])
+end
 return {{moved, removed}}
 ",
         element::LUA_GIVEN_BACK

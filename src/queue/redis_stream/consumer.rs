@@ -16,56 +16,11 @@ use super::super::keys::{FIELD, GROUP};
 use super::super::liveness::{Liveness, Others};
 use super::super::{Acker, Consumer, Delivery, Handle, Result, Tended, element, metrics};
 use super::Shared;
-use super::reply::{ConsumerInfo, Entry, Pending, Read};
-
-/// Pending entries looked at per consumer and pass.
-const LOOKED_AT_MAX: usize = 10_000;
+use super::pending::LOOKED_AT_MAX;
+use super::reply::{Entry, Pending, Read};
 
 /// Entries claimed per pass: the rest is for the next pass, or for whoever is quicker.
 const CLAIMED_MAX: usize = 1_000;
-
-/// KEYS: stream. ARGV: group, me, min-idle in ms, then entry ids. Claims those that are still pending and
-/// idle; an id that is pending without a body is dropped from the group and counted. Redis 7 would drop it
-/// silently and 6.2 would keep it for ever.
-const CLAIM: &str = r"
-local claimed, vanished = {}, 0
-for i = 4, #ARGV do
-  if #redis.call('XRANGE', KEYS[1], ARGV[i], ARGV[i]) == 0 then
-    vanished = vanished + redis.call('XACK', KEYS[1], ARGV[1], ARGV[i])
-  else
-    local entry = redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[i])
-    if entry[1] then claimed[#claimed + 1] = entry[1] end
-  end
-end
-return {vanished, claimed}
-";
-
-/// KEYS: stream, alive, consumers. ARGV: group, name. Removes a consumer that shows no life and holds nothing.
-const REMOVE: &str = r"
-if redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
-if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) > 0 then return 0 end
-redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
-redis.call('SREM', KEYS[3], ARGV[2])
-return 1
-";
-
-/// KEYS: stream. ARGV: group, name, field, how many. Puts pending entries at the end again, for anyone.
-/// The acknowledgement comes first: it is a write that Redis permits when it is out of memory.
-fn give_back() -> String {
-    format!(
-        r"{}
-local pending = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', ARGV[4], ARGV[2])
-for _, line in ipairs(pending) do
-  local entry = redis.call('XRANGE', KEYS[1], line[1], line[1])[1]
-  redis.call('XACK', KEYS[1], ARGV[1], line[1])
-  redis.call('XDEL', KEYS[1], line[1])
-  if entry and entry[2][2] then redis.call('XADD', KEYS[1], '*', ARGV[3], given_back(entry[2][2])) end
-end
-return #pending
-",
-        element::LUA_GIVEN_BACK
-    )
-}
 
 /// Takes and acknowledges under one name.
 #[derive(Debug)]
@@ -124,10 +79,7 @@ impl StreamConsumer {
         if ids.is_empty() {
             return Ok(0);
         }
-        let mut pipe = redis::pipe();
-        pipe.cmd("EVAL").arg(CLAIM).arg(1).arg(&self.shared.broker.keys.main);
-        pipe.arg(GROUP).arg(&self.name).arg(min_idle.as_millis() as u64).arg(ids);
-        let ((vanished, entries),): ((u64, Vec<Entry>),) = self.shared.query(&pipe).await?;
+        let (vanished, entries) = self.shared.claim(&self.name, ids, min_idle).await?;
         self.shared.vanished.fetch_add(vanished, Ordering::Relaxed);
         let claimed = self.accept(entries, delivered).await?;
         let count = claimed.len() as u64;
@@ -178,24 +130,12 @@ impl StreamConsumer {
         // A consumer showed life at most a third of its TTL before its last entry came, and has shown none for
         // a whole TTL: its entries have been idle for longer than this. One just claimed by another has not.
         let min_idle = self.shared.broker.consumer_ttl / 2;
-        let mut pipe = redis::pipe();
-        pipe.cmd("XPENDING").arg(&self.shared.broker.keys.main).arg(GROUP);
-        pipe.arg("IDLE").arg(min_idle.as_millis() as u64).arg("-").arg("+").arg(LOOKED_AT_MAX).arg(dead);
-        let (pending,): (Vec<Pending>,) = self.shared.query(&pipe).await?;
+        let pending = self.shared.pending_of(dead, min_idle).await?;
         let mine = pending.into_iter().filter(|line| fairness::is_mine(&line.0, &self.name, &others.alive));
         let delivered: HashMap<String, u32> = mine.take(room).map(|line| (line.0, line.3)).collect();
         let mut ids: Vec<String> = delivered.keys().cloned().collect();
         ids.sort_by_key(|id| entry_order(id));
         self.claim(&ids, min_idle, &delivered).await
-    }
-
-    async fn remove_consumer(&self, dead: &str) -> Result<u64> {
-        let keys = &self.shared.broker.keys;
-        let mut pipe = redis::pipe();
-        pipe.cmd("EVAL").arg(REMOVE).arg(3).arg(&keys.main).arg(keys.alive(dead)).arg(&keys.consumers);
-        pipe.arg(GROUP).arg(dead);
-        let (removed,): (u64,) = self.shared.query(&pipe).await?;
-        Ok(removed)
     }
 
     fn stream_acker(&self) -> StreamAcker {
@@ -253,16 +193,7 @@ impl Consumer for StreamConsumer {
         // A read that Redis carried out long after we gave up on the connection is found by looking again.
         self.rescan = true;
         self.stream_acker().ack(&[]).await?;
-        let mut pipe = redis::pipe();
-        pipe.cmd("XINFO").arg("CONSUMERS").arg(&self.shared.broker.keys.main).arg(GROUP);
-        let (infos,): (Vec<ConsumerInfo>,) = match self.shared.query(&pipe).await {
-            // The stream itself is gone; making the group makes it again.
-            Err(failure) if failure.has_code("ERR") => {
-                self.shared.create_group().await?;
-                self.shared.query(&pipe).await?
-            }
-            reply => reply?,
-        };
+        let infos = self.shared.group_members().await?;
         let names = infos.iter().map(|info| info.name.clone()).collect();
         let others = self.liveness.look(&self.shared.broker.link, &self.shared.broker.keys, names).await?;
         let mut tended = Tended::default();
@@ -272,7 +203,7 @@ impl Consumer for StreamConsumer {
             if holds && room > 0 {
                 tended.reclaimed += self.reclaim(dead, &others, room).await?;
             }
-            tended.consumers_removed += self.remove_consumer(dead).await?;
+            tended.consumers_removed += self.shared.remove_consumer(dead).await?;
         }
         metrics::reclaimed(self.shared.broker.kind).increment(tended.reclaimed);
         Ok(tended)
@@ -280,15 +211,9 @@ impl Consumer for StreamConsumer {
 
     async fn close(self: Box<Self>) -> Result<()> {
         self.stream_acker().ack(&[]).await?;
-        let keys = &self.shared.broker.keys;
-        let mut pipe = redis::pipe();
-        pipe.cmd("EVAL").arg(give_back()).arg(1).arg(&keys.main).arg(GROUP).arg(&self.name).arg(FIELD).arg(CLAIMED_MAX);
-        while self.shared.query::<(u64,)>(&pipe).await?.0 > 0 {}
+        self.shared.give_back(&self.name).await?;
         self.hand.clear();
-        let mut pipe = redis::pipe();
-        pipe.cmd("DEL").arg(keys.alive(&self.name)).ignore();
-        self.shared.broker.link.query::<()>(&pipe).await?;
-        self.remove_consumer(&self.name).await?;
+        self.shared.remove_consumer(&self.name).await?;
         Ok(())
     }
 }

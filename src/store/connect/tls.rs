@@ -3,11 +3,12 @@
 use std::error::Error as StdError;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use super::conninfo::{Root, Verify};
@@ -16,66 +17,60 @@ use super::conninfo::{Root, Verify};
 pub(super) fn client_config(verify: Verify, root: Option<&Root>) -> Result<ClientConfig, String> {
     // Passed by hand, so that no other crate's choice of provider can matter here.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let chain = match (verify, root) {
+    let trust = match (verify, root) {
         (Verify::Nothing, _) | (_, None) => None,
-        (_, Some(root)) => Some(chain_verifier(root, &provider)?),
+        (_, Some(root)) => Some(trust(root, &provider)?),
     };
-    let verifier: Arc<dyn ServerCertVerifier> = match (verify, chain) {
-        (Verify::Full, Some(chain)) => chain,
-        (_, chain) => Arc::new(Lenient { chain, provider: provider.clone() }),
-    };
+    let verifier = Verifier { verify, trust, provider: provider.clone() };
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(verifier)
+        .with_custom_certificate_verifier(Arc::new(verifier))
         .with_no_client_auth();
     Ok(config)
 }
 
-fn chain_verifier(root: &Root, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>, String> {
-    let store = Arc::new(roots(root)?);
-    WebPkiServerVerifier::builder_with_provider(store, provider.clone())
-        .build()
-        .map_err(|error| format!("has an sslrootcert that cannot be used: {error}"))
-}
-
-fn roots(root: &Root) -> Result<RootCertStore, String> {
+fn trust(root: &Root, provider: &Arc<CryptoProvider>) -> Result<Trust, String> {
+    let (certificates, name) = match root {
+        Root::System => (rustls_native_certs::load_native_certs().certs, "system"),
+        Root::File(path) => (read_pem(path)?, path.as_str()),
+    };
     let mut store = RootCertStore::empty();
-    match root {
-        Root::System => {
-            let found = rustls_native_certs::load_native_certs();
-            store.add_parsable_certificates(found.certs);
-            if store.is_empty() {
-                return Err(
-                    "has sslrootcert=system, but the system has no CA certificates (package ca-certificates)".into()
-                );
-            }
-        }
-        Root::File(path) => {
-            let wrong =
-                |error: &dyn std::fmt::Display| format!("has sslrootcert={path}, which cannot be used: {error}");
-            for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
-                let certificate = certificate.map_err(|error| wrong(&error))?;
-                store.add(certificate).map_err(|error| wrong(&error))?;
-            }
-            if store.is_empty() {
-                return Err(wrong(&"it holds no certificate"));
-            }
-        }
+    let (added, _) = store.add_parsable_certificates(certificates.iter().cloned());
+    if added == 0 {
+        return Err(format!("has sslrootcert={name}, which holds no certificate that can be used"));
     }
-    Ok(store)
+    let chain = WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider.clone())
+        .build()
+        .map_err(|error| format!("has sslrootcert={name}, which cannot be used: {error}"))?;
+    Ok(Trust { chain, certificates })
 }
 
-/// Asks less than a browser would: a chain to a CA at most, no host name.
+fn read_pem(path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|error| format!("has sslrootcert={path}, which cannot be read: {error}"))
+}
+
+/// Whom we believe.
 #[derive(Debug)]
-struct Lenient {
+struct Trust {
+    chain: Arc<WebPkiServerVerifier>,
+    /// What sslrootcert holds, to recognise a server that shows one of these itself.
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+/// Asks as much of a certificate as sslmode says, which is less than a browser would below `verify-full`.
+#[derive(Debug)]
+struct Verifier {
+    verify: Verify,
     /// Absent: any certificate passes.
-    chain: Option<Arc<WebPkiServerVerifier>>,
+    trust: Option<Trust>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Lenient {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -84,14 +79,22 @@ impl ServerCertVerifier for Lenient {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(chain) = &self.chain else {
+        let Some(trust) = &self.trust else {
             return Ok(ServerCertVerified::assertion());
         };
-        match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+        // A self-signed certificate that is its own sslrootcert is the usual small setup. It often says that it is a
+        // CA, and the chain verifier takes no CA for a server; but being on the list is as good as being signed by it.
+        let checked = if trust.certificates.contains(end_entity) {
+            let certificate = ParsedCertificate::try_from(end_entity)?;
+            verify_server_name(&certificate, server_name).map(|()| ServerCertVerified::assertion())
+        } else {
+            trust.chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        };
+        match checked {
             // The name is looked at last, when the chain has already been found good.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
+            )) if self.verify != Verify::Full => Ok(ServerCertVerified::assertion()),
             other => other,
         }
     }

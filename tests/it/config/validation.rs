@@ -207,7 +207,7 @@ fn database_urls_and_key_value_strings_are_understood() {
         ("postgres://127.0.0.1/app?sslmode=require&sslrootcert=system", "has sslrootcert=system with sslmode=require"),
         (
             "postgres://127.0.0.1/app?sslmode=verify-full&sslrootcert=/no/ca.pem",
-            "has sslrootcert=/no/ca.pem, which cannot be used",
+            "has sslrootcert=/no/ca.pem, which cannot be read",
         ),
         ("postgres://127.0.0.1/app?schema=public", "is not understood: unknown option `schema`"),
         ("postgres://127.0.0.1/app?sslcert=/x", "has sslcert: client certificates are not supported"),

@@ -44,6 +44,7 @@ for_both_redis_backends!(
     a_swallowed_reply_strands_no_message_and_delivers_none_twice,
     a_silent_link_is_given_up_within_a_bound_and_made_anew,
     a_reset_link_is_made_anew,
+    a_slow_link_delivers_what_a_fast_one_does,
     a_job_longer_than_the_ttl_is_not_taken_over,
     a_server_that_turned_replica_is_waited_out,
     a_server_that_is_loading_is_waited_out,
@@ -218,6 +219,21 @@ async fn a_reset_link_is_made_anew(config: QueueConfig) {
     push_until_accepted(&queue, 0..1).await;
     proxy.cut_all();
     assert_eq!(ids(&take_all(&mut consumer, 1).await), [0]);
+}
+
+async fn a_slow_link_delivers_what_a_fast_one_does(config: QueueConfig) {
+    let server = RedisServer::forgetful();
+    let proxy = Proxy::start(server.port()).await;
+    let queue = open_at(&config, &format!("redis://127.0.0.1:{}", proxy.port())).await.unwrap();
+    let mut consumer = queue.consumer("a").await.unwrap();
+    // More than the half second after which the Redis client gives up if it is not told otherwise.
+    proxy.set(Fault::Delay(Duration::from_millis(350)));
+    queue.push(&messages(0..3)).await.unwrap();
+    let taken = consumer.take(10, Duration::from_millis(100)).await.unwrap();
+    assert_eq!(ids(&taken), [0, 1, 2]);
+    consumer.acker().ack(&taken).await.unwrap();
+    proxy.heal();
+    assert_eq!(queue.depth().await.unwrap(), Depth::default());
 }
 
 async fn a_job_longer_than_the_ttl_is_not_taken_over(config: QueueConfig) {

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+};
 
 /// A CA that signs server certificates, and its certificate as a file.
 #[derive(Debug)]
@@ -37,9 +39,21 @@ impl Ca {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let key = KeyPair::generate().unwrap();
         let cert = CertificateParams::new(names).unwrap().signed_by(&key, &self.issuer).unwrap();
-        let files = ServerCert { cert: dir.join("server.pem"), key: dir.join("server.key") };
-        std::fs::write(&files.cert, cert.pem()).unwrap();
-        std::fs::write(&files.key, key.serialize_pem()).unwrap();
-        files
+        write(dir, &cert, &key)
     }
+}
+
+/// A certificate that signs itself and says that it is a CA, as `openssl req -x509` makes them.
+pub fn self_signed(dir: &Path, name: &str) -> ServerCert {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    write(dir, &params.self_signed(&key).unwrap(), &key)
+}
+
+fn write(dir: &Path, cert: &Certificate, key: &KeyPair) -> ServerCert {
+    let files = ServerCert { cert: dir.join("server.pem"), key: dir.join("server.key") };
+    std::fs::write(&files.cert, cert.pem()).unwrap();
+    std::fs::write(&files.key, key.serialize_pem()).unwrap();
+    files
 }

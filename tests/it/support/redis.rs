@@ -1,6 +1,14 @@
 //! Real Redis servers: one shared by all tests (each with a prefix of its own), and private ones to break.
 
-use std::path::{Path, PathBuf};
+mod cluster;
+mod secure;
+mod sentinel;
+
+pub use cluster::RedisCluster;
+pub use secure::{SecureRedis, USER_RULES};
+pub use sentinel::RedisPair;
+
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -118,9 +126,9 @@ impl RedisServer {
         client.get_multiplexed_async_connection_with_config(&config).await.expect("it accepts connections")
     }
 
-    /// Runs one command by hand, its words separated by spaces.
+    /// Runs one command by hand, its words separated by single spaces (two make an empty word).
     pub async fn run<T: redis::FromRedisValue>(&self, command: &str) -> T {
-        let mut words = command.split_whitespace();
+        let mut words = command.split(' ');
         let mut cmd = redis::cmd(words.next().expect("a command"));
         words.for_each(|word| {
             cmd.arg(word);
@@ -128,9 +136,17 @@ impl RedisServer {
         cmd.query_async(&mut self.connection().await).await.unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
-    /// Where its files are.
-    pub fn dir(&self) -> &Path {
-        &self.dir
+    /// Waits until `replica` has everything this server has written so far. (WAIT would only vouch for the
+    /// connection it is sent on.)
+    pub async fn replicated_to(&self, replica: &RedisServer) {
+        let written = self.info("replication", "master_repl_offset").await;
+        wait("the replica has it all", async || replica.info("replication", "slave_repl_offset").await >= written)
+            .await;
+    }
+
+    async fn info(&self, section: &str, name: &str) -> Option<u64> {
+        let info: String = self.run(&format!("INFO {section}")).await;
+        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
     }
 
     /// TLS servers also listen without, for the tests' own looks.
@@ -147,5 +163,14 @@ impl RedisServer {
 fn eventually_closed(port: u16) {
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Asks until it is so.
+async fn wait(what: &str, ask: impl AsyncFn() -> bool) {
+    let started = Instant::now();
+    while !ask().await {
+        assert!(started.elapsed() < START_TIMEOUT, "not within {START_TIMEOUT:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -1,11 +1,16 @@
 //! Real servers that speak TLS, with certificates of the tests' own.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use super::certs::{Ca, ServerCert};
+use super::certs::{self, Ca, ServerCert};
 use super::process::{Leashed, free_port, leash, log_tail, scratch_dir};
+
+/// A Postgres that all tests share.
+pub static POSTGRES: LazyLock<TlsServer> = LazyLock::new(|| postgres("on"));
 
 /// How long a server may take to answer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -19,17 +24,33 @@ pub struct TlsServer {
     _process: Leashed,
 }
 
-/// Starts Postgres with `ssl` on or off; anyone may log in.
+/// Starts Postgres with `ssl` on or off; anyone may log in, but `guarded` only with a password.
 pub fn postgres(ssl: &str) -> TlsServer {
     let dir = scratch_dir("tls-postgres");
+    let certificates = certificates(&dir);
+    postgres_in(&dir, ssl, certificates)
+}
+
+/// Starts Postgres with a self-signed certificate, which is then its own CA.
+pub fn self_signed_postgres() -> TlsServer {
+    let dir = scratch_dir("tls-postgres");
+    let cert = certs::self_signed(&dir, "localhost");
+    let certificates = (cert.cert.clone(), Ca::new(&dir, "other").file, cert);
+    postgres_in(&dir, "on", certificates)
+}
+
+fn postgres_in(dir: &Path, ssl: &str, (ca, other_ca, cert): (PathBuf, PathBuf, ServerCert)) -> TlsServer {
     let bin = postgres_bin();
-    let (ca, other_ca, cert) = certificates(&dir);
-    give_to_postgres(&dir);
+    only_owner_reads(&cert.key);
+    give_to_postgres(dir);
     let data = dir.join("data");
     let data_text = data.to_str().unwrap();
     let initdb = as_postgres(&bin.join("initdb"), &["-D", data_text, "-U", "postgres", "-A", "trust", "-N"]);
-    let made = Command::new(&initdb[0]).args(&initdb[1..]).current_dir(&dir).output().unwrap();
+    let made = Command::new(&initdb[0]).args(&initdb[1..]).current_dir(dir).output().unwrap();
     assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+    let hba = data.join("pg_hba.conf");
+    let rules = std::fs::read_to_string(&hba).unwrap();
+    std::fs::write(&hba, format!("host all guarded all scram-sha-256\n{rules}")).unwrap();
     let port = free_port();
     let settings = [
         "listen_addresses=127.0.0.1,::1".to_owned(),
@@ -43,7 +64,7 @@ pub fn postgres(ssl: &str) -> TlsServer {
     let mut args = vec!["-D", data_text];
     args.extend(settings.iter().flat_map(|setting| ["-c", setting]));
     let log = dir.join("log");
-    let process = leash(&as_postgres(&bin.join("postgres"), &args), &log, "QUIT", Some(&dir));
+    let process = leash(&as_postgres(&bin.join("postgres"), &args), &log, "QUIT", Some(dir));
     let port_text = port.to_string();
     let probe = ["-q", "-h", "127.0.0.1", "-p", &port_text];
     wait_until(&log, || Command::new(bin.join("pg_isready")).args(probe).status().unwrap().success());
@@ -81,10 +102,12 @@ pub fn redis(policy: &str) -> TlsServer {
 fn certificates(dir: &Path) -> (PathBuf, PathBuf, ServerCert) {
     let ca = Ca::new(dir, "ca");
     let cert = ca.server(dir, &["localhost"]);
-    // Postgres refuses a key that others can read.
-    let status = Command::new("chmod").arg("600").arg(&cert.key).status().unwrap();
-    assert!(status.success(), "chmod");
     (ca.file, Ca::new(dir, "other").file, cert)
+}
+
+/// Postgres refuses a key that others can read.
+fn only_owner_reads(key: &Path) {
+    std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 fn wait_until(log: &Path, ready: impl Fn() -> bool) {

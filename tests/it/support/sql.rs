@@ -1,0 +1,68 @@
+//! Short forms for talking SQL in tests: one value, a refusal, a session that waits.
+
+use std::time::{Duration, Instant};
+
+use tokio_postgres::types::FromSqlOwned;
+use tokio_postgres::{Client, Error};
+
+/// What Postgres, or one of our functions, said no with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: String,
+    pub message: String,
+    pub hint: String,
+}
+
+impl Refusal {
+    pub fn of(error: &Error) -> Refusal {
+        let db = error.as_db_error().unwrap_or_else(|| panic!("the server answers: {error:?}"));
+        Refusal {
+            code: db.code().code().to_string(),
+            message: db.message().to_string(),
+            hint: db.hint().unwrap_or_default().to_string(),
+        }
+    }
+}
+
+/// The single value of a query.
+pub async fn value<T: FromSqlOwned>(client: &Client, sql: &str) -> T {
+    client.query_one(sql, &[]).await.unwrap_or_else(|e| panic!("{sql}: {e:?}")).get(0)
+}
+
+/// The first column of a query.
+pub async fn values<T: FromSqlOwned>(client: &Client, sql: &str) -> Vec<T> {
+    let rows = client.query(sql, &[]).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Runs statements that succeed.
+pub async fn run(client: &Client, sql: &str) {
+    client.batch_execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+}
+
+/// Runs statements that are refused.
+pub async fn refused(client: &Client, sql: &str) -> Refusal {
+    match client.batch_execute(sql).await {
+        Ok(()) => panic!("this was to be refused: {sql}"),
+        Err(error) => Refusal::of(&error),
+    }
+}
+
+/// The server's process id of this session.
+pub async fn pid(client: &Client) -> i32 {
+    value(client, "SELECT pg_backend_pid()").await
+}
+
+/// Waits until the query is true, 20 s at most.
+pub async fn until(client: &Client, sql: &str) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !value::<bool>(client, sql).await {
+        assert!(Instant::now() < deadline, "never came true: {sql}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until that session waits for a lock.
+pub async fn until_blocked(client: &Client, pid: i32) {
+    until(client, &format!("SELECT cardinality(pg_blocking_pids({pid})) > 0")).await;
+}
