@@ -7,6 +7,7 @@ mod config;
 mod connect;
 mod deliver;
 mod example;
+mod faults;
 mod migrate;
 mod notify;
 mod queue;
