@@ -6,7 +6,7 @@ use outboxd::config::{QueueConfig, QueueKind};
 use outboxd::queue::{Error, Loss};
 
 use super::{PATIENCE, config, eventually, ids, messages, open_at, take_all};
-use crate::support::redis::{RedisCluster, RedisPair, SecureRedis, USER_RULES};
+use crate::support::redis::{RedisCluster, RedisPair, SecureRedis, documented_user_rules};
 
 const KINDS: [QueueKind; 2] = [QueueKind::List, QueueKind::Stream];
 
@@ -101,7 +101,7 @@ async fn tls_and_a_restricted_user_are_enough() {
     let secure = SecureRedis::start();
     for kind in KINDS {
         let config = config(kind);
-        let rules = USER_RULES.replace("PREFIX", &config.prefix);
+        let rules = documented_user_rules(&config.prefix);
         let user = format!("worker-{}", config.prefix);
         secure.server.run::<()>(&format!("ACL SETUSER {user} on >s3cret%/@ {rules}")).await;
         let url =

@@ -5,7 +5,7 @@ mod secure;
 mod sentinel;
 
 pub use cluster::RedisCluster;
-pub use secure::{SecureRedis, USER_RULES};
+pub use secure::{SecureRedis, documented_user_rules};
 pub use sentinel::RedisPair;
 
 use std::path::PathBuf;
