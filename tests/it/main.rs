@@ -5,16 +5,16 @@
 
 mod migrate;
 //mod roles;
-//mod schema;
+mod schema;
 
-//mod dedup;
+mod dedup;
 mod notify;
-//mod notify_many;
-//mod ring;
+mod notify_many;
+mod ring;
 
-//mod events;
-//mod inbox;
-//mod operate;
+mod events;
+mod inbox;
+mod operate;
 
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;
