@@ -4,7 +4,7 @@
 //mod tidy;
 
 mod migrate;
-//mod roles;
+mod roles;
 mod schema;
 
 mod dedup;
