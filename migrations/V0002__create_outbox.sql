@@ -25,12 +25,16 @@ CREATE TABLE outboxd.outbox (
     state            smallint NOT NULL DEFAULT 0,
     cancel           boolean NOT NULL DEFAULT false,
     ordering_key     text,
+    -- The key of a row that has its turn: unique, so that a key has at most one live row.
+    live_key         text,
 
     CONSTRAINT state_is_ready_published_processing_or_behind_key CHECK (state BETWEEN 0 AND 3),
     CONSTRAINT processing_rows_have_a_worker CHECK (state <> 2 OR instance IS NOT NULL),
     CONSTRAINT published_rows_have_a_publication CHECK (state <> 1 OR batch IS NOT NULL),
     CONSTRAINT only_ready_rows_wait_for_a_retry CHECK (retry_at IS NULL OR state = 0),
-    CONSTRAINT only_rows_with_a_key_wait_behind_it CHECK (state <> 3 OR ordering_key IS NOT NULL)
+    CONSTRAINT only_rows_with_a_key_wait_behind_it CHECK (state <> 3 OR ordering_key IS NOT NULL),
+    CONSTRAINT rows_that_have_their_turn_hold_their_key
+        CHECK (live_key IS NOT DISTINCT FROM CASE WHEN state < 3 THEN ordering_key END)
 ) WITH (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
@@ -40,6 +44,7 @@ CREATE TABLE outboxd.outbox (
 CREATE INDEX outbox_lane ON outboxd.outbox (lane, seq);
 CREATE INDEX outbox_retry ON outboxd.outbox (retry_at) WHERE retry_at IS NOT NULL;
 CREATE INDEX outbox_key ON outboxd.outbox (ordering_key, seq) WHERE ordering_key IS NOT NULL;
+CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox (live_key) WHERE live_key IS NOT NULL;
 
 -- A publication exists from the reservation of its rows until the push is known to have arrived. One that is
 -- still there 5 s later was cut short: its rows are published again.

@@ -1,11 +1,38 @@
-//! Configuration: what the rest of the program is told. Loading and validation live in `config/`.
+//! Configuration: what the rest of the program is told.
+//!
+//! [`KEYS`] lists every key once; [`load`] reads them from the file, then the environment, then flags, notes every
+//! mistake and goes on, and validates the whole. Later sources win.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use secrecy::SecretString;
+
+mod build;
+mod env;
+mod expand;
+mod file;
+pub mod key;
+mod keys;
+mod load;
+mod mask;
+mod mistake;
+mod section;
+mod settings;
+mod suggest;
+mod validate;
+mod value;
+
+pub use expand::Env;
+pub use keys::KEYS;
+pub use load::{DEFAULT_FILES, Loaded, Sources, load};
+pub use mask::url as mask_url;
+pub use mistake::{Mistake, Mistakes, Origin};
+pub use settings::Shown;
+pub use validate::{remarks, validate_roles};
 
 /// Everything an instance is told at start, validated.
 #[derive(Debug, Clone)]
@@ -151,7 +178,7 @@ pub struct RetentionConfig {
 }
 
 /// `[channels.NAME]`: one provider, called over HTTP.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ChannelConfig {
     /// The request's method.
     pub method: Method,
@@ -189,6 +216,21 @@ pub struct ChannelConfig {
     pub retry_after_max: Duration,
     /// When the circuit opens and for how long.
     pub circuit: CircuitConfig,
+}
+
+/// Leaves out the templates, into which `${VAR}` may have put a token.
+impl fmt::Debug for ChannelConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&String> = self.headers.keys().collect();
+        f.debug_struct("ChannelConfig")
+            .field("method", &self.method)
+            .field("headers", &headers)
+            .field("timeout", &self.timeout)
+            .field("rate_limit", &self.rate_limit)
+            .field("max_in_flight", &self.max_in_flight)
+            .field("circuit", &self.circuit)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The request's method.
@@ -253,4 +295,37 @@ pub struct Backoff {
     pub max: Duration,
     /// 0 to 1: the share of the wait that is random.
     pub jitter: f64,
+}
+
+/// A part of the work that an instance takes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Role {
+    /// Releases what is due.
+    Producer,
+    /// Publishes what is unpublished.
+    Relay,
+    /// Calls the providers.
+    Worker,
+    /// Prepares campaigns, keeps retention.
+    Scheduler,
+    /// Serves HTTP.
+    Api,
+}
+
+impl Role {
+    /// Every role; what an instance takes on unless told otherwise.
+    pub const ALL: [Role; 5] = [Role::Producer, Role::Relay, Role::Worker, Role::Scheduler, Role::Api];
+    /// Those that push to or take from the queue.
+    pub const CARRIERS: [Role; 3] = [Role::Producer, Role::Relay, Role::Worker];
+
+    /// As `--role` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Producer => "producer",
+            Role::Relay => "relay",
+            Role::Worker => "worker",
+            Role::Scheduler => "scheduler",
+            Role::Api => "api",
+        }
+    }
 }

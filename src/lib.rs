@@ -1,6 +1,27 @@
 //! outboxd: your app commits, outboxd delivers.
 
+pub mod notification;
+pub mod retry;
+
+pub mod producer;
+pub mod publisher;
+pub mod relay;
+pub mod wakeup;
+
+pub mod queue;
+
+pub mod channel;
+pub mod holds;
+pub mod worker;
+
+pub mod heartbeat;
+pub mod sweeper;
+
+pub mod store;
+
+pub mod cli;
 pub mod config;
 pub mod migrate;
-pub mod notification;
-pub mod queue;
+pub mod service;
+pub mod shutdown;
+pub mod telemetry;

@@ -1,3 +1,16 @@
 //! The `outboxd` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use outboxd::cli::{self, Cli};
+
+fn main() -> ExitCode {
+    match cli::start(Cli::parse()) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            eprintln!("outboxd: {failure}");
+            failure.exit.into()
+        }
+    }
+}

@@ -6,9 +6,29 @@
 //!
 //! One contract, three backends, one conformance suite (`tests/it/queue.rs`) that all of them pass.
 
+mod address;
+mod broker;
+mod connection;
+mod element;
+mod failure;
+mod fairness;
+mod hand;
+mod keys;
+mod liveness;
+mod loss;
+mod memory;
+mod metrics;
+mod redis_list;
+mod redis_stream;
+mod server;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use secrecy::SecretString;
+
+use crate::config::{QueueConfig, QueueKind};
 
 /// What travels: which row, and which publication of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,8 +53,8 @@ pub struct Delivery {
 /// How a backend finds a delivered message again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Handle {
-    /// Nothing to find: the in-process queue.
-    None,
+    /// A number used once: the in-process queue.
+    Ticket(u64),
     /// The element itself: the list backend.
     Element(String),
     /// The entry's id: the stream backend.
@@ -59,6 +79,11 @@ pub enum Loss {
         seen: i64,
         /// The counter the queue shows now.
         found: i64,
+    },
+    /// Some entries were deleted by hand while a consumer that died held them.
+    Entries {
+        /// How many were found missing.
+        count: u64,
     },
 }
 
@@ -96,6 +121,15 @@ pub enum Error {
 
 /// The result of a queue call.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Opens the queue that is configured. Connects, and refuses a Redis that must not carry one.
+pub async fn open(config: &QueueConfig, redis_url: Option<&SecretString>) -> Result<Arc<dyn Queue>> {
+    Ok(match config.kind {
+        QueueKind::Memory => Arc::new(memory::MemoryQueue::new(config.window)),
+        QueueKind::List => Arc::new(redis_list::ListQueue::open(config, redis_url).await?),
+        QueueKind::Stream => Arc::new(redis_stream::StreamQueue::open(config, redis_url).await?),
+    })
+}
 
 /// One queue, shared by all instances that are configured with it (the in-process one: by one process).
 #[async_trait]

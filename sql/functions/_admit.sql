@@ -8,9 +8,9 @@ DECLARE
 BEGIN
     FOR k IN SELECT DISTINCT u FROM unnest(keys) u WHERE u IS NOT NULL ORDER BY u LOOP
         PERFORM pg_advisory_xact_lock(7071, hashtext(k));
-        UPDATE outboxd.outbox SET state = 0, retry_at = clock_timestamp()
+        UPDATE outboxd.outbox SET state = 0, live_key = k, retry_at = clock_timestamp()
          WHERE id = (SELECT o.id FROM outboxd.outbox o WHERE o.ordering_key = k ORDER BY o.seq LIMIT 1)
            AND state = 3
-           AND NOT EXISTS (SELECT FROM outboxd.outbox o WHERE o.ordering_key = k AND o.state < 3);
+           AND NOT EXISTS (SELECT FROM outboxd.outbox o WHERE o.live_key = k);
     END LOOP;
 END $$;

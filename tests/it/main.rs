@@ -1,7 +1,12 @@
 //! One test binary; modules in the order of a notification's life.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-//mod tidy;
+mod tidy;
+
+mod check;
+mod config;
+mod connect;
+mod example;
 
 mod migrate;
 mod roles;
@@ -11,6 +16,10 @@ mod dedup;
 mod notify;
 mod notify_many;
 mod ring;
+
+mod channel;
+mod deliver;
+mod queue;
 
 mod events;
 mod inbox;

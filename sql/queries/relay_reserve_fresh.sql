@@ -1,0 +1,29 @@
+-- Takes ready rows, lane by lane above each lane's bound, for this instance to push: state 0 → 1 under a new
+-- publication. Rows that wait behind their key (3) are reported, to be admitted. Also ends the publications that
+-- are known to have arrived, so that confirming costs no round trip of its own while there is work.
+-- Interleavings: other relays skip the rows we lock; a claim needs the epoch and takes state 0 or 1 alike;
+-- cancel() either got the row first or finds it published. A crash before the push leaves an unconfirmed
+-- publication; losing this commit in a server crash leaves state 0 and at worst a copy, dropped at the claim.
+-- $1 lanes · $2 after which seq, per lane · $3 rows at most, per lane · $4 instance · $5 publications to confirm
+-- Locks: the rows taken. Index: outbox_lane, then outbox_pkey.
+WITH confirmed AS (
+    DELETE FROM outboxd.publication WHERE id = ANY ($5::bigint[])
+), picked AS MATERIALIZED (
+    SELECT w.id, w.seq, w.lane, w.state, w.ordering_key
+      FROM unnest($1::int[], $2::bigint[], $3::int[]) l(lane, after, take)
+     CROSS JOIN LATERAL (
+           SELECT o.id, o.seq, o.lane, o.state, o.ordering_key FROM outboxd.outbox o
+            WHERE o.lane = l.lane AND o.seq > l.after AND o.state IN (0, 3) AND o.retry_at IS NULL
+            ORDER BY o.lane, o.seq LIMIT l.take FOR UPDATE SKIP LOCKED) w
+), published AS (
+    INSERT INTO outboxd.publication (id, instance)
+    SELECT nextval('outboxd.publication_id'), $4::int WHERE EXISTS (SELECT FROM picked WHERE state = 0)
+    RETURNING id
+), reserved AS (
+    UPDATE outboxd.outbox o SET state = 1, batch = b.id, instance = $4::int, next_at = clock_timestamp()
+      FROM picked w, published b WHERE o.id = w.id AND w.state = 0
+    RETURNING o.id, o.epoch, o.batch
+)
+SELECT w.id, w.lane, w.seq, r.epoch, r.batch, w.ordering_key
+  FROM picked w LEFT JOIN reserved r ON r.id = w.id
+ ORDER BY w.seq

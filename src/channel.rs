@@ -1,0 +1,187 @@
+//! Call the provider: one HTTP request per attempt, and a typed answer to "what may follow".
+//!
+//! A [`Channel`] is a provider as configured: templates for url, headers and body, secrets, limits, and one
+//! client with its connections. [`Channel::send`] makes exactly one call and never retries; what follows a
+//! failure is decided by [`crate::retry`], in which order channels are tried by [`failover`], whether the
+//! call may be made now by [`limit`] and [`board`].
+//!
+//! Guarantee: a request is counted as not sent ([`Failure::Transient`](crate::retry::Failure)) only if the
+//! provider cannot have received it whole; otherwise a missing answer is
+//! [`Failure::Ambiguous`](crate::retry::Failure). Limit: a provider that ignores `webhook-id` may
+//! act twice on an ambiguous attempt that is repeated.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use minijinja::Value;
+use reqwest::dns::Resolve;
+use reqwest::header::HeaderMap;
+use serde_json::value::RawValue;
+use url::Url;
+
+mod address;
+pub mod board;
+pub mod circuit;
+mod compile;
+mod envelope;
+pub mod failover;
+mod guard;
+mod handover;
+mod headers;
+mod http;
+pub mod limit;
+mod outcome;
+mod retry_after;
+mod sign;
+mod template;
+
+pub use envelope::webhook_id;
+pub use outcome::{Cause, Failed, Outcome};
+
+use crate::config::ChannelConfig;
+use crate::notification::NotificationId;
+use compile::Address;
+use guard::Guard;
+use headers::Headers;
+use http::Http;
+use sign::Signer;
+use template::{Templates, Text};
+
+/// Bytes of a rendered body at most.
+const BODY_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a rendered URL at most.
+const URL_BYTES_MAX: usize = 8 << 10;
+
+/// The origin of channels whose host the operator wrote: there is only one, so it needs no name.
+pub const CHANNEL_WIDE: &str = "";
+
+/// What is sent: one attempt of one notification.
+#[derive(Debug, Clone, Copy)]
+pub struct Outgoing<'a> {
+    /// The notification.
+    pub id: NotificationId,
+    /// Made by [`webhook_id`]; the same on every attempt.
+    pub webhook_id: &'a str,
+    /// Its topic.
+    pub topic: &'a str,
+    /// Who receives it.
+    pub recipient: &'a str,
+    /// Its payload, as Postgres prints it.
+    pub payload: &'a RawValue,
+    /// The row's headers; may hold a `traceparent`.
+    pub headers: Option<&'a RawValue>,
+    /// When it was written.
+    pub created_at: DateTime<Utc>,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+}
+
+/// A provider, ready to be called.
+#[derive(Debug)]
+pub struct Channel {
+    name: Arc<str>,
+    templates: Templates,
+    address: Address,
+    headers: Headers,
+    body: Option<Text>,
+    signer: Signer,
+    guard: Guard,
+    http: Http,
+}
+
+/// Where one attempt goes: known before the call, so that limits and holds of its origin can be asked first.
+#[derive(Debug)]
+pub struct Target {
+    url: Url,
+    origin: Arc<str>,
+    context: Option<Value>,
+}
+
+impl Target {
+    /// `scheme://host:port` where the URL comes from data, else [`CHANNEL_WIDE`].
+    pub fn origin(&self) -> &Arc<str> {
+        &self.origin
+    }
+}
+
+/// A channel that cannot work as configured.
+#[derive(Debug, thiserror::Error)]
+#[error("channel {channel}: {reason}")]
+pub struct Error {
+    channel: String,
+    reason: String,
+}
+
+impl Channel {
+    /// Compiles templates, secrets and client once.
+    pub fn new(name: &str, config: &ChannelConfig) -> Result<Channel, Error> {
+        Channel::with_resolver(name, config, Arc::new(guard::System))
+    }
+
+    /// As [`Channel::new`], with names resolved by `resolver`. Its answers pass the guard as well.
+    pub fn with_resolver(name: &str, config: &ChannelConfig, resolver: Arc<dyn Resolve>) -> Result<Channel, Error> {
+        compile::channel(name, config, resolver).map_err(|reason| Error { channel: name.to_owned(), reason })
+    }
+
+    /// The name it is configured under.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Makes one attempt.
+    pub async fn send(&self, outgoing: &Outgoing<'_>) -> Outcome {
+        match self.target(outgoing) {
+            Ok(target) => self.send_to(target, outgoing).await,
+            Err(failed) => Outcome::Failed(failed),
+        }
+    }
+
+    /// Renders the URL and has the guard look at it. Calls nobody.
+    pub fn target(&self, outgoing: &Outgoing<'_>) -> Result<Target, Failed> {
+        let refused = |reason: String| Failed::refused(Cause::Template, reason);
+        let context = self.templates.context(outgoing).map_err(refused)?;
+        let (name, written) = match &self.address {
+            Address::Fixed { url, origin } => {
+                return Ok(Target { url: url.clone(), origin: Arc::clone(origin), context });
+            }
+            Address::Path { template, written } => (template, Some(written)),
+            Address::Data { template } => (template, None),
+        };
+        let empty = Value::UNDEFINED;
+        let text = self.templates.render(name, context.as_ref().unwrap_or(&empty), URL_BYTES_MAX).map_err(refused)?;
+        let url = Url::parse(text.trim()).map_err(|error| refused(format!("template url: not a url: {error}")))?;
+        self.guard.check_url(&url).map_err(|reason| Failed::refused(Cause::Guard, reason.to_string()))?;
+        let origin = match written {
+            Some(written) if !written.holds(&url) => {
+                return Err(refused("template url: the data led out of what the operator wrote".to_owned()));
+            }
+            Some(_) => Arc::from(CHANNEL_WIDE),
+            None => Arc::from(compile::origin_text(&url)),
+        };
+        Ok(Target { url, origin, context })
+    }
+
+    /// Makes one attempt at a target of this channel.
+    pub async fn send_to(&self, target: Target, outgoing: &Outgoing<'_>) -> Outcome {
+        match self.request(&target, outgoing) {
+            Ok((headers, body)) => self.http.call(target.url, headers, body).await,
+            Err(reason) => Outcome::Failed(Failed::refused(Cause::Template, reason)),
+        }
+    }
+
+    fn request(&self, target: &Target, outgoing: &Outgoing<'_>) -> Result<(HeaderMap, Bytes), String> {
+        let empty = Value::UNDEFINED;
+        let context = target.context.as_ref().unwrap_or(&empty);
+        let body = match &self.body {
+            None => envelope::standard_body(outgoing).map_err(|error| format!("body: {error}"))?,
+            Some(Text::Fixed(text)) => text.clone().into_bytes(),
+            Some(Text::Template(name)) => self.templates.render(name, context, BODY_BYTES_MAX)?.into_bytes(),
+        };
+        let now = SystemTime::now();
+        let mut headers = self.headers.render(&self.templates, context, outgoing, now)?;
+        headers::sign(&mut headers, &self.signer, outgoing.webhook_id, &body)?;
+        Ok((headers, Bytes::from(body)))
+    }
+}

@@ -1,0 +1,261 @@
+//! When a provider, or one origin of it, should be left alone. Pure: the time is an argument.
+//!
+//! ```text
+//!            failures or 401/403 in a row             hold over: one probe
+//!   closed ───────────────────────────────► open ───────────────────────────► half-open
+//!     ▲                                      ▲                                  │   │
+//!     └──────────────────────────────────────┼────────── the probe succeeds ────┘   │
+//!                                            └── it fails: open for twice as long ──┘
+//! ```
+//!
+//! `Retry-After` holds in the same way but needs no probe: the provider said when to come back.
+
+use std::time::{Duration, Instant};
+
+use super::{Cause, Failed, Outcome};
+use crate::config::CircuitConfig;
+use crate::retry::Failure;
+
+/// An open circuit stays open for at most this many times `open_for`.
+const OPEN_FOR_FACTOR_MAX: u32 = 16;
+/// A hold that would move by less than this is left where it is: a crowd of 429 is one hold.
+const HOLD_STEP_MIN: Duration = Duration::from_secs(1);
+
+/// Why calls are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HoldReason {
+    /// The provider asked for it.
+    RetryAfter,
+    /// Too many failures in a row: the circuit is open.
+    Failures,
+    /// Too many 401/403 in a row: the circuit is open.
+    Unauthorized,
+}
+
+impl HoldReason {
+    /// Every reason.
+    pub const ALL: [HoldReason; 3] = [HoldReason::RetryAfter, HoldReason::Failures, HoldReason::Unauthorized];
+
+    /// The name used in SQL, logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            HoldReason::RetryAfter => "retry_after",
+            HoldReason::Failures => "failures",
+            HoldReason::Unauthorized => "unauthorized",
+        }
+    }
+
+    /// The inverse of [`HoldReason::name`].
+    pub fn parse(name: &str) -> Option<HoldReason> {
+        HoldReason::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+
+    fn is_circuit(self) -> bool {
+        self != HoldReason::RetryAfter
+    }
+}
+
+/// Calls are held until then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hold {
+    /// When it is over; then an open circuit is half-open.
+    pub until: Instant,
+    /// Why.
+    pub reason: HoldReason,
+    /// How often the circuit opened without closing in between; 0 for `Retry-After`.
+    pub openings: u32,
+}
+
+/// Whether a call may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Yes.
+    Go,
+    /// This one alone, to see whether the provider is back.
+    Probe,
+    /// Not before then.
+    HeldUntil(Instant),
+}
+
+/// On which verdict a call was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// [`Verdict::Go`].
+    Normal,
+    /// [`Verdict::Probe`].
+    Probe,
+}
+
+/// What all instances have to learn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldChange {
+    /// Calls are held for this long from now.
+    Hold {
+        /// How long.
+        wait: Duration,
+        /// Why.
+        reason: HoldReason,
+        /// How often in a row; to be kept with the hold.
+        openings: u32,
+    },
+    /// The circuit closed: there is no hold any more.
+    Release,
+    /// The probe said nothing about the provider: another may be made.
+    ProbeAgain,
+}
+
+/// The circuit of one (channel, origin).
+#[derive(Debug, Default)]
+pub struct Circuit {
+    failures: u32,
+    unauthorized: u32,
+    hold: Option<Hold>,
+    probe_until: Option<Instant>,
+}
+
+/// What an outcome says about the provider.
+enum Signal {
+    /// Nothing: it was not asked.
+    None,
+    /// It works.
+    Works,
+    /// It answered and refused this one request, or asks us to slow down.
+    Answers,
+    /// It does not know us.
+    Unauthorized,
+    /// It fails.
+    Fails,
+}
+
+impl Circuit {
+    /// The hold in force or, for an open circuit, waiting for its probe.
+    pub fn hold(&self) -> Option<Hold> {
+        self.hold
+    }
+
+    /// Whether there is nothing to remember.
+    pub fn is_idle(&self) -> bool {
+        self.hold.is_none() && self.failures == 0 && self.unauthorized == 0
+    }
+
+    /// Takes over what another instance decided.
+    pub fn set_hold(&mut self, hold: Option<Hold>) {
+        self.hold = hold;
+        if hold.is_none() {
+            *self = Circuit::default();
+        }
+    }
+
+    /// Leaves the probe to another instance until then.
+    pub fn leave_probe_until(&mut self, until: Instant) {
+        self.probe_until = Some(until);
+    }
+
+    /// Lets somebody else make the probe.
+    pub fn give_back_probe(&mut self) {
+        self.probe_until = None;
+    }
+
+    /// Whether a call may be made now. [`Verdict::Probe`] is given once; the next only after `probe_for`,
+    /// should the first never report.
+    pub fn verdict(&mut self, now: Instant, probe_for: Duration) -> Verdict {
+        match self.hold {
+            None => Verdict::Go,
+            Some(hold) if hold.until > now => Verdict::HeldUntil(hold.until),
+            Some(hold) if !hold.reason.is_circuit() => {
+                self.hold = None;
+                Verdict::Go
+            }
+            Some(_) => match self.probe_until {
+                Some(until) if until > now => Verdict::HeldUntil(until),
+                _ => {
+                    self.probe_until = Some(now + probe_for);
+                    Verdict::Probe
+                }
+            },
+        }
+    }
+
+    /// Takes an outcome in and says what changed for everybody.
+    pub fn on_outcome(
+        &mut self,
+        config: &CircuitConfig,
+        pass: Pass,
+        now: Instant,
+        outcome: &Outcome,
+    ) -> Option<HoldChange> {
+        if pass == Pass::Probe {
+            self.probe_until = None;
+        }
+        let is_open = self.hold.is_some_and(|hold| hold.reason.is_circuit());
+        let change = match signal(outcome) {
+            Signal::None => return (pass == Pass::Probe).then_some(HoldChange::ProbeAgain),
+            Signal::Works => self.close(),
+            // Of the calls that began before the circuit opened only a success says that it should close.
+            Signal::Answers if is_open && pass == Pass::Normal => None,
+            Signal::Answers => self.close(),
+            Signal::Unauthorized | Signal::Fails if is_open && pass == Pass::Normal => None,
+            Signal::Unauthorized => {
+                self.failures = 0;
+                self.unauthorized += 1;
+                let due = pass == Pass::Probe || self.unauthorized >= config.unauthorized.max(1);
+                due.then(|| self.open(config, now, HoldReason::Unauthorized))
+            }
+            Signal::Fails => {
+                self.unauthorized = 0;
+                self.failures += 1;
+                let due = pass == Pass::Probe || self.failures >= config.failures.max(1);
+                due.then(|| self.open(config, now, HoldReason::Failures))
+            }
+        };
+        match outcome {
+            Outcome::Failed(Failed { failure: Failure::Transient, retry_after: Some(wait), .. }) => {
+                self.hold_at_least(now, *wait).or(change)
+            }
+            _ => change,
+        }
+    }
+
+    fn close(&mut self) -> Option<HoldChange> {
+        self.failures = 0;
+        self.unauthorized = 0;
+        if !self.hold?.reason.is_circuit() {
+            return None;
+        }
+        self.hold = None;
+        Some(HoldChange::Release)
+    }
+
+    fn open(&mut self, config: &CircuitConfig, now: Instant, reason: HoldReason) -> HoldChange {
+        let (held_until, openings) = self.hold.map_or((now, 0), |hold| (hold.until, hold.openings));
+        let factor = 1u32.checked_shl(openings).unwrap_or(OPEN_FOR_FACTOR_MAX).min(OPEN_FOR_FACTOR_MAX);
+        let openings = openings.saturating_add(1);
+        let until = held_until.max(now + config.open_for * factor);
+        self.hold = Some(Hold { until, reason, openings });
+        self.failures = 0;
+        self.unauthorized = 0;
+        HoldChange::Hold { wait: until.duration_since(now), reason, openings }
+    }
+
+    /// Extends the hold to what the provider asked for; an open circuit stays one.
+    fn hold_at_least(&mut self, now: Instant, wait: Duration) -> Option<HoldChange> {
+        let held_until = self.hold.map_or(now, |hold| hold.until.max(now));
+        if wait.is_zero() || (self.hold.is_some() && now + wait < held_until + HOLD_STEP_MIN) {
+            return None;
+        }
+        let (reason, openings) = self.hold.map_or((HoldReason::RetryAfter, 0), |hold| (hold.reason, hold.openings));
+        self.hold = Some(Hold { until: now + wait, reason, openings });
+        Some(HoldChange::Hold { wait, reason, openings })
+    }
+}
+
+fn signal(outcome: &Outcome) -> Signal {
+    match outcome {
+        Outcome::Sent { .. } => Signal::Works,
+        Outcome::Failed(Failed { cause: Cause::Template | Cause::Guard, .. }) => Signal::None,
+        Outcome::Failed(failed) if failed.is_unauthorized() => Signal::Unauthorized,
+        Outcome::Failed(Failed { status: Some(429), retry_after: Some(_), .. }) => Signal::Answers,
+        Outcome::Failed(Failed { failure: Failure::Permanent, .. }) => Signal::Answers,
+        Outcome::Failed(_) => Signal::Fails,
+    }
+}

@@ -1,0 +1,162 @@
+//! From configuration to a channel: every mistake that can be seen at start is seen here.
+
+use std::sync::Arc;
+
+use reqwest::dns::Resolve;
+use url::{Origin, Url};
+
+use super::guard::{Guard, Guarded, Source};
+use super::headers::Headers;
+use super::http::Http;
+use super::sign::{BadSecret, Signer};
+use super::template::{Templates, Text, first_tag};
+use super::{CHANNEL_WIDE, Channel};
+use crate::config::ChannelConfig;
+
+/// Where requests go.
+#[derive(Debug)]
+pub(super) enum Address {
+    /// Always the same URL.
+    Fixed {
+        /// Parsed once.
+        url: Url,
+        /// [`CHANNEL_WIDE`], shared.
+        origin: Arc<str>,
+    },
+    /// The operator wrote the host; data fills in the rest.
+    Path {
+        /// The template's name.
+        template: String,
+        /// What stands before the first tag: the rendered URL must not leave it, as `..` in data might.
+        written: Written,
+    },
+    /// Data names the host.
+    Data {
+        /// The template's name.
+        template: String,
+    },
+}
+
+/// The part of a URL that the operator wrote.
+#[derive(Debug)]
+pub(super) struct Written {
+    origin: Origin,
+    path: String,
+}
+
+impl Written {
+    pub(super) fn holds(&self, url: &Url) -> bool {
+        url.origin() == self.origin && url.path().starts_with(&self.path)
+    }
+}
+
+/// Compiles everything. The error is a reason for an operator.
+pub(super) fn channel(name: &str, config: &ChannelConfig, resolver: Arc<dyn Resolve>) -> Result<Channel, String> {
+    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        // It is part of the Idempotency-Key.
+        return Err("the name must be printable ASCII without spaces".to_owned());
+    }
+    let mut templates = Templates::new();
+    let address = address(&mut templates, &config.url)?;
+    let source = match address {
+        Address::Fixed { .. } | Address::Path { .. } => Source::Configuration,
+        Address::Data { .. } => Source::Data,
+    };
+    let guard = Guard::new(config, source);
+    if let Address::Fixed { url, .. } = &address {
+        guard.check_url(url).map_err(|refused| refused.to_string())?;
+    }
+    let headers = Headers::new(&mut templates, name, config)?;
+    let body = config.body.as_deref().map(|source| templates.add("body", source)).transpose()?;
+    let signer = Signer::new(&config.secrets)
+        .map_err(|BadSecret { position }| format!("secret {position} is not whsec_ and base64"))?;
+    let http = Http::new(config, Guarded::new(guard.clone(), resolver)).map_err(|error| format!("client: {error}"))?;
+    Ok(Channel { name: Arc::from(name), templates, address, headers, body, signer, guard, http })
+}
+
+fn address(templates: &mut Templates, source: &str) -> Result<Address, String> {
+    match templates.add("url", source)? {
+        Text::Fixed(text) => {
+            let url = Url::parse(text.trim()).map_err(|error| format!("url: {error}"))?;
+            Ok(Address::Fixed { url, origin: Arc::from(CHANNEL_WIDE) })
+        }
+        Text::Template(template) => Ok(match written(source) {
+            Some(written) => Address::Path { template, written },
+            None => Address::Data { template },
+        }),
+    }
+}
+
+/// What the operator wrote, if it includes all of the origin: scheme, host and the slash that ends it.
+fn written(source: &str) -> Option<Written> {
+    let text = source[..first_tag(source)?].trim_start();
+    let (scheme, rest) = text.split_once("://")?;
+    let host_end = rest.find(['/', '?', '#'])?;
+    if !matches!(scheme, "http" | "https") || host_end == 0 {
+        return None;
+    }
+    let url = Url::parse(text).ok().filter(|url| url.origin().is_tuple())?;
+    Some(Written { origin: url.origin(), path: url.path().to_owned() })
+}
+
+/// `scheme://host:port`, the port always written.
+pub(super) fn origin_text(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    match url.port_or_known_default() {
+        Some(port) => format!("{}://{host}:{port}", url.scheme()),
+        None => format!("{}://{host}", url.scheme()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_host_that_stands_before_the_first_tag_is_the_operators() {
+        for source in [
+            "https://a.example/{{ x }}",
+            "http://a.example:81?q={{ x }}",
+            " https://a.example/v1/{% if x %}{% endif %}",
+        ] {
+            assert!(written(source).is_some(), "{source}");
+        }
+        for data in [
+            "{{ recipient }}",
+            "https://{{ x }}/",
+            "https://a.example{{ x }}",
+            "https://a.example:{{ x }}/",
+            "https://{{ x }}.a.example/",
+            "{{ x }}://a.example/",
+            "https://user@{{ x }}/",
+            "ftp://a.example/{{ x }}",
+            "https:///{{ x }}",
+            "https:a.example/{{ x }}",
+            "{# c #}https://a.example/",
+        ] {
+            assert!(written(data).is_none(), "{data}");
+        }
+    }
+
+    #[test]
+    fn data_cannot_climb_out_of_the_written_path() {
+        let written = written("https://a.example/v1/users/{{ recipient }}/send").unwrap();
+        for (recipient, expected) in
+            [("1", true), ("a/../b", true), ("..", false), ("%2e%2E", false), ("../../x", false)]
+        {
+            let url = Url::parse(&format!("https://a.example/v1/users/{recipient}/send")).unwrap();
+            assert_eq!(written.holds(&url), expected, "{recipient}");
+        }
+    }
+
+    #[test]
+    fn an_origin_always_names_its_port() {
+        for (url, expected) in [
+            ("https://A.example/x", "https://a.example:443"),
+            ("http://a.example", "http://a.example:80"),
+            ("http://[::1]:8080/", "http://[::1]:8080"),
+        ] {
+            assert_eq!(origin_text(&Url::parse(url).unwrap()), expected);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Which channels a topic uses, in failover order.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::limit::Limits;
+use super::{Channel, Error};
+use crate::config::{ChannelConfig, RouteConfig};
+
+/// The route of topics that have none of their own.
+const DEFAULT: &str = "default";
+
+/// A channel with its limits: what a worker needs to make a call.
+#[derive(Debug)]
+pub struct Provider {
+    /// The channel.
+    pub channel: Channel,
+    /// Its limits in this instance.
+    pub limits: Arc<Limits>,
+}
+
+/// The channels of a topic, in failover order, and its policy.
+#[derive(Debug)]
+pub struct Route {
+    /// How often, how long apart, and in which order; `policy.channels` are the names of `channels`.
+    pub policy: RouteConfig,
+    /// In failover order; never empty.
+    pub channels: Vec<Arc<Provider>>,
+}
+
+impl Route {
+    /// Where a channel stands on this route; None if the configuration no longer names it.
+    pub fn position(&self, channel: &str) -> Option<usize> {
+        self.policy.channels.iter().position(|name| name == channel)
+    }
+}
+
+/// Routes by topic.
+#[derive(Debug)]
+pub struct Router {
+    routes: HashMap<String, Route>,
+}
+
+/// A topic that nobody configured: permanent until somebody does.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no route for topic `{0}` and no default route")]
+pub struct NoRoute(pub String);
+
+impl Router {
+    /// Compiles every channel once and shares it between the routes that name it.
+    pub fn new(
+        channels: &BTreeMap<String, ChannelConfig>,
+        routes: &BTreeMap<String, RouteConfig>,
+    ) -> Result<Router, Error> {
+        let mut providers = HashMap::new();
+        for (name, config) in channels {
+            let channel = Channel::new(name, config)?;
+            providers.insert(name.as_str(), Arc::new(Provider { channel, limits: Limits::new(config) }));
+        }
+        let mut by_topic = HashMap::new();
+        for (topic, policy) in routes {
+            let find = |name: &String| {
+                let missing =
+                    || Error { channel: name.clone(), reason: format!("route `{topic}` names it, nothing defines it") };
+                providers.get(name.as_str()).map(Arc::clone).ok_or_else(missing)
+            };
+            let channels = policy.channels.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+            if channels.is_empty() {
+                return Err(Error { channel: "none".to_owned(), reason: format!("route `{topic}` names no channel") });
+            }
+            by_topic.insert(topic.clone(), Route { policy: policy.clone(), channels });
+        }
+        Ok(Router { routes: by_topic })
+    }
+
+    /// The topic's route, else the default one.
+    pub fn route_for(&self, topic: &str) -> Result<&Route, NoRoute> {
+        self.routes.get(topic).or_else(|| self.routes.get(DEFAULT)).ok_or_else(|| NoRoute(topic.to_owned()))
+    }
+}

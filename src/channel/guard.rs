@@ -1,0 +1,133 @@
+//! The SSRF guard: which addresses a channel may connect to.
+//!
+//! A URL that comes from data may name our own network. Names are checked where they are resolved for the
+//! connection, so the address that was checked is the address that is connected to and a second answer of
+//! the DNS changes nothing. Literals never reach the resolver and are checked in the URL, after the parser
+//! has turned their odd forms (decimal, octal, hex, short) into one. There are no redirects and no proxies.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
+
+use super::address::{self, Range};
+use crate::config::ChannelConfig;
+
+/// Where the host of a channel's URL comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The operator wrote it: only the deny list applies.
+    Configuration,
+    /// A notification brought it.
+    Data,
+}
+
+/// What a channel may reach.
+#[derive(Debug, Clone)]
+pub(super) struct Guard {
+    source: Source,
+    allow_private: bool,
+    allow: Vec<IpNet>,
+    deny: Vec<IpNet>,
+}
+
+/// Why the guard said no. Names the kind of address, not the address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refused(&'static str);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the guard refused the url: {}", self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Guard {
+    pub(super) fn new(config: &ChannelConfig, source: Source) -> Guard {
+        Guard { source, allow_private: config.allow_private, allow: config.allow.clone(), deny: config.deny.clone() }
+    }
+
+    /// What can be said of a URL before its name is resolved.
+    pub(super) fn check_url(&self, url: &Url) -> Result<(), Refused> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(Refused("neither http nor https"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Refused("it holds a user name or password"));
+        }
+        match url.host() {
+            Some(Host::Ipv4(ip)) => self.check(ip.into()),
+            Some(Host::Ipv6(ip)) => self.check(ip.into()),
+            Some(Host::Domain(_)) => Ok(()),
+            None => Err(Refused("no host")),
+        }
+    }
+
+    /// Whether this address may be connected to.
+    pub(super) fn check(&self, ip: IpAddr) -> Result<(), Refused> {
+        let carried = address::carried_ipv4(ip).map(IpAddr::V4);
+        let listed = |list: &[IpNet], ip: IpAddr| list.iter().any(|net| net.contains(&ip));
+        if listed(&self.deny, ip) || carried.is_some_and(|ip| listed(&self.deny, ip)) {
+            return Err(Refused("the address is on the deny list"));
+        }
+        if self.source == Source::Configuration || listed(&self.allow, ip.to_canonical()) {
+            return Ok(());
+        }
+        match address::range(ip) {
+            Range::Public => Ok(()),
+            Range::Private(_) if self.allow_private => Ok(()),
+            Range::Private(kind) | Range::Special(kind) => Err(Refused(kind)),
+        }
+    }
+}
+
+/// A resolver whose answers passed the guard.
+pub(super) struct Guarded {
+    guard: Guard,
+    inner: Arc<dyn Resolve>,
+}
+
+impl Guarded {
+    pub(super) fn new(guard: Guard, inner: Arc<dyn Resolve>) -> Guarded {
+        Guarded { guard, inner }
+    }
+}
+
+impl Resolve for Guarded {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = self.guard.clone();
+        let answer = self.inner.resolve(name);
+        Box::pin(async move {
+            let mut refused = None;
+            let mut passed: Vec<SocketAddr> = Vec::new();
+            for address in answer.await? {
+                match guard.check(address.ip()) {
+                    Ok(()) => passed.push(address),
+                    Err(reason) => refused = Some(reason),
+                }
+            }
+            match refused {
+                Some(reason) if passed.is_empty() => Err(reason.into()),
+                _ => Ok(Box::new(passed.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+/// The system's resolver.
+#[derive(Debug)]
+pub(super) struct System;
+
+impl Resolve for System {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            // The port is the URL's; 0 leaves it to the connector.
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            Ok(Box::new(found.collect::<Vec<_>>().into_iter()) as Addrs)
+        })
+    }
+}

@@ -1,0 +1,228 @@
+//! One exchange over HTTP/1.1 or HTTP/2: separate timeouts, bounded answers, no redirects, no retries of the
+//! transport's own.
+//!
+//! The pool below may move a request to a fresh connection when a reused one was closed by the peer before
+//! anything of the request was written; `tests/it/channel/transport.rs` shows that it does not do so later.
+
+use std::error::Error as StdError;
+use std::fmt::Write as _;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::{Client, Method, Request, Response, Url};
+use rustls::RootCertStore;
+use tokio::time::{Instant, timeout_at};
+
+use super::guard::{Guarded, Refused};
+use super::handover::{Handover, Revoked};
+use super::outcome::{Cause, Failed, Outcome, classify};
+use super::retry_after;
+use crate::config::ChannelConfig;
+use crate::retry::Failure;
+
+/// Bytes of an answer that are kept for the attempt's record.
+const EXCERPT_BYTES_MAX: usize = 1024;
+/// A connection that could be used again is worth waiting this long for the rest of a 2xx answer.
+const DRAIN_MAX: Duration = Duration::from_millis(500);
+/// Idle connections are closed before most servers would: what races the peer's close least fails least.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+/// Idle connections kept per host and port.
+const IDLE_PER_HOST_MAX: usize = 64;
+/// How often a busy HTTP/2 connection is asked whether it is still there.
+const PING_EVERY: Duration = Duration::from_secs(10);
+
+/// The client of one channel and its limits.
+#[derive(Debug)]
+pub(super) struct Http {
+    client: Client,
+    method: Method,
+    timeout: Duration,
+    first_byte_timeout: Duration,
+    response_bytes_max: usize,
+    retry_after_max: Duration,
+}
+
+impl Http {
+    pub(super) fn new(config: &ChannelConfig, resolver: Guarded) -> Result<Http, Box<dyn StdError + Send + Sync>> {
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls()?)
+            .dns_resolver(Arc::new(resolver))
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never().max_retries_per_request(0))
+            .referer(false)
+            .connect_timeout(config.connect_timeout.min(config.timeout))
+            .pool_idle_timeout(IDLE_MAX)
+            .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(PING_EVERY)
+            .http2_keep_alive_timeout(PING_EVERY)
+            .build()?;
+        Ok(Http {
+            client,
+            method: match config.method {
+                crate::config::Method::Post => Method::POST,
+                crate::config::Method::Put => Method::PUT,
+            },
+            timeout: config.timeout,
+            first_byte_timeout: config.first_byte_timeout,
+            response_bytes_max: config.response_bytes_max,
+            retry_after_max: config.retry_after_max,
+        })
+    }
+
+    /// Makes the call, once.
+    pub(super) async fn call(&self, url: Url, headers: HeaderMap, body: Bytes) -> Outcome {
+        let started = Instant::now();
+        let deadline = started + self.timeout;
+        let (handover, body) = Handover::new(started, body);
+        let mut request = Request::new(self.method.clone(), url);
+        *request.headers_mut() = headers;
+        *request.body_mut() = Some(reqwest::Body::wrap(body));
+
+        let mut pending = pin!(self.client.execute(request));
+        loop {
+            let due = self.answer_due(&handover, deadline);
+            match timeout_at(due, &mut pending).await {
+                Ok(Ok(response)) => return self.read(response, started, deadline).await,
+                Ok(Err(error)) => return Outcome::Failed(no_answer(&error, &handover, started)),
+                Err(_) if Instant::now() >= self.answer_due(&handover, deadline) => {
+                    return Outcome::Failed(out_of_time(&handover, started));
+                }
+                // The request went out while we waited, so its answer is due later.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// When to stop waiting for the answer's head, as far as known now. While the request has not gone out
+    /// this is a time to look again.
+    fn answer_due(&self, handover: &Handover, deadline: Instant) -> Instant {
+        let sent_at = handover.taken_at().unwrap_or_else(Instant::now);
+        deadline.min(sent_at + self.first_byte_timeout)
+    }
+
+    /// The status decides; the body only explains, so running out of time in it changes nothing.
+    async fn read(&self, mut response: Response, started: Instant, deadline: Instant) -> Outcome {
+        let status = response.status();
+        let duration = started.elapsed();
+        if status.is_success() {
+            self.drain(&mut response, deadline.min(Instant::now() + DRAIN_MAX), &mut Vec::new()).await;
+            return Outcome::Sent { status: status.as_u16(), duration };
+        }
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| retry_after::parse(value.as_bytes(), SystemTime::now(), self.retry_after_max));
+        let mut excerpt = Vec::new();
+        self.drain(&mut response, deadline, &mut excerpt).await;
+        let mut error = format!("status {}", status.as_u16());
+        if let Some(reason) = status.canonical_reason() {
+            let _infallible = write!(error, " {reason}");
+        }
+        Outcome::Failed(Failed {
+            failure: classify(status.as_u16()),
+            cause: Cause::Status,
+            status: Some(status.as_u16()),
+            error,
+            excerpt: printable(&excerpt),
+            retry_after,
+            duration: started.elapsed(),
+        })
+    }
+
+    /// Reads to the end, the limit or the deadline. What is left is abandoned with its connection.
+    async fn drain(&self, response: &mut Response, deadline: Instant, excerpt: &mut Vec<u8>) {
+        let mut bytes_left = self.response_bytes_max;
+        while let Ok(Ok(Some(chunk))) = timeout_at(deadline, response.chunk()).await {
+            let room = EXCERPT_BYTES_MAX - excerpt.len();
+            excerpt.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if chunk.len() >= bytes_left {
+                break;
+            }
+            bytes_left -= chunk.len();
+        }
+    }
+}
+
+fn out_of_time(handover: &Handover, started: Instant) -> Failed {
+    let (failure, error) = match handover.revoke() {
+        Revoked::NotSent => (Failure::Transient, "timeout before the request went out"),
+        Revoked::TooLate => (Failure::Ambiguous, "timeout after the request went out"),
+    };
+    failed(failure, Cause::Timeout, error.to_owned(), started)
+}
+
+fn no_answer(error: &reqwest::Error, handover: &Handover, started: Instant) -> Failed {
+    if let Some(refused) = find::<Refused>(error) {
+        return failed(Failure::Permanent, Cause::Guard, refused.to_string(), started);
+    }
+    match handover.revoke() {
+        Revoked::NotSent if error.is_timeout() => {
+            failed(Failure::Transient, Cause::Timeout, "timeout while connecting".to_owned(), started)
+        }
+        Revoked::NotSent => failed(Failure::Transient, Cause::Connect, format!("connect: {}", root(error)), started),
+        Revoked::TooLate => {
+            let error = format!("no answer after the request went out: {}", root(error));
+            failed(Failure::Ambiguous, Cause::NoAnswer, error, started)
+        }
+    }
+}
+
+fn failed(failure: Failure, cause: Cause, error: String, started: Instant) -> Failed {
+    Failed { failure, duration: started.elapsed(), ..Failed::refused(cause, error) }
+}
+
+/// The innermost cause: it says what happened, and the outer ones would name the URL.
+fn root(error: &reqwest::Error) -> String {
+    let mut cause: &dyn StdError = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string().chars().take(200).collect()
+}
+
+fn find<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a E> {
+    let mut cause = Some(error);
+    while let Some(current) = cause {
+        if let Some(found) = current.downcast_ref() {
+            return Some(found);
+        }
+        cause = current.source();
+    }
+    None
+}
+
+/// Text that can be stored and shown: Postgres takes no NUL, a terminal should not be told to clear itself.
+fn printable(bytes: &[u8]) -> Option<String> {
+    let text: String = String::from_utf8_lossy(bytes)
+        .chars()
+        .map(|c| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
+        .collect();
+    (!text.is_empty()).then_some(text)
+}
+
+/// The system's trust store and ring, set up once for all channels.
+fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    let roots = ROOTS.get_or_init(|| {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        let (added, ignored) = roots.add_parsable_certificates(found.certs);
+        if added == 0 {
+            // Providers over plain http still work, so this is no reason to stop.
+            tracing::warn!(ignored, errors = ?found.errors, "no trusted root certificates found: https will fail");
+        }
+        Arc::new(roots)
+    });
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(Arc::clone(roots))
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(tls)
+}

@@ -1,0 +1,176 @@
+//! The command line: what is asked for, and how it ends.
+
+use std::fmt;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+
+use crate::config::{Mistakes, Sources};
+use crate::store::connect;
+use crate::telemetry;
+
+mod check;
+mod completions;
+mod migrate;
+mod run;
+
+const EXAMPLES: &str = "\
+Examples:
+  DATABASE_URL=postgres://app@localhost/app outboxd migrate
+  outboxd run
+  DATABASE_URL=postgres://app@localhost/app outboxd check
+  outboxd --config /etc/outboxd/outboxd.toml check --json
+  outboxd check --set worker.concurrency=128
+
+Configuration file: --config, else $OUTBOXD_CONFIG, else ./outboxd.toml,
+else /etc/outboxd/outboxd.toml. Every key is also an environment variable
+(worker.lease is OUTBOXD_WORKER_LEASE) and can be given with --set. Flags win
+over the environment, and the environment wins over the file.
+
+Exit codes: 0 clean, 1 runtime error, 2 usage, 69 a dependency is unavailable,
+75 the drain took too long, 78 bad configuration.";
+
+/// Your app commits; outboxd delivers.
+///
+/// A transactional-outbox relay for Postgres: the app writes a notification in its own transaction, outboxd sees the
+/// commit, calls the provider and records the outcome.
+#[derive(Debug, Parser)]
+#[command(name = "outboxd", version, after_help = EXAMPLES)]
+pub struct Cli {
+    /// The configuration file.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Sets a key of the configuration, over file and environment; may be repeated.
+    #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = key_value)]
+    set: Vec<(String, String)>,
+
+    /// What to log, such as `info` or `warn,outboxd=debug`; else $OUTBOXD_LOG, else $RUST_LOG.
+    #[arg(long, global = true, value_name = "FILTER")]
+    log: Option<String>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Args),
+    Migrate(migrate::Args),
+    Check(check::Args),
+    Completions(completions::Args),
+}
+
+/// How the program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// All was done.
+    Clean = 0,
+    /// Something went wrong on the way.
+    Runtime = 1,
+    /// The command line makes no sense.
+    Usage = 2,
+    /// Postgres, Redis or an instance cannot be used now.
+    Unavailable = 69,
+    /// Calls were still under way when the drain's time was over.
+    DrainDeadline = 75,
+    /// The configuration is wrong.
+    Config = 78,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Why a command could not be carried out, and the exit code that says so.
+#[derive(Debug)]
+pub struct Failure {
+    /// How the program ends.
+    pub exit: Exit,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    /// A failure that ends the program in this way.
+    pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
+        Self { exit, error: error.into() }
+    }
+}
+
+/// The error and its causes in one line.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.error)
+    }
+}
+
+impl From<Mistakes> for Failure {
+    fn from(mistakes: Mistakes) -> Self {
+        Self::new(Exit::Config, mistakes)
+    }
+}
+
+impl From<connect::Error> for Failure {
+    fn from(error: connect::Error) -> Self {
+        let exit = match error {
+            connect::Error::Url(_) => Exit::Config,
+            _ => Exit::Unavailable,
+        };
+        Self::new(exit, anyhow::Error::new(error).context("Postgres"))
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::new(Exit::Runtime, error)
+    }
+}
+
+/// Does what the command line asks.
+pub fn start(cli: Cli) -> Result<Exit, Failure> {
+    telemetry::init(cli.log.as_deref()).map_err(|error| Failure::new(Exit::Usage, error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
+    runtime.block_on(dispatch(cli))
+}
+
+async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
+    let mut sources = Sources::of_process();
+    sources.file = cli.config;
+    sources.overrides = cli.set;
+    match cli.command {
+        Command::Run(args) => run::run(&args, &sources).await,
+        Command::Migrate(args) => migrate::run(&args, &sources).await,
+        Command::Check(args) => check::run(&args, &sources).await,
+        Command::Completions(args) => completions::run(&args),
+    }
+}
+
+/// Prints a command's output; a reader that has seen enough (`| head`) is no error.
+fn print(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Runtime, anyhow::Error::new(error).context("cannot write the output")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn key_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write it as KEY=VALUE, such as worker.concurrency=128")?;
+    Ok((key.trim().to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}

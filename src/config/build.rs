@@ -1,0 +1,216 @@
+//! From settings to the [`Config`] that the program is told.
+//!
+//! A value that was wrong or is missing has its mistake noted already, so a neutral one stands in: the result is
+//! thrown away in the end, but the other parts can still be checked.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::key::KeyPath;
+use super::section::{Section, named, section};
+use super::settings::Settings;
+use super::value::Value;
+use super::{
+    Backoff, ChannelConfig, CircuitConfig, Config, DatabaseConfig, Method, OnHold, ProducerConfig, QueueConfig,
+    QueueKind, ReconcileConfig, RelayConfig, RetentionConfig, RouteConfig, Wakeup, WorkerConfig,
+};
+
+/// Failed tries on a channel that has a successor, unless the route says otherwise.
+const ATTEMPTS_BEFORE_FAILOVER: u32 = 3;
+
+/// How long connecting to a provider may take, unless the channel says otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Builds the whole configuration.
+pub(super) fn config(settings: &Settings) -> Config {
+    let top = section(settings, "");
+    let database = database(&section(settings, "database"));
+    let redis_url = top.secret("redis_url");
+    Config {
+        queue: queue(&section(settings, "queue"), redis_url.is_some()),
+        producer: ProducerConfig { batch: section(settings, "producer").number("batch") },
+        relay: relay(&section(settings, "relay"), database.pooler),
+        worker: worker(&section(settings, "worker")),
+        reconcile: reconcile(&section(settings, "reconcile")),
+        retention: retention(&section(settings, "retention")),
+        channels: named(settings, "channels", channel),
+        routes: named(settings, "routes", route),
+        database_url: top.secret("database_url").unwrap_or_default(),
+        redis_url,
+        http_addr: top.addr("http_addr"),
+        http_token: top.secret("http_token"),
+        database,
+    }
+}
+
+/// What was worked out from other keys, fit to print.
+pub(super) fn derived(config: &Config) -> BTreeMap<KeyPath, String> {
+    let kind = match config.queue.kind {
+        QueueKind::Memory => "memory",
+        QueueKind::List => "list",
+        QueueKind::Stream => "stream",
+    };
+    let wakeup = match config.relay.wakeup {
+        Wakeup::Bell => "bell",
+        Wakeup::Poll => "poll",
+    };
+    let mut derived = BTreeMap::from([
+        (KeyPath::dotted("queue.kind"), kind.to_owned()),
+        (KeyPath::dotted("relay.wakeup"), wakeup.to_owned()),
+    ]);
+    let span = |span: Duration| humantime::format_duration(span).to_string();
+    for (name, channel) in &config.channels {
+        let at = KeyPath(vec!["channels".into(), name.clone()]);
+        derived.insert(at.child("connect_timeout"), span(channel.connect_timeout));
+        derived.insert(at.child("first_byte_timeout"), span(channel.first_byte_timeout));
+    }
+    for (name, route) in &config.routes {
+        let at = KeyPath(vec!["routes".into(), name.clone()]);
+        derived.insert(at.child("attempts_before_failover"), route.attempts_before_failover.to_string());
+    }
+    derived
+}
+
+fn database(s: &Section<'_>) -> DatabaseConfig {
+    DatabaseConfig {
+        pool_size: s.number("pool_size"),
+        connect_timeout: s.duration("connect_timeout"),
+        statement_timeout: s.duration("statement_timeout"),
+        pooler: s.flag("pooler"),
+    }
+}
+
+fn queue(s: &Section<'_>, has_redis: bool) -> QueueConfig {
+    let kind = match s.text("kind").as_deref() {
+        Some("memory") => QueueKind::Memory,
+        Some("list") => QueueKind::List,
+        Some("stream") => QueueKind::Stream,
+        _ if has_redis => QueueKind::Stream,
+        _ => QueueKind::Memory,
+    };
+    QueueConfig {
+        kind,
+        prefix: s.text("prefix").unwrap_or_default(),
+        window: s.number("window"),
+        consumer_ttl: s.duration("consumer_ttl"),
+        deliveries_max: s.number("deliveries_max"),
+    }
+}
+
+fn relay(s: &Section<'_>, pooler: bool) -> RelayConfig {
+    let wakeup = match s.text("wakeup").as_deref() {
+        Some("bell") => Wakeup::Bell,
+        Some("poll") => Wakeup::Poll,
+        _ if pooler => Wakeup::Poll,
+        _ => Wakeup::Bell,
+    };
+    RelayConfig {
+        republish_after: s.duration("republish_after"),
+        wakeup,
+        poll: s.duration("poll"),
+        batch: s.number("batch"),
+    }
+}
+
+fn worker(s: &Section<'_>) -> WorkerConfig {
+    WorkerConfig {
+        concurrency: s.number("concurrency"),
+        lease: s.duration("lease"),
+        heartbeat: s.duration("heartbeat"),
+        heartbeat_ttl: s.duration("heartbeat_ttl"),
+        drain: s.duration("drain"),
+    }
+}
+
+fn reconcile(s: &Section<'_>) -> ReconcileConfig {
+    ReconcileConfig { published_after: s.duration("published_after"), every: s.duration("every") }
+}
+
+fn retention(s: &Section<'_>) -> RetentionConfig {
+    RetentionConfig {
+        sent: s.duration("sent"),
+        failed: s.duration("failed"),
+        canceled: s.duration("canceled"),
+        attempts: s.duration("attempts"),
+        events: s.duration("events"),
+        inbox: s.duration("inbox"),
+        audit: s.duration("audit"),
+    }
+}
+
+fn channel(s: &Section<'_>) -> ChannelConfig {
+    let timeout = s.duration("timeout");
+    let connect = s.value("connect_timeout").map(|_| s.duration("connect_timeout"));
+    let first_byte = s.value("first_byte_timeout").map(|_| s.duration("first_byte_timeout"));
+    ChannelConfig {
+        method: match s.text("method").as_deref() {
+            Some("PUT") => Method::Put,
+            _ => Method::Post,
+        },
+        url: s.text("url").unwrap_or_default(),
+        timeout,
+        connect_timeout: connect.unwrap_or(CONNECT_TIMEOUT.min(timeout)),
+        first_byte_timeout: first_byte.unwrap_or(timeout),
+        headers: s.secrets_below("headers"),
+        body: s.text("body"),
+        content_type: s.text("content_type").unwrap_or_default(),
+        secrets: s.secrets("secret"),
+        rate_limit: match s.value("rate_limit") {
+            Some(Value::Rate(rate)) => Some(rate),
+            _ => None,
+        },
+        max_in_flight: s.value("max_in_flight").map(|_| s.number("max_in_flight")),
+        max_in_flight_per_origin: s.number("max_in_flight_per_origin"),
+        allow_private: s.flag("allow_private"),
+        allow: s.networks("allow"),
+        deny: s.networks("deny"),
+        response_bytes_max: s.number("response_bytes_max"),
+        retry_after_max: s.duration("retry_after_max"),
+        circuit: CircuitConfig {
+            failures: s.number("circuit.failures"),
+            unauthorized: s.number("circuit.unauthorized"),
+            open_for: s.duration("circuit.open_for"),
+        },
+    }
+}
+
+fn route(s: &Section<'_>) -> RouteConfig {
+    let max_attempts = s.number("max_attempts");
+    let before_failover = s.value("attempts_before_failover").map(|_| s.number("attempts_before_failover"));
+    RouteConfig {
+        channels: match s.value("channels") {
+            Some(Value::Texts(names)) => names,
+            _ => Vec::new(),
+        },
+        max_attempts,
+        attempts_before_failover: before_failover.unwrap_or(ATTEMPTS_BEFORE_FAILOVER.min(max_attempts)),
+        backoff: Backoff {
+            base: s.duration("backoff.base"),
+            max: s.duration("backoff.max"),
+            jitter: match s.value("backoff.jitter") {
+                Some(Value::Ratio(share)) => share,
+                _ => 0.0,
+            },
+        },
+        on_hold: match s.text("on_hold").as_deref() {
+            Some("failover") => OnHold::Failover,
+            _ => OnHold::Wait,
+        },
+    }
+}
+
+/// Notes the required keys that nobody gave.
+pub(super) fn note_missing(settings: &mut Settings) {
+    let mut required = vec![(KeyPath::dotted("database_url"), "set it, or the environment variable DATABASE_URL")];
+    for name in settings.names("channels") {
+        required.push((KeyPath(vec!["channels".into(), name, "url".into()]), "say where the channel sends to"));
+    }
+    for name in settings.names("routes") {
+        required.push((KeyPath(vec!["routes".into(), name, "channels".into()]), "list the channels in failover order"));
+    }
+    for (path, what) in required {
+        if !settings.is_given(&path) && !settings.is_wrong(&path) {
+            settings.mistake(&path, format!("is missing; {what}"));
+        }
+    }
+}

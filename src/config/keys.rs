@@ -1,0 +1,86 @@
+//! The table of all keys.
+
+use super::key::{Fallback, Key, Kind};
+use Fallback::{Derived, Required, Value};
+use Kind::{
+    Addr, Bytes, Choice, Duration, Flag, Integer, Networks, Rate, Ratio, Secret, SecretUrl, Secrets, Text, Texts,
+};
+
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// Spans that pass while something waits: at least a hundredth of a second, at most an hour.
+const PAUSE: Kind = Duration(10, HOUR);
+/// How long ended rows are kept.
+const KEPT: Kind = Duration(MINUTE, 3650 * DAY);
+
+const fn key(path: &'static str, kind: Kind, fallback: Fallback, doc: &'static str) -> Key {
+    Key { path, kind, fallback, doc }
+}
+
+/// Every key there is, in the order of the example file.
+// One line a key reads as the table it is.
+#[rustfmt::skip]
+pub const KEYS: &[Key] = &[
+    key("database_url", SecretUrl, Required, "Where the record lives; also DATABASE_URL."),
+    key("redis_url", SecretUrl, Derived("none: the in-process queue"), "Where messages travel; also REDIS_URL."),
+    key("http_addr", Addr, Value("127.0.0.1:8080"), "Where the HTTP endpoints listen; off loopback needs http_token."),
+    key("http_token", Secret, Derived("none"), "What callers of the HTTP endpoints must present as a bearer token."),
+    key("database.pool_size", Integer(2, 500), Value("10"), "Connections at most, the listener's not counted."),
+    key("database.connect_timeout", Duration(100, MINUTE), Value("5s"), "How long to wait for a connection to be made."),
+    key("database.statement_timeout", Duration(SECOND, HOUR), Value("30s"), "The server-side limit of one of our statements."),
+    key("database.pooler", Flag, Value("false"), "A transaction-mode pooler (PgBouncer) stands in between."),
+    key("queue.kind", Choice(&["stream", "list", "memory"]), Derived("stream with a redis_url, else memory"), "Which backend carries messages."),
+    key("queue.prefix", Text, Value("outboxd"), "The first part, and hash tag, of every Redis key."),
+    key("queue.window", Integer(1, 1_000_000), Value("10000"), "Rows published and unclaimed at most, over all instances."),
+    key("queue.consumer_ttl", Duration(SECOND, HOUR), Value("15s"), "How long a consumer counts as alive in Redis after its last sign."),
+    key("queue.deliveries_max", Integer(1, 1_000), Value("10"), "Deliveries of one message before it counts as a failed attempt."),
+    key("producer.batch", Integer(1, 10_000), Value("500"), "Due rows released per transaction."),
+    key("relay.republish_after", Duration(100, HOUR), Value("5s"), "A row not confirmed as published this long after it became ready is published again."),
+    key("relay.wakeup", Choice(&["bell", "poll"]), Derived("bell; poll with database.pooler"), "How commits are seen: sleep until the doorbell rings, or poll only."),
+    key("relay.poll", Duration(1, MINUTE), Value("50ms"), "The pause between polls while awake."),
+    key("relay.batch", Integer(1, 10_000), Value("500"), "Rows reserved and pushed at a time."),
+    key("worker.concurrency", Integer(1, 10_000), Value("64"), "Calls under way at a time, per instance."),
+    key("worker.lease", Duration(SECOND, DAY), Value("60s"), "How long a claim holds without renewal; more than the longest channel timeout and its limiter's wait."),
+    key("worker.heartbeat", Duration(100, HOUR), Value("5s"), "How often an instance says that it is alive."),
+    key("worker.heartbeat_ttl", Duration(SECOND, DAY), Value("15s"), "How long after its last heartbeat an instance counts as dead; more than twice the heartbeat."),
+    key("worker.drain", PAUSE, Value("25s"), "How long a stop waits for calls under way."),
+    key("reconcile.published_after", Duration(SECOND, DAY), Value("10m"), "What was published this long ago without progress is published again."),
+    key("reconcile.every", Duration(SECOND, DAY), Value("2m"), "How often to look for it."),
+    key("retention.sent", KEPT, Value("7d"), "How long SENT notifications are kept."),
+    key("retention.failed", KEPT, Value("30d"), "How long FAILED notifications are kept."),
+    key("retention.canceled", KEPT, Value("7d"), "How long CANCELED notifications are kept."),
+    key("retention.attempts", KEPT, Value("30d"), "How long attempts are kept."),
+    key("retention.events", KEPT, Value("7d"), "How long events of publish() are kept."),
+    key("retention.inbox", KEPT, Value("7d"), "How long inbox entries of receive() are kept."),
+    key("retention.audit", KEPT, Value("90d"), "How long operators' actions are kept."),
+    key("channels.*.method", Choice(&["POST", "PUT"]), Value("POST"), "The request's method."),
+    key("channels.*.url", Text, Required, "A template; where it names data, the SSRF guard stands at connect."),
+    key("channels.*.timeout", Duration(10, HOUR), Value("5s"), "Connect, first byte and body together."),
+    key("channels.*.connect_timeout", PAUSE, Derived("2s, or the timeout if that is less"), "Connecting alone, TLS included."),
+    key("channels.*.first_byte_timeout", PAUSE, Derived("the timeout"), "From the request sent to the response's head."),
+    key("channels.*.headers.*", Secret, Derived("none"), "A header's value, a template; its name is the key."),
+    key("channels.*.body", Text, Derived("the standard envelope"), "A template."),
+    key("channels.*.content_type", Text, Value("application/json"), "The body's content type."),
+    key("channels.*.secret", Secrets, Derived("none: unsigned"), "Standard Webhooks secret (whsec_…); a list during rotation, the first signs first."),
+    key("channels.*.rate_limit", Rate, Derived("none"), "Calls started at most, per instance: 100/s, 1000/m."),
+    key("channels.*.max_in_flight", Integer(1, 10_000), Derived("none"), "Calls under way at most, per instance."),
+    key("channels.*.max_in_flight_per_origin", Integer(1, 10_000), Value("8"), "Calls under way at most to one origin, where the URL comes from data."),
+    key("channels.*.allow_private", Flag, Value("false"), "Permits private, loopback and link-local addresses for URLs that come from data."),
+    key("channels.*.allow", Networks, Value(""), "Networks that a URL from data may reach although the guard would refuse."),
+    key("channels.*.deny", Networks, Value(""), "Networks that no URL of this channel may reach."),
+    key("channels.*.response_bytes_max", Bytes(1_024, 16 << 20), Value("16KiB"), "Response bytes read at most."),
+    key("channels.*.retry_after_max", Duration(SECOND, 7 * DAY), Value("1h"), "The longest Retry-After that is honoured."),
+    key("channels.*.circuit.failures", Integer(1, 100_000), Value("10"), "Failures in a row that open the circuit."),
+    key("channels.*.circuit.unauthorized", Integer(1, 100_000), Value("5"), "401 and 403 in a row that open the circuit."),
+    key("channels.*.circuit.open_for", Duration(100, DAY), Value("30s"), "How long the circuit stays open before a single probe."),
+    key("routes.*.channels", Texts, Required, "The channels in failover order."),
+    key("routes.*.max_attempts", Integer(1, 100), Value("4"), "Attempts per channel: the first and its retries."),
+    key("routes.*.attempts_before_failover", Integer(1, 100), Derived("3, or max_attempts if that is less"), "Attempts on every channel but the last before moving on."),
+    key("routes.*.backoff.base", Duration(10, DAY), Value("5s"), "The wait after the first failure; it doubles each time."),
+    key("routes.*.backoff.max", Duration(10, 7 * DAY), Value("1h"), "The longest wait."),
+    key("routes.*.backoff.jitter", Ratio, Value("0.2"), "The share of the wait that is random, 0 to 1."),
+    key("routes.*.on_hold", Choice(&["wait", "failover"]), Value("wait"), "While a channel is held (circuit open, Retry-After): wait for it, or use the next channel at once."),
+];

@@ -1,0 +1,126 @@
+//! Loading: the file, then the environment, then flags; later ones win, and all mistakes are told together.
+
+use std::path::{Path, PathBuf};
+
+use super::expand::Env;
+use super::key::KeyPath;
+use super::mistake::{Mistake, Mistakes, Origin};
+use super::settings::{Settings, Shown};
+use super::value::Given;
+use super::{Config, KEYS, build, env, file, validate};
+
+/// Where the file is looked for when nobody names one, in this order.
+pub const DEFAULT_FILES: [&str; 2] = ["outboxd.toml", "/etc/outboxd/outboxd.toml"];
+
+/// Where a configuration comes from.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// The file that `--config` names; absent: `OUTBOXD_CONFIG`, else the first of [`DEFAULT_FILES`] that exists.
+    pub file: Option<PathBuf>,
+    /// The environment.
+    pub env: Env,
+    /// `--set KEY=VALUE`: a dotted path and its value, written as in the environment.
+    pub overrides: Vec<(String, String)>,
+}
+
+impl Sources {
+    /// The process's own environment, and nothing else yet.
+    pub fn of_process() -> Self {
+        // A variable that is not Unicode cannot be one of ours.
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self { env: std::env::vars_os().filter_map(text).collect(), ..Self::default() }
+    }
+}
+
+/// A configuration and how it came about.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What the program is told.
+    pub config: Config,
+    /// The file that was read, if any.
+    pub file: Option<PathBuf>,
+    /// Every value in use and where it came from, secrets masked.
+    pub shown: Vec<Shown>,
+}
+
+/// Loads and validates.
+pub fn load(sources: &Sources) -> Result<Loaded, Mistakes> {
+    let mut settings = Settings::default();
+    let file = find_file(sources);
+    let file_is_whole = file.as_ref().is_none_or(|path| read_file(&mut settings, path, &sources.env));
+    env::read(&mut settings, &sources.env);
+    for (path, value) in &sources.overrides {
+        take_override(&mut settings, path, value);
+    }
+    let config = build::config(&settings);
+    if file_is_whole {
+        build::note_missing(&mut settings);
+        validate::config(&mut settings, &config);
+    }
+    if settings.mistakes.is_empty() {
+        let shown = settings.shown(&build::derived(&config));
+        return Ok(Loaded { config, file, shown });
+    }
+    if file.is_none() {
+        settings.mistakes.iter_mut().filter(|mistake| is_missing_database(mistake)).for_each(tell_where_to_begin);
+    }
+    Err(Mistakes::sorted(settings.mistakes))
+}
+
+fn find_file(sources: &Sources) -> Option<PathBuf> {
+    let named = sources.env.get("OUTBOXD_CONFIG").filter(|name| !name.is_empty()).map(PathBuf::from);
+    sources.file.clone().or(named).or_else(|| DEFAULT_FILES.iter().map(PathBuf::from).find(|path| path.exists()))
+}
+
+fn read_file(settings: &mut Settings, path: &Path, env: &Env) -> bool {
+    match std::fs::read_to_string(path) {
+        Ok(text) => file::read(settings, path, &text, env),
+        Err(error) => {
+            let what = format!("the configuration file {} could not be read: {error}", path.display());
+            settings.mistakes.push(Mistake { origin: None, path: None, what });
+            false
+        }
+    }
+}
+
+fn take_override(settings: &mut Settings, text: &str, value: &str) {
+    let path = override_path(text);
+    match KEYS.iter().find(|key| key.matches(&path.0)) {
+        Some(key) => settings.give(key, path, &Given::Untyped(value.to_owned()), value, Origin::Flag),
+        None => {
+            let (name, at) = path.0.split_last().map_or(("", &[][..]), |(name, at)| (name.as_str(), at));
+            let hint = file::hint(&KeyPath(at.to_vec()), name);
+            let what = format!("is not a key that outboxd knows{hint}");
+            settings.mistakes.push(Mistake { origin: Some(Origin::Flag), path: Some(path), what });
+        }
+    }
+}
+
+/// A dotted path; a part that holds dots itself is quoted, as in TOML: `routes."order.paid".max_attempts`.
+fn override_path(text: &str) -> KeyPath {
+    let mut parts = vec![String::new()];
+    let mut quoted = false;
+    for c in text.trim().chars() {
+        match c {
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(String::new()),
+            c => parts.last_mut().into_iter().for_each(|part| part.push(c)),
+        }
+    }
+    KeyPath(parts)
+}
+
+fn is_missing_database(mistake: &Mistake) -> bool {
+    mistake.origin.is_none() && mistake.path == Some(KeyPath::dotted("database_url"))
+}
+
+/// The first thing that many will see.
+fn tell_where_to_begin(mistake: &mut Mistake) {
+    mistake.what = format!(
+        "is missing, and there is no configuration file ({}): set DATABASE_URL=postgres://user:password@host/database, \
+         or write a file, beginning from outboxd.example.toml",
+        DEFAULT_FILES.join(" or ")
+    );
+}

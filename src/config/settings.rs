@@ -1,0 +1,169 @@
+//! What was given, key by key, before it becomes a [`super::Config`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::KEYS;
+use super::key::{Fallback, Key, KeyPath, Kind};
+use super::mask;
+use super::mistake::{Mistake, Origin};
+use super::value::{self, Given, Value};
+
+/// The parts of the configuration whose entries the user names.
+pub(super) const NAMED: [&str; 2] = ["channels", "routes"];
+
+/// All that was given, from every source, and all that was wrong with it.
+#[derive(Debug, Default)]
+pub(super) struct Settings {
+    entries: BTreeMap<KeyPath, Entry>,
+    /// Channels and routes that were at least mentioned: `[channels.push]` alone names one without any key.
+    named: BTreeSet<(String, String)>,
+    pub(super) mistakes: Vec<Mistake>,
+}
+
+/// One value that was given.
+#[derive(Debug)]
+struct Entry {
+    /// Absent when it was wrong.
+    value: Option<Value>,
+    shown: String,
+    origin: Origin,
+}
+
+/// One value that would be used, fit to print.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The key's path.
+    pub key: String,
+    /// The value; secrets masked.
+    pub value: String,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+impl Settings {
+    /// Takes a value for a known key; a later source replaces an earlier one. `written` is the text as the user
+    /// wrote it, before `${VAR}` was filled in, so that printing it reveals nothing new.
+    pub(super) fn give(&mut self, key: &Key, path: KeyPath, given: &Given, written: &str, origin: Origin) {
+        self.mention(&path);
+        // A value that a later source replaces is not used, so its mistake does not count.
+        self.mistakes.retain(|mistake| mistake.path.as_ref() != Some(&path));
+        let value = match value::parse(key.kind, given) {
+            Ok(value) => Some(value),
+            Err(what) => {
+                self.mistakes.push(Mistake { origin: Some(origin.clone()), path: Some(path.clone()), what });
+                None
+            }
+        };
+        let shown = match key.kind {
+            Kind::Secret | Kind::Secrets => mask::MASK.to_owned(),
+            Kind::SecretUrl => mask::url(written),
+            // A provider's URL may hold credentials; a template such as {{ recipient }} holds none.
+            _ if path.0.last().is_some_and(|part| part == "url") && written.contains("://") => mask::url(written),
+            _ => written.to_owned(),
+        };
+        self.entries.insert(path, Entry { value, shown, origin });
+    }
+
+    /// Remembers the channel or route that a path speaks of.
+    pub(super) fn mention(&mut self, path: &KeyPath) {
+        if let [section, name, ..] = path.0.as_slice()
+            && NAMED.contains(&section.as_str())
+        {
+            self.named.insert((section.clone(), name.clone()));
+        }
+    }
+
+    pub(super) fn names(&self, section: &str) -> Vec<String> {
+        self.named.iter().filter(|(own, _)| own == section).map(|(_, name)| name.clone()).collect()
+    }
+
+    /// The parts below `path` that were given, such as the names of headers.
+    pub(super) fn children(&self, path: &KeyPath) -> Vec<String> {
+        let depth = path.0.len();
+        let below = |key: &&KeyPath| key.0.len() > depth && key.0.starts_with(&path.0);
+        let names: BTreeSet<String> = self.entries.keys().filter(below).map(|key| key.0[depth].clone()).collect();
+        names.into_iter().collect()
+    }
+
+    pub(super) fn is_given(&self, path: &KeyPath) -> bool {
+        self.entries.contains_key(path)
+    }
+
+    /// Whether a mistake is known of the value, or of a table around it.
+    pub(super) fn is_wrong(&self, path: &KeyPath) -> bool {
+        self.mistakes.iter().filter_map(|mistake| mistake.path.as_ref()).any(|wrong| path.0.starts_with(&wrong.0))
+    }
+
+    /// The value to use: what was given, else the default. None for a derived one, and after a mistake.
+    pub(super) fn value(&self, path: &KeyPath) -> Option<Value> {
+        if let Some(entry) = self.entries.get(path) {
+            return entry.value.clone();
+        }
+        let key = KEYS.iter().find(|key| key.matches(&path.0))?;
+        default_of(key)
+    }
+
+    /// Notes that `path` is wrong, with the place where it was written.
+    pub(super) fn mistake(&mut self, path: &KeyPath, what: impl Into<String>) {
+        let origin = self.entries.get(path).map(|entry| entry.origin.clone());
+        self.mistakes.push(Mistake { origin, path: Some(path.clone()), what: what.into() });
+    }
+
+    /// Every value that would be used, in the order of the key table. `derived` holds what was worked out for keys
+    /// that nobody gave.
+    pub(super) fn shown(&self, derived: &BTreeMap<KeyPath, String>) -> Vec<Shown> {
+        let mut all: Vec<Shown> = KEYS
+            .iter()
+            .filter(|key| !key.path.contains('*'))
+            .map(|key| self.show(key, &KeyPath::dotted(key.path), derived))
+            .collect();
+        for section in NAMED {
+            for name in self.names(section) {
+                let at = KeyPath(vec![section.to_owned(), name]);
+                for key in KEYS.iter().filter(|key| key.starts_with(&at.0)) {
+                    let rest: Vec<&str> = key.segments().skip(2).collect();
+                    match rest.as_slice() {
+                        [table, "*"] => {
+                            let table = at.child(table);
+                            all.extend(
+                                self.children(&table).iter().map(|name| self.show(key, &table.child(name), derived)),
+                            );
+                        }
+                        parts => all.push(self.show(key, &at.join(&parts.join(".")), derived)),
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    fn show(&self, key: &Key, path: &KeyPath, derived: &BTreeMap<KeyPath, String>) -> Shown {
+        let (value, origin) = match (self.entries.get(path), key.fallback) {
+            (Some(entry), _) => (entry.shown.clone(), entry.origin.clone()),
+            (None, Fallback::Value(text) | Fallback::Derived(text)) => {
+                (derived.get(path).map_or(text, String::as_str).to_owned(), Origin::Default)
+            }
+            (None, Fallback::Required) => ("missing".to_owned(), Origin::Default),
+        };
+        Shown { key: path.to_string(), value, origin }
+    }
+}
+
+fn default_of(key: &Key) -> Option<Value> {
+    match key.fallback {
+        Fallback::Value(text) => value::parse(key.kind, &Given::Untyped(text.to_owned())).ok(),
+        Fallback::Required | Fallback::Derived(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fallback, KEYS, default_of};
+
+    #[test]
+    fn every_default_of_the_table_is_within_its_own_bounds() {
+        for key in KEYS.iter().filter(|key| matches!(key.fallback, Fallback::Value(_))) {
+            assert!(default_of(key).is_some(), "{}", key.path);
+        }
+    }
+}

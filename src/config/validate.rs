@@ -1,0 +1,172 @@
+//! What no single value shows: whether the configuration makes sense as a whole.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use secrecy::ExposeSecret;
+
+use super::key::KeyPath;
+use super::mistake::{Mistake, Mistakes};
+use super::settings::Settings;
+use super::{Config, QueueKind, Role, Wakeup};
+use crate::store::connect::Target;
+
+mod channel;
+mod route;
+
+/// Schemes that a Redis URL may have.
+const REDIS_SCHEMES: [&str; 6] = ["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+unix", "unix"];
+
+/// Notes everything that does not fit together.
+pub(super) fn config(settings: &mut Settings, config: &Config) {
+    connections(settings, config);
+    http(settings, config);
+    queue(settings, config);
+    relay(settings, config);
+    worker(settings, config);
+    for (name, channel) in &config.channels {
+        channel::validate(settings, name, channel);
+    }
+    for (name, route) in &config.routes {
+        route::validate(settings, name, route, config);
+    }
+}
+
+/// Whether this instance can do what `--role` asks of it. Loading does not look at it, because `migrate` and others
+/// get by with a database alone.
+pub fn validate_roles(roles: &BTreeSet<Role>, config: &Config) -> Result<(), Mistakes> {
+    let mut mistakes = Vec::new();
+    let mut note = |path: Option<KeyPath>, what: String| mistakes.push(Mistake { origin: None, path, what });
+    let missing: Vec<&str> =
+        Role::CARRIERS.iter().filter(|role| !roles.contains(role)).map(|role| role.name()).collect();
+    if config.queue.kind == QueueKind::Memory && !missing.is_empty() {
+        note(
+            Some(KeyPath::dotted("queue.kind")),
+            format!(
+                "is memory, which carries nothing between processes, but --role leaves out {}; set redis_url, or run \
+                 all roles in one process",
+                missing.join(", ")
+            ),
+        );
+    }
+    if roles.contains(&Role::Worker) && config.routes.is_empty() {
+        note(
+            None,
+            "no route leads anywhere: add a [channels.NAME] with its url, and [routes.default] with \
+             channels = [\"NAME\"]"
+                .into(),
+        );
+    }
+    if mistakes.is_empty() { Ok(()) } else { Err(Mistakes(mistakes)) }
+}
+
+/// What is legal and yet may surprise; `check` prints it.
+pub fn remarks(config: &Config) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let used: BTreeSet<&String> = config.routes.values().flat_map(|route| &route.channels).collect();
+    for name in config.channels.keys().filter(|name| !used.contains(name)) {
+        remarks.push(format!("channels.{name} is in no route, so nothing uses it"));
+    }
+    if !config.routes.is_empty() && !config.routes.contains_key("default") {
+        remarks.push("there is no routes.default, so topics without a route of their own fail".into());
+    }
+    if config.queue.kind == QueueKind::Memory && config.redis_url.is_some() {
+        remarks.push("queue.kind is memory, so redis_url is not used".into());
+    }
+    remarks
+}
+
+fn connections(settings: &mut Settings, config: &Config) {
+    let path = KeyPath::dotted("database_url");
+    if settings.is_given(&path)
+        && !settings.is_wrong(&path)
+        && let Err(error) = Target::parse(&config.database_url)
+    {
+        settings.mistake(&path, error.to_string());
+    }
+    let scheme =
+        config.redis_url.as_ref().map(|url| url.expose_secret().split_once("://").map_or("", |(scheme, _)| scheme));
+    if scheme.is_some_and(|scheme| !REDIS_SCHEMES.contains(&scheme)) {
+        let what = "is no Redis URL; write redis://host:6379, rediss:// for TLS, redis+sentinel://host:26379/name";
+        settings.mistake(&KeyPath::dotted("redis_url"), what);
+    }
+}
+
+fn http(settings: &mut Settings, config: &Config) {
+    let path = KeyPath::dotted("http_addr");
+    if settings.is_wrong(&path) || config.http_addr.ip().is_loopback() || config.http_token.is_some() {
+        return;
+    }
+    if !settings.is_wrong(&KeyPath::dotted("http_token")) {
+        let what = format!(
+            "is {}, which others can reach; set http_token (OUTBOXD_HTTP_TOKEN), or listen on 127.0.0.1",
+            config.http_addr
+        );
+        settings.mistake(&path, what);
+    }
+}
+
+fn queue(settings: &mut Settings, config: &Config) {
+    let kind = KeyPath::dotted("queue.kind");
+    let needs_redis = config.queue.kind != QueueKind::Memory;
+    if needs_redis && config.redis_url.is_none() && !settings.is_wrong(&KeyPath::dotted("redis_url")) {
+        settings.mistake(&kind, "needs Redis; set redis_url (REDIS_URL), or use kind = \"memory\"");
+    }
+    let legal = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+    if config.queue.prefix.is_empty() || !config.queue.prefix.chars().all(legal) {
+        // The prefix is the hash tag of every key, so a brace would break the tag.
+        settings.mistake(&KeyPath::dotted("queue.prefix"), "takes letters, digits and - _ . : only, at least one");
+    }
+}
+
+fn relay(settings: &mut Settings, config: &Config) {
+    if config.database.pooler && config.relay.wakeup == Wakeup::Bell {
+        let what = "is bell, which needs LISTEN, and a transaction-mode pooler has none; use \"poll\"";
+        settings.mistake(&KeyPath::dotted("relay.wakeup"), what);
+    }
+    ordered(settings, "relay.republish_after", config.relay.republish_after, "relay.poll", config.relay.poll);
+    let (republish, published) = (config.relay.republish_after, config.reconcile.published_after);
+    ordered(settings, "reconcile.published_after", published, "relay.republish_after", republish);
+}
+
+fn worker(settings: &mut Settings, config: &Config) {
+    let [heartbeat, ttl, lease] = ["worker.heartbeat", "worker.heartbeat_ttl", "worker.lease"].map(KeyPath::dotted);
+    let worker = &config.worker;
+    if !settings.is_wrong(&heartbeat) && !settings.is_wrong(&ttl) && worker.heartbeat_ttl <= worker.heartbeat * 2 {
+        let what = format!(
+            "is {}; it must be more than twice worker.heartbeat ({}), else one late beat makes an instance look dead",
+            show(worker.heartbeat_ttl),
+            show(worker.heartbeat)
+        );
+        settings.mistake(&ttl, what);
+    }
+    if settings.is_wrong(&lease) || settings.is_wrong(&KeyPath::dotted("worker.concurrency")) {
+        return;
+    }
+    for (name, channel) in &config.channels {
+        let wait = channel::limiter_wait(channel, worker.concurrency);
+        let timeout_is_wrong = settings.is_wrong(&KeyPath(vec!["channels".into(), name.clone(), "timeout".into()]));
+        if !timeout_is_wrong && worker.lease <= channel.timeout + wait {
+            let what = format!(
+                "is {}; it must exceed the timeout of channels.{name} ({}) and the wait for its rate_limit ({}): \
+                 raise it, or lower the channel's timeout or max_in_flight",
+                show(worker.lease),
+                show(channel.timeout),
+                show(wait)
+            );
+            settings.mistake(&lease, what);
+        }
+    }
+}
+
+/// Notes `longer` unless it is longer than `shorter`.
+fn ordered(settings: &mut Settings, longer: &str, long: Duration, shorter: &str, short: Duration) {
+    let path = KeyPath::dotted(longer);
+    if !settings.is_wrong(&path) && !settings.is_wrong(&KeyPath::dotted(shorter)) && long <= short {
+        settings.mistake(&path, format!("is {}; it must be longer than {shorter} ({})", show(long), show(short)));
+    }
+}
+
+fn show(span: Duration) -> String {
+    humantime::format_duration(span).to_string()
+}

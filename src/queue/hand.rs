@@ -1,0 +1,129 @@
+//! What a consumer holds: taken, and not yet known to be acknowledged.
+//!
+//! Redis remembers what a consumer took, even when the reply never arrived. Comparing Redis's list with
+//! this one finds what was moved while nobody waited, and delivers nothing twice that is being worked on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Counts of held elements or entries, by the name Redis knows them under (equal elements count).
+pub(super) type Counts = HashMap<String, usize>;
+
+/// Shared by a consumer and its ackers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hand {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    held: Counts,
+    /// Acknowledgements that Redis has not confirmed; they go along with the next ones.
+    unconfirmed: Vec<String>,
+}
+
+impl Hand {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn hold(&self, name: &str) {
+        *self.lock().held.entry(name.into()).or_default() += 1;
+    }
+
+    pub(super) fn held(&self) -> Counts {
+        self.lock().held.clone()
+    }
+
+    /// Of `found` in Redis, what was not held when the question was asked (`before`) nor is now. What was
+    /// held before and is not now has been acknowledged in between.
+    pub(super) fn not_held(&self, before: &Counts, found: Vec<String>) -> Vec<String> {
+        let inner = self.lock();
+        let mut known: Counts = HashMap::new();
+        let held = |name: &str| {
+            let count = |counts: &Counts| counts.get(name).copied().unwrap_or(0);
+            count(before).max(count(&inner.held))
+        };
+        let new = |name: &String| {
+            let left = known.entry(name.clone()).or_insert_with(|| held(name));
+            let is_new = *left == 0;
+            *left = left.saturating_sub(1);
+            is_new
+        };
+        found.into_iter().filter(new).collect()
+    }
+
+    /// Starts acknowledging `names` and whatever is still unconfirmed.
+    pub(super) fn start_ack(&self, names: impl Iterator<Item = String>) -> Acknowledging {
+        let mut inner = self.lock();
+        let mut all = std::mem::take(&mut inner.unconfirmed);
+        all.extend(names);
+        Acknowledging { hand: self.clone(), names: all }
+    }
+
+    /// Forgets everything: the consumer gave it all back.
+    pub(super) fn clear(&self) {
+        *self.lock() = Inner::default();
+    }
+}
+
+/// Acknowledgements under way. Dropped without [`Acknowledging::confirmed`], they are kept for the next call.
+#[derive(Debug)]
+pub(super) struct Acknowledging {
+    hand: Hand,
+    pub names: Vec<String>,
+}
+
+impl Acknowledging {
+    /// Redis has them.
+    pub(super) fn confirmed(mut self) {
+        let mut inner = self.hand.lock();
+        for name in std::mem::take(&mut self.names) {
+            if let Some(count) = inner.held.get_mut(&name) {
+                *count -= 1;
+                if *count == 0 {
+                    inner.held.remove(&name);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Acknowledging {
+    fn drop(&mut self) {
+        if !self.names.is_empty() {
+            self.hand.lock().unconfirmed.append(&mut self.names);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn only_what_was_never_held_is_found_again() {
+        let hand = Hand::default();
+        hand.hold("a");
+        hand.hold("b");
+        let before = hand.held();
+        hand.start_ack(names(&["b"]).into_iter()).confirmed();
+        assert_eq!(hand.not_held(&before, names(&["a", "b", "c", "a"])), names(&["c", "a"]));
+    }
+
+    #[test]
+    fn an_unconfirmed_acknowledgement_goes_along_with_the_next() {
+        let hand = Hand::default();
+        hand.hold("a");
+        drop(hand.start_ack(names(&["a"]).into_iter()));
+        assert_eq!(hand.held().get("a"), Some(&1));
+        let again = hand.start_ack(std::iter::empty());
+        assert_eq!(again.names, names(&["a"]));
+        again.confirmed();
+        assert!(hand.held().is_empty());
+    }
+}

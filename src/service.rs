@@ -1,0 +1,248 @@
+//! One instance: what it is made of, in which order it starts, and in which it stops.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::channel::failover::Router;
+use crate::config::{Config, QueueKind, Role};
+use crate::heartbeat::{self, Heartbeat, Seen};
+use crate::holds::{self, Holds};
+use crate::migrate;
+use crate::producer::Producer;
+use crate::publisher::Publisher;
+use crate::queue::{self, Queue};
+use crate::relay::Relay;
+use crate::store::instance::InstanceId;
+use crate::store::{self, Store};
+use crate::sweeper::{self, Sweeper};
+use crate::wakeup::{self, Nudge, Pump};
+use crate::worker::{self, Drain, Progress, Worker};
+
+/// Why an instance did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Postgres cannot be used.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// The queue cannot be used.
+    #[error(transparent)]
+    Queue(#[from] queue::Error),
+    /// The schema cannot be brought up to date.
+    #[error(transparent)]
+    Migrate(#[from] migrate::Error),
+    /// A channel cannot work as configured.
+    #[error(transparent)]
+    Channel(#[from] crate::channel::Error),
+}
+
+/// A running instance's parts.
+struct Instance {
+    config: Config,
+    roles: BTreeSet<Role>,
+    store: Store,
+    queue: Arc<dyn Queue>,
+    publisher: Publisher,
+    router: Arc<Router>,
+    holds: Arc<Holds>,
+    heartbeat: Arc<Heartbeat>,
+    nudge: Arc<Nudge>,
+    install_id: Arc<str>,
+    clock_skew_ms: i32,
+}
+
+/// Runs an instance until `shutdown`, then drains it. `on_ready` is called once it works.
+pub async fn run(
+    config: Config,
+    roles: BTreeSet<Role>,
+    shutdown: CancellationToken,
+    on_ready: impl FnOnce(i32),
+) -> Result<Drain, Error> {
+    let instance = Instance::start(config, roles).await?;
+    let id = instance.heartbeat.instance.get();
+    info!(instance = id, queue = instance.queue.kind(), version = env!("CARGO_PKG_VERSION"), "started");
+    on_ready(id);
+    Ok(instance.live(shutdown).await)
+}
+
+impl Instance {
+    async fn start(config: Config, roles: BTreeSet<Role>) -> Result<Instance, Error> {
+        let router = Arc::new(Router::new(&config.channels, &config.routes)?);
+        prepare_schema(&config).await?;
+        let store = Store::open(&config)?;
+        let queue = queue::open(&config.queue, config.redis_url.as_ref()).await?;
+        let publisher = Publisher::new(store.clone(), Arc::clone(&queue), config.queue.window);
+        let instance = InstanceId::default();
+        let heartbeat = Heartbeat {
+            store: store.clone(),
+            instance: instance.clone(),
+            roles: roles.iter().map(|role| role.name().to_owned()).collect(),
+            queue_kind: queue.kind(),
+            host: host_name(),
+            ttl: config.worker.heartbeat_ttl,
+            publisher: publisher.clone(),
+            progress: Arc::new(Progress::default()),
+            seen: Arc::new(Seen::default()),
+            draining: AtomicBool::new(false),
+        };
+        let registered = heartbeat.register().await?;
+        heartbeat.beat(None).await?;
+        let topics: Vec<String> = config.routes.keys().filter(|topic| *topic != "default").cloned().collect();
+        store.name_topics(&topics).await?;
+        let holds = Arc::new(Holds::new(store.clone(), instance, Arc::clone(&router), &config));
+        holds.refresh().await?;
+        Ok(Instance {
+            config,
+            roles,
+            store,
+            queue,
+            publisher,
+            router,
+            holds,
+            heartbeat: Arc::new(heartbeat),
+            nudge: Arc::new(Nudge::default()),
+            install_id: Arc::from(registered.install_id),
+            clock_skew_ms: heartbeat::clock_skew_ms(registered.database_time),
+        })
+    }
+
+    /// Every task is joined before this returns.
+    async fn live(self, shutdown: CancellationToken) -> Drain {
+        let beats_stop = CancellationToken::new();
+        let pump = self.pump();
+        let carries = pump.producer.is_some() || pump.relay.is_some();
+        let sweeper = self.sweeper();
+        let works = self.roles.contains(&Role::Worker);
+        let worker = Arc::new(self.worker());
+        let publish = async {
+            if carries {
+                wakeup::run(pump, &self.config, &self.nudge, &shutdown).await;
+            }
+        };
+        let sweep = async {
+            if self.roles.contains(&Role::Relay) {
+                sweeper::run(&sweeper, &shutdown).await;
+            }
+        };
+        let work = async {
+            if works {
+                let drain = worker::run(worker, shutdown.clone()).await;
+                return drain;
+            }
+            shutdown.cancelled().await;
+            Drain::Clean
+        };
+        let until_drained = async {
+            let told = async {
+                shutdown.cancelled().await;
+                self.heartbeat.draining.store(true, Ordering::Relaxed);
+            };
+            let (drain, ..) = tokio::join!(work, publish, sweep, told, holds::run(&self.holds, &shutdown));
+            beats_stop.cancel();
+            drain
+        };
+        let beats = heartbeat::run(&self.heartbeat, self.config.worker.heartbeat, self.clock_skew_ms, &beats_stop);
+        let (drain, ()) = tokio::join!(until_drained, beats);
+        self.sign_off().await;
+        drain
+    }
+
+    fn pump(&self) -> Pump {
+        let (store, publisher) = (self.store.clone(), self.publisher.clone());
+        let instance = self.heartbeat.instance.clone();
+        let has = |role: Role| self.roles.contains(&role);
+        Pump {
+            producer: has(Role::Producer)
+                .then(|| Producer::new(store.clone(), publisher.clone(), instance.clone(), &self.config.producer)),
+            relay: has(Role::Relay).then(|| {
+                Relay::new(
+                    store.clone(),
+                    publisher.clone(),
+                    Arc::clone(&self.holds),
+                    instance.clone(),
+                    &self.config.relay,
+                )
+            }),
+            publisher: publisher.clone(),
+            store: store.clone(),
+        }
+    }
+
+    fn sweeper(&self) -> Sweeper {
+        Sweeper {
+            store: self.store.clone(),
+            queue: Arc::clone(&self.queue),
+            publisher: self.publisher.clone(),
+            router: Arc::clone(&self.router),
+            instance: self.heartbeat.instance.clone(),
+            seen: Arc::clone(&self.heartbeat.seen),
+            nudge: Arc::clone(&self.nudge),
+            relay: self.config.relay.clone(),
+            reconcile: self.config.reconcile.clone(),
+        }
+    }
+
+    fn worker(&self) -> Worker {
+        Worker {
+            store: self.store.clone(),
+            queue: Arc::clone(&self.queue),
+            publisher: self.publisher.clone(),
+            router: Arc::clone(&self.router),
+            holds: Arc::clone(&self.holds),
+            instance: self.heartbeat.instance.clone(),
+            install_id: Arc::clone(&self.install_id),
+            config: self.config.worker.clone(),
+            deliveries_max: self.config.queue.deliveries_max,
+            nudge: Arc::clone(&self.nudge),
+            progress: Arc::clone(&self.heartbeat.progress),
+        }
+    }
+
+    /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out.
+    async fn sign_off(&self) {
+        let instance = self.heartbeat.instance.get();
+        if self.config.queue.kind == QueueKind::Memory {
+            if let Err(error) = self.store.republish_lost(Some(&[instance])).await {
+                warn!(%error, "rows in the in-process queue wait for another instance's sweep");
+            }
+        }
+        match self.store.sign_off(instance).await {
+            Ok(()) => info!(instance, "signed off"),
+            Err(error) => warn!(%error, instance, "could not sign off; the others will notice after the TTL"),
+        }
+    }
+}
+
+/// Brings the schema up to date where this login may; else it must be new enough already. A newer schema is fine: an old
+/// and a new binary run side by side during a deploy.
+async fn prepare_schema(config: &Config) -> Result<(), Error> {
+    let (mut client, connection) = store::dedicated(config).await?;
+    let driver = tokio::spawn(connection);
+    let outcome = match migrate::schema_version(&client).await {
+        Ok(version) if version > migrate::newest() => Ok(()),
+        Ok(version) if version == migrate::newest() && config.database.pooler => Ok(()),
+        Ok(version) => match migrate::run(&mut client, migrate::Install::IfChanged).await {
+            Ok(report) => {
+                for name in report.applied {
+                    info!(migration = name, "applied");
+                }
+                Ok(())
+            }
+            // The daemon need not own the schema, if somebody who does has brought it up to date.
+            Err(migrate::Error::MissingRights { .. }) if version == migrate::newest() => Ok(()),
+            Err(error) => Err(error.into()),
+        },
+        Err(error) => Err(error.into()),
+    };
+    drop(client);
+    driver.abort();
+    outcome
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
+}

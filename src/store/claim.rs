@@ -1,0 +1,158 @@
+//! The idempotency check and what undoes it.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio_postgres::Row;
+
+use super::instance::millis;
+use super::{Result, Store, query};
+use crate::queue::Message;
+
+/// A row this instance holds for one attempt.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    /// `notification_log.id`.
+    pub id: i64,
+    /// The attempt's token: failures are recorded only under it.
+    pub token: i32,
+    /// Attempts in all, this one included.
+    pub attempts: i32,
+    /// Position on its route.
+    pub channel: i16,
+    /// Attempts on this channel, this one included.
+    pub channel_attempts: i16,
+    /// What it is about.
+    pub topic: String,
+    /// Who receives it.
+    pub recipient: String,
+    /// JSON text.
+    pub payload: String,
+    /// JSON text of an object.
+    pub headers: Option<String>,
+    /// When the app wrote it.
+    pub created_at: DateTime<Utc>,
+    /// How long after the claim it may still be sent, by the database's clock; negative: it has expired.
+    pub expires_in_ms: Option<i64>,
+    /// When its message was published.
+    pub published_at: DateTime<Utc>,
+}
+
+/// A claim to undo: no call was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Release {
+    /// The notification.
+    pub id: i64,
+    /// The claim's token.
+    pub token: i32,
+    /// Due again after this.
+    pub wait: Duration,
+    /// Where on its route it goes on; `None`: on the same channel.
+    pub next_channel: Option<i16>,
+}
+
+/// Which case a message was.
+#[derive(Debug, Clone)]
+pub enum Case {
+    /// QUEUED: it is ours now.
+    Claimed(Box<Claimed>),
+    /// PROCESSING: left to its lease.
+    Held,
+    /// SENT: no call.
+    Sent,
+    /// Its topic is paused: to be handed back.
+    Paused,
+    /// A stale copy, a row that has ended otherwise, or an id nobody committed.
+    Stale,
+}
+
+impl Case {
+    /// The name used in metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Case::Claimed(_) => "claimed",
+            Case::Held => "held",
+            Case::Sent => "sent",
+            Case::Paused => "paused",
+            Case::Stale => "stale",
+        }
+    }
+}
+
+impl Store {
+    /// Claims what is claimable of these distinct messages and says for each which case it was.
+    pub async fn claim(
+        &self,
+        messages: &[Message],
+        instance: i32,
+        lease: Duration,
+        paused_lanes: &[i32],
+    ) -> Result<Vec<(Message, Case)>> {
+        let query = query!("worker_claim_messages", Durable, [INT8_ARRAY, INT4_ARRAY, INT4, INT8, INT4_ARRAY]);
+        let (ids, epochs) = split(messages);
+        let rows = self.query(query, &[&ids, &epochs, &instance, &millis(lease), &paused_lanes]).await?;
+        Ok(rows.iter().map(|row| (Message { id: row.get(0), epoch: row.get(1) }, case(row))).collect())
+    }
+
+    /// Hands messages of paused topics back.
+    pub async fn unpublish(&self, messages: &[Message]) -> Result<()> {
+        let query = query!("worker_unpublish_messages", Durable, [INT8_ARRAY, INT4_ARRAY]);
+        let (ids, epochs) = split(messages);
+        self.query(query, &[&ids, &epochs]).await.map(|_| ())
+    }
+
+    /// Undoes claims that made no call; each is due again after its wait.
+    pub async fn release(&self, claims: &[Release]) -> Result<()> {
+        let query = query!("worker_release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
+        let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
+        let tokens: Vec<i32> = claims.iter().map(|claim| claim.token).collect();
+        let waits: Vec<i64> = claims.iter().map(|claim| millis(claim.wait)).collect();
+        let next_channels: Vec<Option<i16>> = claims.iter().map(|claim| claim.next_channel).collect();
+        self.query(query, &[&ids, &tokens, &waits, &next_channels]).await.map(|_| ())
+    }
+
+    /// Calls that are still under way keep their rows.
+    pub async fn renew(&self, claims: &[(i64, i32)], lease: Duration) -> Result<()> {
+        let query = query!("worker_renew_leases", Durable, [INT8_ARRAY, INT4_ARRAY, INT8]);
+        let (ids, tokens): (Vec<i64>, Vec<i32>) = claims.iter().copied().unzip();
+        self.query(query, &[&ids, &tokens, &millis(lease)]).await.map(|_| ())
+    }
+}
+
+fn split(messages: &[Message]) -> (Vec<i64>, Vec<i32>) {
+    messages.iter().map(|message| (message.id, message.epoch)).unzip()
+}
+
+fn case(row: &Row) -> Case {
+    let status: Option<&str> = row.get("status");
+    let token: Option<i32> = row.get("token");
+    if let (Some(token), Some(status)) = (token, status) {
+        // An outbox row of a SENT notification should not exist; if it does, it must not be called.
+        return if status == "SENT" { Case::Sent } else { Case::Claimed(Box::new(claimed(row, token))) };
+    }
+    let found: Option<i16> = row.get("found_state");
+    let is_current = row.get::<_, Option<i32>>("found_epoch") == Some(row.get("epoch"));
+    match (found, status) {
+        (None, Some("SENT")) => Case::Sent,
+        (Some(2), _) => Case::Held,
+        (Some(0 | 1), _) if is_current => Case::Paused,
+        _ => Case::Stale,
+    }
+}
+
+fn claimed(row: &Row, token: i32) -> Claimed {
+    Claimed {
+        id: row.get("id"),
+        token,
+        attempts: row.get("attempts"),
+        channel: row.get("channel"),
+        channel_attempts: row.get("channel_attempts"),
+        topic: row.get("topic"),
+        recipient: row.get("recipient"),
+        payload: row.get("payload"),
+        headers: row.get("headers"),
+        created_at: row.get("created_at"),
+        expires_in_ms: row.get("expires_in_ms"),
+        published_at: row.get("published_at"),
+    }
+}

@@ -1,0 +1,30 @@
+//! The doorbell, and who may hold rows that nobody else can see yet.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::instance::millis;
+use super::{Error, Result, Store, query};
+
+/// Transactions, by Postgres's own name for them.
+pub type Holders = HashSet<String>;
+
+impl Store {
+    /// Says until when nobody needs to ring: `ahead` of now while awake, zero while asleep and listening.
+    pub async fn set_doorbell(&self, ahead: Duration) -> Result<()> {
+        self.query(query!("wakeup_set_doorbell", Relaxed, [INT8]), &[&millis(ahead)]).await.map(|_| ())
+    }
+
+    /// The transactions that may have written rows we cannot see yet.
+    pub async fn holders(&self) -> Result<Holders> {
+        let rows = self.query(query!("wakeup_find_holders", Relaxed, []), &[]).await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
+    /// The highest `outbox.seq` drawn so far. Ask before [`Store::holders`].
+    pub async fn highest_seq(&self) -> Result<i64> {
+        let rows = self.query(query!("wakeup_read_seq", Relaxed, []), &[]).await?;
+        let row = rows.first().ok_or_else(|| Error::Bug("a sequence has one row".into()))?;
+        Ok(row.get(0))
+    }
+}

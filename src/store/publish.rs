@@ -1,0 +1,169 @@
+//! Reserve → push → confirm: the relay's statements.
+
+use std::time::Duration;
+
+use super::instance::millis;
+use super::release::bounded;
+use super::{Result, Store, query};
+use crate::queue::Message;
+
+/// Rows reserved for this instance to push, in the order to push them, and the publications they stand under.
+#[derive(Debug, Default)]
+pub struct Reserved {
+    /// What to push.
+    pub messages: Vec<Message>,
+    /// What to confirm once the push is known to have arrived.
+    pub publications: Vec<i64>,
+}
+
+impl Reserved {
+    pub(super) fn add(&mut self, id: i64, epoch: i32, publication: i64) {
+        self.messages.push(Message { id, epoch });
+        if self.publications.last() != Some(&publication) {
+            self.publications.push(publication);
+        }
+    }
+}
+
+/// Where to look for fresh rows of one lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneScan {
+    /// The lane.
+    pub lane: i32,
+    /// Rows with a higher `seq` only.
+    pub after: i64,
+    /// Rows at most.
+    pub take: u32,
+}
+
+/// What a scan found in one lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneFound {
+    /// The lane.
+    pub lane: i32,
+    /// Rows found, those behind their key included.
+    pub rows: u32,
+    /// The lowest `seq` among them.
+    pub lowest: i64,
+    /// The highest.
+    pub highest: i64,
+}
+
+/// What a scan of the lanes found.
+#[derive(Debug, Default)]
+pub struct Fresh {
+    /// Ready rows, now reserved.
+    pub reserved: Reserved,
+    /// Keys of rows that wait behind them, to be admitted.
+    pub keys: Vec<String>,
+    /// Per lane in which anything was found.
+    pub lanes: Vec<LaneFound>,
+    /// Reserved rows whose topic has no lane yet.
+    pub unnamed: Vec<i64>,
+}
+
+/// A topic as operators and the relay know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topic {
+    /// Its lane in the outbox.
+    pub lane: i32,
+    /// Its name.
+    pub name: String,
+    /// Whether an operator paused it.
+    pub paused: bool,
+    /// How often it was resumed.
+    pub rewinds: i32,
+}
+
+impl Store {
+    /// Takes fresh ready rows of the lanes given and confirms earlier publications on the way.
+    pub async fn reserve_fresh(&self, scans: &[LaneScan], instance: i32, confirm: &[i64]) -> Result<Fresh> {
+        let query = query!("relay_reserve_fresh", Relaxed, [INT4_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY]);
+        let lanes: Vec<i32> = scans.iter().map(|scan| scan.lane).collect();
+        let after: Vec<i64> = scans.iter().map(|scan| scan.after).collect();
+        let take: Vec<i32> = scans.iter().map(|scan| bounded(scan.take)).collect();
+        let rows = self.query(query, &[&lanes, &after, &take, &instance, &confirm]).await?;
+        let mut fresh = Fresh::default();
+        for row in &rows {
+            let (id, lane, seq): (i64, i32, i64) = (row.get(0), row.get(1), row.get(2));
+            match row.get::<_, Option<i32>>(3) {
+                Some(epoch) => {
+                    fresh.reserved.add(id, epoch, row.get(4));
+                    if lane == 0 {
+                        fresh.unnamed.push(id);
+                    }
+                }
+                None => fresh.keys.extend(row.get::<_, Option<String>>(5)),
+            }
+            match fresh.lanes.iter_mut().find(|found| found.lane == lane) {
+                Some(found) => {
+                    found.rows += 1;
+                    found.lowest = found.lowest.min(seq);
+                    found.highest = found.highest.max(seq);
+                }
+                None => fresh.lanes.push(LaneFound { lane, rows: 1, lowest: seq, highest: seq }),
+            }
+        }
+        Ok(fresh)
+    }
+
+    /// Takes rows whose timer has run out. The count includes rows that were parked in a paused lane.
+    pub async fn reserve_due(&self, look_back: Duration, rows_max: u32, instance: i32) -> Result<(Reserved, u64)> {
+        let query = query!("relay_reserve_due", Relaxed, [INT8, INT4, INT4]);
+        let rows = self.query(query, &[&millis(look_back), &bounded(rows_max), &instance]).await?;
+        let mut reserved = Reserved::default();
+        for row in &rows {
+            if let Some(epoch) = row.get(1) {
+                reserved.add(row.get(0), epoch, row.get(2));
+            }
+        }
+        Ok((reserved, rows.len() as u64))
+    }
+
+    /// How long until the next timer runs out.
+    pub async fn next_timer(&self, look_back: Duration) -> Result<Option<Duration>> {
+        let rows = self.query(query!("relay_next_timer", Relaxed, [INT8]), &[&millis(look_back)]).await?;
+        Ok(rows.first().map(|row| Duration::from_millis(u64::try_from(row.get::<_, i64>(0)).unwrap_or(0))))
+    }
+
+    /// These publications have arrived in the queue.
+    pub async fn confirm(&self, publications: &[i64]) -> Result<()> {
+        let query = query!("relay_confirm_publications", Relaxed, [INT8_ARRAY]);
+        self.query(query, &[&publications]).await.map(|_| ())
+    }
+
+    /// Gives the heads of these keys their turn, if nobody of the key has it, reserved for this instance to push.
+    pub async fn admit(&self, keys: &[String], instance: i32) -> Result<Reserved> {
+        let lock = query!("relay_lock_keys", Relaxed, [TEXT_ARRAY]);
+        let admit = query!("relay_admit_heads", Relaxed, [TEXT_ARRAY, INT4]);
+        let (_, rows) = self.query_pair((lock, &[&keys]), (admit, &[&keys, &instance])).await?;
+        let mut reserved = Reserved::default();
+        for row in &rows {
+            reserved.add(row.get(0), row.get(1), row.get(2));
+        }
+        Ok(reserved)
+    }
+
+    /// The lanes and what an operator has said of them.
+    pub async fn topics(&self) -> Result<Vec<Topic>> {
+        let rows = self.query(query!("relay_load_topics", Relaxed, []), &[]).await?;
+        let topic = |row: &tokio_postgres::Row| Topic {
+            lane: row.get(0),
+            name: row.get(1),
+            paused: row.get(2),
+            rewinds: row.get(3),
+        };
+        Ok(rows.iter().map(topic).collect())
+    }
+
+    /// Gives lanes to the topics of rows just published from lane 0.
+    pub async fn register_topics(&self, ids: &[i64], topics_max: i64) -> Result<()> {
+        let query = query!("relay_register_topics", Relaxed, [INT8_ARRAY, INT8]);
+        self.query(query, &[&ids, &topics_max]).await.map(|_| ())
+    }
+
+    /// Gives lanes to the topics named in the configuration.
+    pub async fn name_topics(&self, names: &[String]) -> Result<()> {
+        self.query(query!("relay_name_topics", Relaxed, [TEXT_ARRAY]), &[&names]).await.map(|_| ())
+    }
+}

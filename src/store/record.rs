@@ -1,0 +1,250 @@
+//! Outcomes: SENT always wins; failures only under the current token.
+
+use std::time::Duration;
+
+use super::instance::millis;
+use super::{Result, Store, query};
+
+/// A 2xx.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    /// The notification.
+    pub id: i64,
+    /// The attempt's token.
+    pub token: i32,
+    /// The channel that delivered.
+    pub channel: String,
+    /// The provider's status.
+    pub http_status: u16,
+}
+
+/// What became of recorded deliveries.
+#[derive(Debug, Default)]
+pub struct SentRecord {
+    /// Recorded as SENT now, late ones included.
+    pub sent: Vec<i64>,
+    /// Recorded as SENT although the lease was over or the row had ended.
+    pub late: u64,
+    /// They were SENT before: the provider got them twice.
+    pub duplicates: Vec<i64>,
+    /// Ordering keys that are free for their next row.
+    pub released_keys: Vec<String>,
+}
+
+/// An attempt that failed or whose outcome is unknown.
+#[derive(Debug, Clone)]
+pub struct Failed {
+    /// The notification.
+    pub id: i64,
+    /// The attempt's token.
+    pub token: i32,
+    /// `failed` or `unknown`.
+    pub outcome: &'static str,
+    /// One line for the operator.
+    pub error: String,
+    /// The provider's status, if it answered.
+    pub http_status: Option<u16>,
+    /// The channel that was called.
+    pub channel: String,
+    /// How long the call took.
+    pub duration: Option<Duration>,
+    /// The beginning of the provider's answer.
+    pub response: Option<String>,
+    /// What follows.
+    pub next: Next,
+}
+
+/// What follows a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// The same channel again, after this wait.
+    Retry(Duration),
+    /// The route's channel at this position, at once.
+    Channel(i16),
+    /// FAILED.
+    GiveUp,
+}
+
+/// What became of recorded failures.
+#[derive(Debug, Default)]
+pub struct FailureRecord {
+    /// Rows that wait for their next attempt.
+    pub waiting: Vec<i64>,
+    /// Rows that ended FAILED.
+    pub failed: Vec<i64>,
+    /// Rows that ended CANCELED.
+    pub canceled: Vec<i64>,
+    /// Failures under an old token: noted, and nothing changed.
+    pub late: u64,
+    /// Ordering keys that are free for their next row.
+    pub released_keys: Vec<String>,
+}
+
+/// On whose behalf failures are recorded.
+#[derive(Debug, Clone, Copy)]
+pub enum Recorder<'a> {
+    /// The worker that made the calls.
+    Worker,
+    /// A sweep: only if the lease is over or its holder is one of these dead instances.
+    Sweep(&'a [i32]),
+}
+
+impl Store {
+    /// Records deliveries.
+    pub async fn record_sent(&self, sent: &[Sent], instance: i32) -> Result<SentRecord> {
+        let query = query!("worker_record_sent", Durable, [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY]);
+        let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();
+        let tokens: Vec<i32> = sent.iter().map(|sent| sent.token).collect();
+        let channels: Vec<&str> = sent.iter().map(|sent| sent.channel.as_str()).collect();
+        let statuses: Vec<i16> = sent.iter().map(|sent| status(sent.http_status)).collect();
+        let rows = self.query(query, &[&ids, &tokens, &channels, &statuses]).await?;
+        let mut record = SentRecord::default();
+        let mut ended_before = Vec::new();
+        for row in &rows {
+            let id: i64 = row.get(0);
+            record.released_keys.extend(row.get::<_, Option<String>>(4));
+            match (row.get(1), row.get(2)) {
+                (false, _) => ended_before.push(id),
+                (true, true) => {
+                    record.sent.push(id);
+                    record.late += u64::from(row.get::<_, Option<bool>>(3) == Some(false));
+                }
+                (true, false) => record.duplicates.push(id),
+            }
+        }
+        if !ended_before.is_empty() {
+            let late: Vec<Sent> = sent.iter().filter(|sent| ended_before.contains(&sent.id)).cloned().collect();
+            self.record_late_sent(&late, instance, &mut record).await?;
+        }
+        Ok(record)
+    }
+
+    async fn record_late_sent(&self, sent: &[Sent], instance: i32, record: &mut SentRecord) -> Result<()> {
+        let late = query!("worker_record_late_sent", Durable, [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4]);
+        let drop_work = query!("worker_drop_sent_work", Durable, [INT8_ARRAY]);
+        let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();
+        let tokens: Vec<i32> = sent.iter().map(|sent| sent.token).collect();
+        let channels: Vec<&str> = sent.iter().map(|sent| sent.channel.as_str()).collect();
+        let statuses: Vec<i16> = sent.iter().map(|sent| status(sent.http_status)).collect();
+        let (rows, dropped) =
+            self.query_pair((late, &[&ids, &tokens, &channels, &statuses, &instance]), (drop_work, &[&ids])).await?;
+        for row in &rows {
+            match row.get(1) {
+                "duplicate" => record.duplicates.push(row.get(0)),
+                _ => {
+                    record.sent.push(row.get(0));
+                    record.late += 1;
+                }
+            }
+        }
+        record.released_keys.extend(dropped.iter().filter_map(|row| row.get::<_, Option<String>>(0)));
+        Ok(())
+    }
+
+    /// Records failures and unknown outcomes.
+    pub async fn record_failures(
+        &self,
+        failed: &[Failed],
+        instance: i32,
+        recorder: Recorder<'_>,
+    ) -> Result<FailureRecord> {
+        let query = query!(
+            "worker_record_failures",
+            Durable,
+            [
+                INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, TEXT_ARRAY, INT4_ARRAY, TEXT_ARRAY,
+                INT8_ARRAY, INT2_ARRAY, INT4, BOOL, INT4_ARRAY
+            ]
+        );
+        let column = Columns::of(failed);
+        let (is_sweep, dead): (bool, &[i32]) = match recorder {
+            Recorder::Worker => (false, &[]),
+            Recorder::Sweep(dead) => (true, dead),
+        };
+        let rows = self
+            .query(
+                query,
+                &[
+                    &column.ids,
+                    &column.tokens,
+                    &column.outcomes,
+                    &column.errors,
+                    &column.statuses,
+                    &column.channels,
+                    &column.durations,
+                    &column.responses,
+                    &column.waits,
+                    &column.next_channels,
+                    &instance,
+                    &is_sweep,
+                    &dead,
+                ],
+            )
+            .await?;
+        let mut record = FailureRecord::default();
+        for row in &rows {
+            let (id, applied, ended): (i64, bool, bool) = (row.get(0), row.get(1), row.get(2));
+            record.released_keys.extend(row.get::<_, Option<String>>(4));
+            match (applied, ended, row.get::<_, Option<&str>>(3)) {
+                (false, ..) => record.late += 1,
+                (true, false, _) => record.waiting.push(id),
+                (true, true, Some("CANCELED")) => record.canceled.push(id),
+                (true, true, _) => record.failed.push(id),
+            }
+        }
+        Ok(record)
+    }
+}
+
+/// Failures as the statement takes them: one array per column.
+struct Columns<'a> {
+    ids: Vec<i64>,
+    tokens: Vec<i32>,
+    outcomes: Vec<&'a str>,
+    errors: Vec<&'a str>,
+    statuses: Vec<Option<i16>>,
+    channels: Vec<&'a str>,
+    durations: Vec<Option<i32>>,
+    responses: Vec<Option<&'a str>>,
+    waits: Vec<Option<i64>>,
+    next_channels: Vec<Option<i16>>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(failed: &'a [Failed]) -> Self {
+        let duration_ms = |span: Duration| i32::try_from(span.as_millis()).unwrap_or(i32::MAX);
+        Columns {
+            ids: failed.iter().map(|f| f.id).collect(),
+            tokens: failed.iter().map(|f| f.token).collect(),
+            outcomes: failed.iter().map(|f| f.outcome).collect(),
+            errors: failed.iter().map(|f| f.error.as_str()).collect(),
+            statuses: failed.iter().map(|f| f.http_status.map(status)).collect(),
+            channels: failed.iter().map(|f| f.channel.as_str()).collect(),
+            durations: failed.iter().map(|f| f.duration.map(duration_ms)).collect(),
+            responses: failed.iter().map(|f| f.response.as_deref()).collect(),
+            waits: failed.iter().map(|f| f.next.wait().map(millis)).collect(),
+            next_channels: failed.iter().map(|f| f.next.channel()).collect(),
+        }
+    }
+}
+
+impl Next {
+    fn wait(self) -> Option<Duration> {
+        match self {
+            Next::Retry(wait) => Some(wait),
+            Next::Channel(_) => Some(Duration::ZERO),
+            Next::GiveUp => None,
+        }
+    }
+
+    fn channel(self) -> Option<i16> {
+        match self {
+            Next::Channel(position) => Some(position),
+            Next::Retry(_) | Next::GiveUp => None,
+        }
+    }
+}
+
+fn status(code: u16) -> i16 {
+    i16::try_from(code).unwrap_or(i16::MAX)
+}

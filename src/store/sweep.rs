@@ -1,0 +1,94 @@
+//! What repairs: leases that are over, publications cut short, messages the queue lost, keys nobody admitted.
+
+use std::time::Duration;
+
+use super::instance::millis;
+use super::release::bounded;
+use super::{Result, Store, query};
+
+/// A claim whose lease is over or whose holder is dead.
+#[derive(Debug, Clone)]
+pub struct Expired {
+    /// The notification.
+    pub id: i64,
+    /// The token it was claimed under.
+    pub token: i32,
+    /// Who held it.
+    pub instance: i32,
+    /// Position on its route.
+    pub channel: i16,
+    /// Attempts on this channel.
+    pub channel_attempts: i16,
+    /// What it is about.
+    pub topic: String,
+    /// Whether its `expires_at` has passed.
+    pub expired: bool,
+}
+
+/// An instance that cannot hold anything any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dead {
+    /// Its number.
+    pub id: i32,
+    /// Whether its queue died with it.
+    pub memory: bool,
+}
+
+impl Store {
+    /// Instances that are dead or have signed off lately.
+    pub async fn dead_instances(&self) -> Result<Vec<Dead>> {
+        let rows = self.query(query!("sweeper_find_dead", Relaxed, []), &[]).await?;
+        Ok(rows.iter().map(|row| Dead { id: row.get(0), memory: row.get(1) }).collect())
+    }
+
+    /// Claims to be ended; each is checked again when its end is recorded.
+    pub async fn expired_claims(&self, dead: &[i32], rows_max: u32) -> Result<Vec<Expired>> {
+        let query = query!("sweeper_find_expired", Relaxed, [INT4_ARRAY, INT4]);
+        let rows = self.query(query, &[&dead, &bounded(rows_max)]).await?;
+        let expired = |row: &tokio_postgres::Row| Expired {
+            id: row.get("id"),
+            token: row.get("token"),
+            instance: row.get("instance"),
+            channel: row.get("channel"),
+            channel_attempts: row.get("channel_attempts"),
+            topic: row.get("topic"),
+            expired: row.get::<_, Option<bool>>("expired").unwrap_or(false),
+        };
+        Ok(rows.iter().map(expired).collect())
+    }
+
+    /// Publications not confirmed within `unconfirmed_for`: their rows are due again.
+    pub async fn recall_publications(&self, unconfirmed_for: Duration) -> Result<u64> {
+        let query = query!("sweeper_recall_publications", Durable, [INT8]);
+        Ok(self.query(query, &[&millis(unconfirmed_for)]).await?.len() as u64)
+    }
+
+    /// What is published and unclaimed is due again, under a new epoch: all of it, or what these instances published.
+    pub async fn republish_lost(&self, published_by: Option<&[i32]>) -> Result<u64> {
+        let query = query!("sweeper_republish_lost", Durable, [INT4_ARRAY]);
+        Ok(self.query(query, &[&published_by]).await?.len() as u64)
+    }
+
+    /// The last net: published long ago and overtaken, or the queue is empty.
+    pub async fn republish_overtaken(&self, published_for: Duration, queue: QueueSeen) -> Result<u64> {
+        let query = query!("sweeper_republish_overtaken", Durable, [INT8, BOOL]);
+        let is_empty = queue == QueueSeen::Empty;
+        Ok(self.query(query, &[&millis(published_for), &is_empty]).await?.len() as u64)
+    }
+
+    /// Keys with waiting rows and no live one.
+    pub async fn waiting_keys(&self, keys_max: u32) -> Result<Vec<String>> {
+        let query = query!("sweeper_find_waiting_keys", Relaxed, [INT4]);
+        let rows = self.query(query, &[&bounded(keys_max)]).await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+}
+
+/// What the sweep knows of the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueSeen {
+    /// Nothing waits and nothing is in flight.
+    Empty,
+    /// There is, or may be, something in it.
+    InUse,
+}

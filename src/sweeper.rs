@@ -1,0 +1,212 @@
+//! Repair: leases that are over, publications cut short, messages a queue lost, keys nobody admitted.
+//!
+//! Every repair is a guarded statement that checks again under the row's lock, so a sweep that was paused between
+//! reading and writing, or runs on several instances at once, changes nothing that has moved on since.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use metrics::counter;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::channel::failover::Router;
+use crate::config::{ReconcileConfig, RelayConfig};
+use crate::heartbeat::Seen;
+use crate::publisher::{Error, Publisher};
+use crate::queue::Queue;
+use crate::retry::{self, Decision, Failure, Position};
+use crate::store::Store;
+use crate::store::instance::InstanceId;
+use crate::store::record::{self, Recorder};
+use crate::store::sweep::{Expired, QueueSeen};
+use crate::wakeup::Nudge;
+
+/// Between sweeps, and how many times longer than a sweep takes.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+const SWEEP_SHARE: u32 = 20;
+/// Between looks for keys that nobody admitted.
+const KEYS_EVERY: Duration = Duration::from_secs(5);
+/// Rows and keys repaired by one sweep at most.
+const ROWS_MAX: u32 = 500;
+
+/// What the sweeps stand on.
+#[derive(Debug)]
+pub struct Sweeper {
+    /// The record.
+    pub store: Store,
+    /// Asked for what it lost.
+    pub queue: Arc<dyn Queue>,
+    /// Pushes heads of keys that nobody admitted.
+    pub publisher: Publisher,
+    /// What follows an unknown outcome.
+    pub router: Arc<Router>,
+    /// Who we are.
+    pub instance: InstanceId,
+    /// What the other instances have seen of the queue.
+    pub seen: Arc<Seen>,
+    /// Tells the relay of rows that are due.
+    pub nudge: Arc<Nudge>,
+    /// `[relay]`
+    pub relay: RelayConfig,
+    /// `[reconcile]`
+    pub reconcile: ReconcileConfig,
+}
+
+/// What a sweep repaired.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Claims ended because their lease was over or their holder dead.
+    pub leases_ended: u64,
+    /// Rows of publications that were never confirmed.
+    pub recalled: u64,
+    /// Rows the queue lost.
+    pub lost: u64,
+    /// Heads of keys that nobody had admitted.
+    pub admitted: u64,
+}
+
+/// When what was last done.
+#[derive(Debug)]
+pub struct Rounds {
+    keys_at: Instant,
+    reconcile_at: Instant,
+    /// Dead instances whose in-process queues have been dealt with.
+    buried: HashSet<i32>,
+}
+
+impl Rounds {
+    /// Everything is due after its first interval.
+    pub fn new(reconcile: &ReconcileConfig) -> Rounds {
+        let now = Instant::now();
+        Rounds { keys_at: now + KEYS_EVERY, reconcile_at: now + reconcile.every, buried: HashSet::new() }
+    }
+}
+
+/// Sweeps until `shutdown`.
+pub async fn run(sweeper: &Sweeper, shutdown: &CancellationToken) {
+    let mut rounds = Rounds::new(&sweeper.reconcile);
+    let mut is_down = false;
+    let mut wait = SWEEP_EVERY;
+    while shutdown.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+        let started = Instant::now();
+        match sweeper.pass(&mut rounds).await {
+            Ok(counts) => {
+                is_down = false;
+                if counts != Counts::default() {
+                    info!(?counts, "repaired");
+                    sweeper.nudge.nudge();
+                }
+            }
+            Err(error) => {
+                if !is_down {
+                    warn!(%error, "sweeping waits");
+                }
+                is_down = true;
+            }
+        }
+        wait = SWEEP_EVERY.max(started.elapsed() * SWEEP_SHARE);
+    }
+}
+
+impl Sweeper {
+    /// One bounded sweep.
+    pub async fn pass(&self, rounds: &mut Rounds) -> Result<Counts, Error> {
+        let mut counts =
+            Counts { recalled: self.store.recall_publications(self.relay.republish_after).await?, ..Counts::default() };
+        let dead = self.store.dead_instances().await?;
+        let dead_ids: Vec<i32> = dead.iter().map(|dead| dead.id).collect();
+        counts.leases_ended = self.end_leases(&dead_ids).await?;
+        let unburied: Vec<i32> =
+            dead.iter().filter(|dead| dead.memory && !rounds.buried.contains(&dead.id)).map(|dead| dead.id).collect();
+        if !unburied.is_empty() {
+            counts.lost += self.store.republish_lost(Some(&unburied)).await?;
+            rounds.buried.extend(unburied);
+        }
+        counts.lost += self.look_for_loss().await?;
+        if Instant::now() >= rounds.keys_at {
+            counts.admitted = self.admit_forgotten().await?;
+            rounds.keys_at = Instant::now() + KEYS_EVERY;
+        }
+        if Instant::now() >= rounds.reconcile_at {
+            counts.lost += self.reconcile().await?;
+            rounds.reconcile_at = Instant::now() + self.reconcile.every;
+        }
+        Ok(counts)
+    }
+
+    async fn end_leases(&self, dead: &[i32]) -> Result<u64, Error> {
+        let expired = self.store.expired_claims(dead, ROWS_MAX).await?;
+        if expired.is_empty() {
+            return Ok(0);
+        }
+        let unknown: Vec<record::Failed> = expired.iter().map(|claim| self.unknown(claim)).collect();
+        let record = self.store.record_failures(&unknown, self.instance.get(), Recorder::Sweep(dead)).await?;
+        let ended = record.waiting.len() + record.failed.len() + record.canceled.len();
+        counter!("outboxd_leases_ended_total").increment(ended as u64);
+        counter!("outboxd_unknown_outcomes_total").increment(ended as u64);
+        if !record.released_keys.is_empty() {
+            let admitted = self.store.admit(&record.released_keys, self.instance.get()).await?;
+            self.publisher.push(admitted).await?;
+        }
+        Ok(ended as u64)
+    }
+
+    /// Whoever held it is gone without a word: the provider may have it.
+    fn unknown(&self, claim: &Expired) -> record::Failed {
+        let position = usize::try_from(claim.channel).unwrap_or(0);
+        let attempts = u32::try_from(claim.channel_attempts).unwrap_or(1);
+        let (channel, next) = match self.router.route_for(&claim.topic) {
+            Ok(route) => {
+                let position = position.min(route.channels.len() - 1);
+                let at = Position { channel: position, attempts };
+                let next = match retry::decide(&route.policy, at, Failure::Ambiguous, None, rand::random()) {
+                    // The lease was the wait.
+                    Decision::RetryAfter(_) => record::Next::Retry(Duration::ZERO),
+                    Decision::NextChannel => record::Next::Channel(i16::try_from(position + 1).unwrap_or(i16::MAX)),
+                    Decision::GiveUp => record::Next::GiveUp,
+                };
+                (route.policy.channels[position].clone(), next)
+            }
+            Err(_) => (String::new(), record::Next::GiveUp),
+        };
+        record::Failed {
+            id: claim.id,
+            token: claim.token,
+            outcome: "unknown",
+            error: format!("worker {} was gone before it recorded an outcome", claim.instance),
+            http_status: None,
+            channel,
+            duration: None,
+            response: None,
+            next: if claim.expired { record::Next::GiveUp } else { next },
+        }
+    }
+
+    async fn look_for_loss(&self) -> Result<u64, Error> {
+        let seen = self.seen.queue_counter().max(self.publisher.counter());
+        let Some(loss) = self.queue.check_loss(seen).await? else { return Ok(0) };
+        let rows = self.store.republish_lost(None).await?;
+        warn!(?loss, rows, "the queue lost messages; what was published and unclaimed is published again");
+        counter!("outboxd_lost_messages_republished_total").increment(rows);
+        Ok(rows)
+    }
+
+    async fn admit_forgotten(&self) -> Result<u64, Error> {
+        let keys = self.store.waiting_keys(ROWS_MAX).await?;
+        if keys.is_empty() {
+            return Ok(0);
+        }
+        let admitted = self.store.admit(&keys, self.instance.get()).await?;
+        let count = admitted.messages.len() as u64;
+        self.publisher.push(admitted).await?;
+        Ok(count)
+    }
+
+    async fn reconcile(&self) -> Result<u64, Error> {
+        let depth = self.queue.depth().await?;
+        let queue = if depth.waiting == 0 && depth.in_flight == 0 { QueueSeen::Empty } else { QueueSeen::InUse };
+        Ok(self.store.republish_overtaken(self.reconcile.published_after, queue).await?)
+    }
+}

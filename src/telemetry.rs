@@ -1,0 +1,55 @@
+//! Logs: text on a terminal, JSON lines otherwise, always on stderr so that output stays output.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+/// What is logged when nobody asks for anything else.
+const DEFAULT_FILTER: &str = "info";
+
+/// A filter that is not understood.
+#[derive(Debug, thiserror::Error)]
+#[error("{origin} is no log filter: {reason}; write it as \"info\" or \"warn,outboxd=debug\"")]
+pub struct BadFilter {
+    origin: &'static str,
+    /// The parser's words; its chain of causes only repeats them.
+    reason: String,
+}
+
+/// Starts logging. The filter is `--log`, else `OUTBOXD_LOG`, else `RUST_LOG`.
+pub fn init(flag: Option<&str>) -> Result<(), BadFilter> {
+    let (origin, filter) = choose(flag, |name| std::env::var(name).ok());
+    let filter = EnvFilter::try_new(filter).map_err(|error| BadFilter { origin, reason: error.to_string() })?;
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second start in one process (an app that embeds the crate has its own logs) changes nothing.
+    let _already_started = match std::io::stderr().is_terminal() {
+        true => logs.try_init(),
+        false => logs.json().flatten_event(true).try_init(),
+    };
+    Ok(())
+}
+
+fn choose(flag: Option<&str>, env: impl Fn(&str) -> Option<String>) -> (&'static str, String) {
+    if let Some(filter) = flag {
+        return ("--log", filter.to_owned());
+    }
+    ["OUTBOXD_LOG", "RUST_LOG"]
+        .into_iter()
+        .find_map(|name| Some((name, env(name).filter(|filter| !filter.is_empty())?)))
+        .unwrap_or(("the default", DEFAULT_FILTER.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::choose;
+
+    #[test]
+    fn the_flag_wins_over_our_variable_and_that_over_rusts() {
+        let both = |name: &str| Some(name.to_lowercase());
+        let rust = |name: &str| (name == "RUST_LOG").then(|| "debug".to_owned());
+        assert_eq!(choose(Some("warn"), both), ("--log", "warn".into()));
+        assert_eq!(choose(None, both), ("OUTBOXD_LOG", "outboxd_log".into()));
+        assert_eq!(choose(None, rust), ("RUST_LOG", "debug".into()));
+        assert_eq!(choose(None, |_| None), ("the default", "info".into()));
+    }
+}

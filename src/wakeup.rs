@@ -1,0 +1,262 @@
+//! See the commit: poll while there is work, sleep until the doorbell rings while there is none.
+//!
+//! A NOTIFY in every app transaction would serialise commits, so the app rings only while we sleep and listen: one
+//! sequence holds a time outside MVCC, ahead of now while an instance is awake and polling, refreshed each second
+//! while it sleeps, stale when it is down.
+//!
+//! **Going to sleep** must not miss a commit that read the doorbell before we set it. So: set it, note the
+//! transactions that hold the insert's lock (they may have read the old value), and keep polling until none of
+//! them is left and the poll after that found nothing. Whoever takes the lock later reads the new value and rings.
+//!
+//! Without LISTEN (a transaction-mode pooler, `wakeup = "poll"`) polling alone works.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::config::{Config, Wakeup};
+use crate::producer::Producer;
+use crate::publisher::{Error, Publisher};
+use crate::relay::{Relay, Scan};
+use crate::store::Store;
+use crate::store::doorbell::Holders;
+
+mod listener;
+use listener::{Bell, Listener};
+
+/// How far ahead of now the doorbell is set while awake, and how often.
+const AWAKE_AHEAD: Duration = Duration::from_millis(400);
+const AWAKE_REFRESH: Duration = Duration::from_millis(120);
+/// Idle for so long, we go to sleep.
+const IDLE_BEFORE_SLEEP: Duration = Duration::from_millis(250);
+/// Pauses between polls while awake: the shortest when something was just found.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// The slow poll of a sleeper, which also refreshes the doorbell.
+const SLOW_POLL: Duration = Duration::from_secs(1);
+/// Between looks at who still holds the lock, while going to sleep.
+const HOLDERS_EVERY: Duration = Duration::from_millis(20);
+/// Waits after errors: the first, and at most.
+const ERROR_WAIT_MIN: Duration = Duration::from_millis(50);
+const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// What this process can tell the loop: a retry was set, a notification was written.
+#[derive(Debug, Default)]
+pub struct Nudge(Notify);
+
+impl Nudge {
+    /// There may be something to do.
+    pub fn nudge(&self) {
+        self.0.notify_one();
+    }
+}
+
+/// What the loop drives; an instance may have either role or both.
+#[derive(Debug)]
+pub struct Pump {
+    /// Releases due rows.
+    pub producer: Option<Producer>,
+    /// Publishes what is ready.
+    pub relay: Option<Relay>,
+    /// Confirms before a pause.
+    pub publisher: Publisher,
+    /// The doorbell.
+    pub store: Store,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Found {
+    rows: u64,
+    is_full: bool,
+}
+
+impl Pump {
+    async fn pass(&mut self, scan: Scan) -> Result<Found, Error> {
+        let mut found = Found::default();
+        if let Some(producer) = &mut self.producer {
+            found.rows += producer.pass().await?.released;
+        }
+        if let Some(relay) = &mut self.relay {
+            relay.move_bounds().await?;
+            let counts = relay.pass(scan).await?;
+            found.rows += counts.found;
+            found.is_full = counts.is_full;
+        }
+        Ok(found)
+    }
+
+    /// How long until something is due by itself.
+    async fn next(&mut self) -> Result<Option<Duration>, Error> {
+        let due = match &mut self.producer {
+            Some(producer) => producer.next_due().await?,
+            None => None,
+        };
+        let timer = match &mut self.relay {
+            Some(relay) => relay.next_timer().await?,
+            None => None,
+        };
+        Ok(due.into_iter().chain(timer).min())
+    }
+
+    fn on_control(&mut self) {
+        if let Some(relay) = &mut self.relay {
+            relay.reload_topics();
+        }
+    }
+
+    fn on_timer(&mut self) {
+        if let Some(relay) = &mut self.relay {
+            relay.look_at_timers();
+        }
+    }
+
+    fn on_error(&mut self) {
+        if let Some(relay) = &mut self.relay {
+            relay.rewind();
+        }
+    }
+}
+
+/// Runs until `shutdown`: waits, polls, sleeps, and outlasts any outage of Postgres or the queue.
+pub async fn run(mut pump: Pump, config: &Config, nudge: &Nudge, shutdown: &CancellationToken) {
+    let mut listener = Listener::new(config);
+    let mut error_wait = ERROR_WAIT_MIN;
+    let mut is_down = false;
+    while !shutdown.is_cancelled() {
+        let mut day = Day { pump: &mut pump, listener: &mut listener, nudge, shutdown, pause_max: config.relay.poll };
+        match day.live().await {
+            Ok(()) => (error_wait, is_down) = (ERROR_WAIT_MIN, false),
+            Err(error) => {
+                // Said once per outage, not once per try.
+                if !is_down {
+                    warn!(%error, "publishing waits");
+                }
+                is_down = true;
+                pump.on_error();
+                let jitter = error_wait.mul_f64(rand::random_range(0.5..1.5));
+                error_wait = (error_wait * 2).min(ERROR_WAIT_MAX);
+                shutdown.run_until_cancelled(tokio::time::sleep(jitter)).await;
+                continue;
+            }
+        }
+        if is_down {
+            info!("publishing goes on");
+        }
+    }
+    // What has arrived need not be found unconfirmed by a sweep.
+    if let Err(error) = pump.publisher.confirm().await {
+        warn!(%error, "the last publications are left unconfirmed; they will be published again as copies");
+    }
+}
+
+/// One day: awake until there is nothing to do, then asleep until there is.
+struct Day<'a> {
+    pump: &'a mut Pump,
+    listener: &'a mut Listener,
+    nudge: &'a Nudge,
+    shutdown: &'a CancellationToken,
+    pause_max: Duration,
+}
+
+impl Day<'_> {
+    async fn live(&mut self) -> Result<(), Error> {
+        self.stay_awake().await?;
+        if self.shutdown.is_cancelled() || !self.fall_asleep().await? {
+            return Ok(());
+        }
+        self.sleep().await
+    }
+
+    /// Polls while there is work, and a while longer.
+    async fn stay_awake(&mut self) -> Result<(), Error> {
+        let is_listening = self.listener.wakeup == Wakeup::Bell;
+        let mut idle_since = Instant::now();
+        let mut refreshed_at: Option<Instant> = None;
+        let mut pause = PAUSE_MIN;
+        while !self.shutdown.is_cancelled() {
+            if is_listening && refreshed_at.is_none_or(|at| at.elapsed() > AWAKE_REFRESH) {
+                self.pump.store.set_doorbell(AWAKE_AHEAD).await?;
+                refreshed_at = Some(Instant::now());
+            }
+            let found = self.pump.pass(Scan::Quick).await?;
+            if found.rows > 0 || found.is_full {
+                idle_since = Instant::now();
+                pause = PAUSE_MIN;
+                if found.rows > 0 && !found.is_full {
+                    continue;
+                }
+            } else {
+                pause = (pause * 3 / 2).min(self.pause_max);
+                self.pump.publisher.confirm().await?;
+            }
+            if is_listening && self.listener.hears().await && idle_since.elapsed() > IDLE_BEFORE_SLEEP {
+                return Ok(());
+            }
+            self.pause(pause).await;
+        }
+        Ok(())
+    }
+
+    /// Pauses between polls; a bell, a nudge or the end cuts it short.
+    async fn pause(&mut self, pause: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            bell = self.listener.rung() => self.heed(bell),
+            () = self.nudge.0.notified() => self.pump.on_timer(),
+            () = self.shutdown.cancelled() => {}
+        }
+    }
+
+    fn heed(&mut self, bell: Bell) {
+        if bell == Bell::Control {
+            self.pump.on_control();
+        }
+    }
+
+    /// The dance: true if we may sleep, false if there is something to do.
+    async fn fall_asleep(&mut self) -> Result<bool, Error> {
+        self.pump.store.set_doorbell(Duration::ZERO).await?;
+        let mut refreshed_at = Instant::now();
+        let mut holders: Holders = self.pump.store.holders().await?;
+        loop {
+            let none_left = holders.is_empty();
+            let found = self.pump.pass(Scan::Exact).await?;
+            if found.rows > 0 || found.is_full || self.shutdown.is_cancelled() || !self.listener.hears().await {
+                return Ok(false);
+            }
+            if none_left {
+                return Ok(true);
+            }
+            if refreshed_at.elapsed() > SLOW_POLL {
+                self.pump.store.set_doorbell(Duration::ZERO).await?;
+                refreshed_at = Instant::now();
+            }
+            self.pause(HOLDERS_EVERY).await;
+            let current = self.pump.store.holders().await?;
+            holders.retain(|holder| current.contains(holder));
+        }
+    }
+
+    /// Sleeps until the bell, a nudge, something due, or work found by a slow poll.
+    async fn sleep(&mut self) -> Result<(), Error> {
+        loop {
+            let due = self.pump.next().await?.unwrap_or(SLOW_POLL).min(SLOW_POLL);
+            tokio::select! {
+                () = tokio::time::sleep(due) => {}
+                bell = self.listener.rung() => {
+                    self.heed(bell);
+                    return Ok(());
+                }
+                () = self.nudge.0.notified() => {}
+                () = self.shutdown.cancelled() => return Ok(()),
+            }
+            self.pump.on_timer();
+            self.pump.store.set_doorbell(Duration::ZERO).await?;
+            let found = self.pump.pass(Scan::Exact).await?;
+            if found.rows > 0 || found.is_full {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Records outcomes in batches of what is ready, then acknowledges their messages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::counter;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::{Worker, lock};
+use crate::queue::{Acker, Delivery};
+use crate::store;
+use crate::store::claim::Release;
+use crate::store::record::{Failed, Recorder, Sent};
+
+/// Outcomes recorded by one statement at most.
+const BATCH_MAX: usize = 500;
+/// Waits after errors: the first, and at most.
+const ERROR_WAIT_MIN: Duration = Duration::from_millis(50);
+const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// What became of one claim.
+pub(super) enum Done {
+    Sent(Sent),
+    Failed(Failed),
+    Released(Release),
+}
+
+impl Done {
+    fn id(&self) -> i64 {
+        match self {
+            Done::Sent(sent) => sent.id,
+            Done::Failed(failed) => failed.id,
+            Done::Released(release) => release.id,
+        }
+    }
+}
+
+/// A claim that is over, and the message that led to it.
+pub(super) struct Finished {
+    pub(super) done: Done,
+    pub(super) delivery: Delivery,
+    pub(super) acks: Acks,
+}
+
+/// Acknowledges messages of one consumer, from any task.
+#[derive(Clone)]
+pub(super) struct Acks(Arc<dyn Acker>);
+
+impl Acks {
+    pub(super) fn new(acker: Box<dyn Acker>) -> Acks {
+        Acks(Arc::from(acker))
+    }
+
+    /// A message that cannot be acknowledged comes again and is dropped at the claim.
+    pub(super) async fn ack(&self, deliveries: &[Delivery]) {
+        if deliveries.is_empty() {
+            return;
+        }
+        if let Err(error) = self.0.ack(deliveries).await {
+            debug!(%error, messages = deliveries.len(), "not acknowledged; they will come again");
+        }
+    }
+}
+
+pub(super) async fn run(worker: Arc<Worker>, mut outcomes: mpsc::Receiver<Finished>, stop: CancellationToken) {
+    let mut batch = Vec::with_capacity(BATCH_MAX);
+    while outcomes.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        let record = record_patiently(&worker, &batch);
+        if stop.run_until_cancelled(record).await.is_none() {
+            return;
+        }
+        forget(&worker, &batch);
+        for (acks, deliveries) in by_consumer(std::mem::take(&mut batch)) {
+            acks.ack(&deliveries).await;
+        }
+    }
+}
+
+/// A consumer that was made anew acknowledges only its own.
+fn by_consumer(batch: Vec<Finished>) -> Vec<(Acks, Vec<Delivery>)> {
+    let mut groups: Vec<(Acks, Vec<Delivery>)> = Vec::new();
+    for finished in batch {
+        match groups.iter_mut().find(|(acks, _)| Arc::ptr_eq(&acks.0, &finished.acks.0)) {
+            Some((_, deliveries)) => deliveries.push(finished.delivery),
+            None => groups.push((finished.acks, vec![finished.delivery])),
+        }
+    }
+    groups
+}
+
+fn forget(worker: &Worker, batch: &[Finished]) {
+    let mut calls = lock(&worker.progress.calls);
+    for finished in batch {
+        calls.remove(&finished.done.id());
+    }
+}
+
+/// Records, waiting out any outage: an outcome in our hands is worth more than a slot.
+async fn record_patiently(worker: &Worker, batch: &[Finished]) {
+    let mut sent: Vec<Sent> = Vec::new();
+    let mut failed: Vec<Failed> = Vec::new();
+    let mut released: Vec<Release> = Vec::new();
+    for finished in batch {
+        match &finished.done {
+            Done::Sent(done) => sent.push(done.clone()),
+            Done::Failed(done) => failed.push(done.clone()),
+            Done::Released(done) => released.push(*done),
+        }
+    }
+    let mut keys = Vec::new();
+    patiently("deliveries", || record_sent(worker, &sent), &mut keys).await;
+    patiently("failures", || record_failures(worker, &failed), &mut keys).await;
+    patiently("releases", || release(worker, &released), &mut keys).await;
+    if !keys.is_empty() {
+        hand_over(worker, &keys).await;
+    }
+    if !failed.is_empty() || !released.is_empty() {
+        worker.nudge.nudge();
+    }
+}
+
+async fn patiently<F>(what: &'static str, mut record: impl FnMut() -> F, keys: &mut Vec<String>)
+where
+    F: Future<Output = store::Result<Vec<String>>>,
+{
+    let mut wait = ERROR_WAIT_MIN;
+    loop {
+        match record().await {
+            Ok(released) => {
+                keys.extend(released);
+                return;
+            }
+            Err(error) => {
+                // A repeat after an unknown commit is harmless: what was recorded is found recorded.
+                warn!(%error, what, "recording waits");
+                tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.5))).await;
+                wait = (wait * 2).min(ERROR_WAIT_MAX);
+            }
+        }
+    }
+}
+
+async fn record_sent(worker: &Worker, sent: &[Sent]) -> store::Result<Vec<String>> {
+    if sent.is_empty() {
+        return Ok(Vec::new());
+    }
+    let record = worker.store.record_sent(sent, worker.instance.get()).await?;
+    counter!("outboxd_sent_total").increment(record.sent.len() as u64);
+    if record.late > 0 {
+        counter!("outboxd_late_successes_total").increment(record.late);
+    }
+    if !record.duplicates.is_empty() {
+        counter!("outboxd_duplicates_total").increment(record.duplicates.len() as u64);
+        warn!(ids = ?record.duplicates, "delivered again although they were SENT; see outboxd.attempts");
+    }
+    Ok(record.released_keys)
+}
+
+async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Vec<String>> {
+    if failed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let record = worker.store.record_failures(failed, worker.instance.get(), Recorder::Worker).await?;
+    let unknown = failed.iter().filter(|failed| failed.outcome == "unknown").count();
+    counter!("outboxd_unknown_outcomes_total").increment(unknown as u64);
+    counter!("outboxd_retries_total").increment(record.waiting.len() as u64);
+    counter!("outboxd_dead_letters_total").increment(record.failed.len() as u64);
+    counter!("outboxd_late_failures_total").increment(record.late);
+    Ok(record.released_keys)
+}
+
+async fn release(worker: &Worker, released: &[Release]) -> store::Result<Vec<String>> {
+    if !released.is_empty() {
+        worker.store.release(released).await?;
+        counter!("outboxd_released_total").increment(released.len() as u64);
+    }
+    Ok(Vec::new())
+}
+
+/// The next rows of these keys go to the queue at once; what fails here is found by the sweep.
+async fn hand_over(worker: &Worker, keys: &[String]) {
+    let admitted = match worker.store.admit(keys, worker.instance.get()).await {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            warn!(%error, keys = keys.len(), "the next rows of their keys wait for the sweep");
+            return;
+        }
+    };
+    if let Err(error) = worker.publisher.push(admitted).await {
+        warn!(%error, "the next rows of their keys wait for the sweep");
+    }
+}

@@ -1,0 +1,225 @@
+//! One attempt: look whether it may go, call the channel, decide what follows.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use metrics::{counter, histogram};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::recorder::{Acks, Done, Finished};
+use super::{Worker, lock};
+use crate::channel::circuit::Pass;
+use crate::channel::failover::{Provider, Route};
+use crate::channel::{Failed, Outcome, Outgoing, webhook_id};
+use crate::holds::May;
+use crate::notification::NotificationId;
+use crate::queue::Delivery;
+use crate::retry::{self, Decision, Failure, HoldDecision, Position};
+use crate::store::claim::{Claimed, Release};
+use crate::store::record;
+
+/// Work of a paused topic that was claimed before its lane was known.
+const PAUSED_WAIT: Duration = Duration::from_millis(500);
+
+/// A claimed row on its way to its provider.
+pub(super) struct Call {
+    pub(super) claimed: Claimed,
+    pub(super) delivery: Delivery,
+    pub(super) claimed_at: Instant,
+}
+
+/// Makes the attempt and hands its outcome to the recorder.
+pub(super) async fn run(
+    worker: &Worker,
+    call: Call,
+    acks: Acks,
+    finished: &mpsc::Sender<Finished>,
+    cut_off: &CancellationToken,
+) {
+    let (id, token) = (call.claimed.id, call.claimed.token);
+    worker.progress.in_flight.fetch_add(1, Ordering::Relaxed);
+    lock(&worker.progress.calls).insert(id, (token, call.claimed_at));
+    let done = attempt(worker, &call, cut_off).await;
+    worker.progress.in_flight.fetch_sub(1, Ordering::Relaxed);
+    // The recorder outlives every sender; if it is gone the process is ending and the lease speaks for the row.
+    let _ = finished.send(Finished { done, delivery: call.delivery, acks }).await;
+}
+
+async fn attempt(worker: &Worker, call: &Call, cut_off: &CancellationToken) -> Done {
+    let claimed = &call.claimed;
+    if is_expired(call) {
+        return give_up(claimed, "", "expired");
+    }
+    if worker.holds.topic_is_paused(&claimed.topic) {
+        return release(claimed, PAUSED_WAIT, None);
+    }
+    let route = match worker.router.route_for(&claimed.topic) {
+        Ok(route) => route,
+        Err(error) => return give_up(claimed, "", &error.to_string()),
+    };
+    // A route that became shorter goes on with its last channel.
+    let position = usize::try_from(claimed.channel).unwrap_or(0).min(route.channels.len() - 1);
+    let provider = &route.channels[position];
+    if call.delivery.times_delivered > worker.deliveries_max {
+        let error = format!("delivered {} times by the queue without an outcome", call.delivery.times_delivered);
+        return after_failure(claimed, route, position, provider, unclaimed(error));
+    }
+    let (payload, headers) = match (parse(&claimed.payload), claimed.headers.as_deref().map(parse).transpose()) {
+        (Ok(payload), Ok(headers)) => (payload, headers),
+        (Err(error), _) | (_, Err(error)) => return give_up(claimed, provider.channel.name(), &error),
+    };
+    let id = NotificationId(claimed.id);
+    let webhook_id = webhook_id(&worker.install_id, id, claimed.created_at);
+    let outgoing = Outgoing {
+        id,
+        webhook_id: &webhook_id,
+        topic: &claimed.topic,
+        recipient: &claimed.recipient,
+        payload: &payload,
+        headers: headers.as_deref(),
+        created_at: claimed.created_at,
+        attempt: u32::try_from(claimed.attempts).unwrap_or(1),
+    };
+    send(worker, call, route, position, &outgoing, cut_off).await
+}
+
+async fn send(
+    worker: &Worker,
+    call: &Call,
+    route: &Route,
+    position: usize,
+    outgoing: &Outgoing<'_>,
+    cut_off: &CancellationToken,
+) -> Done {
+    let claimed = &call.claimed;
+    let provider = &route.channels[position];
+    let name = provider.channel.name();
+    let target = match provider.channel.target(outgoing) {
+        Ok(target) => target,
+        Err(failed) => return after_failure(claimed, route, position, provider, failed),
+    };
+    let origin = Arc::clone(target.origin());
+    let pass = match worker.holds.may_call(name, &origin).await {
+        May::Call(pass) => pass,
+        May::Wait(wait) => return on_hold(claimed, route, position, wait),
+    };
+    let _permit = match provider.limits.try_acquire(&origin, Instant::now()) {
+        Ok(permit) => permit,
+        Err(full) => {
+            worker.holds.no_call_was_made(name, &origin, pass).await;
+            return release(claimed, full.wait, None);
+        }
+    };
+    if is_expired(call) {
+        worker.holds.no_call_was_made(name, &origin, pass).await;
+        return give_up(claimed, name, "expired");
+    }
+    let Some(outcome) = cut_off.run_until_cancelled(provider.channel.send_to(target, outgoing)).await else {
+        return after_failure(claimed, route, position, provider, cut_short(call.claimed_at.elapsed()));
+    };
+    note(worker, name, &origin, pass, &outcome).await;
+    match outcome {
+        Outcome::Sent { status, .. } => Done::Sent(record::Sent {
+            id: claimed.id,
+            token: claimed.token,
+            channel: name.to_string(),
+            http_status: status,
+        }),
+        Outcome::Failed(failed) => after_failure(claimed, route, position, provider, failed),
+    }
+}
+
+async fn note(worker: &Worker, channel: &str, origin: &Arc<str>, pass: Pass, outcome: &Outcome) {
+    let (name, duration) = match outcome {
+        Outcome::Sent { duration, .. } => ("sent", *duration),
+        Outcome::Failed(failed) => (failed.failure.name(), failed.duration),
+    };
+    counter!("outboxd_attempts_total", "channel" => channel.to_owned(), "outcome" => name).increment(1);
+    histogram!("outboxd_attempt_duration_seconds", "channel" => channel.to_owned(), "outcome" => name)
+        .record(duration.as_secs_f64());
+    worker.holds.on_outcome(channel, origin, pass, outcome).await;
+}
+
+/// Whether its time is over, by the database's clock at the claim and our own since.
+fn is_expired(call: &Call) -> bool {
+    let since = i64::try_from(call.claimed_at.elapsed().as_millis()).unwrap_or(i64::MAX);
+    call.claimed.expires_in_ms.is_some_and(|left| left <= since)
+}
+
+fn parse(json: &str) -> Result<Box<RawValue>, String> {
+    RawValue::from_string(json.to_owned()).map_err(|error| format!("not JSON: {error}"))
+}
+
+fn release(claimed: &Claimed, wait: Duration, next_channel: Option<i16>) -> Done {
+    Done::Released(Release { id: claimed.id, token: claimed.token, wait, next_channel })
+}
+
+fn on_hold(claimed: &Claimed, route: &Route, position: usize, wait: Duration) -> Done {
+    match retry::decide_on_hold(&route.policy, position) {
+        HoldDecision::Wait => release(claimed, wait, None),
+        HoldDecision::NextChannel => release(claimed, Duration::ZERO, Some(next(position))),
+    }
+}
+
+fn next(position: usize) -> i16 {
+    i16::try_from(position + 1).unwrap_or(i16::MAX)
+}
+
+/// What can never be sent.
+fn give_up(claimed: &Claimed, channel: &str, error: &str) -> Done {
+    Done::Failed(record::Failed {
+        id: claimed.id,
+        token: claimed.token,
+        outcome: "failed",
+        error: error.to_owned(),
+        http_status: None,
+        channel: channel.to_owned(),
+        duration: None,
+        response: None,
+        next: record::Next::GiveUp,
+    })
+}
+
+fn unclaimed(error: String) -> Failed {
+    Failed { failure: Failure::Transient, ..no_answer(error, Duration::ZERO) }
+}
+
+fn cut_short(duration: Duration) -> Failed {
+    no_answer("cut off by the end of the drain; the provider may have it".to_owned(), duration)
+}
+
+fn no_answer(error: String, duration: Duration) -> Failed {
+    Failed {
+        failure: Failure::Ambiguous,
+        cause: crate::channel::Cause::NoAnswer,
+        status: None,
+        error,
+        excerpt: None,
+        retry_after: None,
+        duration,
+    }
+}
+
+fn after_failure(claimed: &Claimed, route: &Route, position: usize, provider: &Provider, failed: Failed) -> Done {
+    let attempts = u32::try_from(claimed.channel_attempts).unwrap_or(1);
+    let at = Position { channel: position, attempts };
+    let decision = retry::decide(&route.policy, at, failed.failure, failed.retry_after, rand::random());
+    Done::Failed(record::Failed {
+        id: claimed.id,
+        token: claimed.token,
+        outcome: if failed.failure == Failure::Ambiguous { "unknown" } else { "failed" },
+        error: failed.error,
+        http_status: failed.status,
+        channel: provider.channel.name().to_string(),
+        duration: Some(failed.duration),
+        response: failed.excerpt,
+        next: match decision {
+            Decision::RetryAfter(wait) => record::Next::Retry(wait),
+            Decision::NextChannel => record::Next::Channel(next(position)),
+            Decision::GiveUp => record::Next::GiveUp,
+        },
+    })
+}

@@ -1,0 +1,91 @@
+//! Takes messages from the queue, ahead of the claim by one batch, and keeps the consumer alive there.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::Worker;
+use super::recorder::Acks;
+use crate::queue::{self, Consumer, Delivery};
+
+/// How long one take waits for a first message.
+const TAKE_WAIT: Duration = Duration::from_millis(500);
+/// Between signs of life to the queue.
+const TEND_EVERY: Duration = Duration::from_secs(2);
+/// Waits after errors: the first, and at most.
+const ERROR_WAIT_MIN: Duration = Duration::from_millis(50);
+const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Messages taken, and how to acknowledge them.
+pub(super) struct Batch {
+    pub(super) deliveries: Vec<Delivery>,
+    pub(super) acks: Acks,
+}
+
+pub(super) async fn run(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutdown: CancellationToken) {
+    let name = format!("{}-{}", worker.install_id, worker.instance.get());
+    let mut consumer: Option<Box<dyn Consumer>> = None;
+    let mut error_wait = ERROR_WAIT_MIN;
+    let mut is_down = false;
+    while !shutdown.is_cancelled() {
+        match take_until_error(&worker, &name, &mut consumer, &batches, &shutdown).await {
+            Ok(()) => break,
+            Err(error) => {
+                if !is_down {
+                    warn!(%error, "taking waits");
+                }
+                is_down = consumer.is_none();
+                shutdown
+                    .run_until_cancelled(tokio::time::sleep(error_wait.mul_f64(rand::random_range(0.5..1.5))))
+                    .await;
+                error_wait = if consumer.is_some() { ERROR_WAIT_MIN } else { (error_wait * 2).min(ERROR_WAIT_MAX) };
+            }
+        }
+    }
+    // The claimer has stopped when nobody receives any more; what it did not claim goes back to the queue.
+    batches.closed().await;
+    if let Some(consumer) = consumer {
+        if let Err(error) = consumer.close().await {
+            warn!(%error, "the consumer could not sign off; its messages will be taken over");
+        }
+    }
+}
+
+/// Ends well only at shutdown.
+async fn take_until_error(
+    worker: &Worker,
+    name: &str,
+    consumer: &mut Option<Box<dyn Consumer>>,
+    batches: &mpsc::Sender<Batch>,
+    shutdown: &CancellationToken,
+) -> queue::Result<()> {
+    let consumer = match consumer {
+        Some(consumer) => consumer,
+        None => consumer.insert(worker.queue.consumer(name).await?),
+    };
+    let acks = Acks::new(consumer.acker());
+    let mut tended_at: Option<Instant> = None;
+    loop {
+        if tended_at.is_none_or(|at| at.elapsed() > TEND_EVERY) {
+            consumer.tend().await?;
+            tended_at = Some(Instant::now());
+        }
+        // Room first: what is taken is out of the other instances' reach.
+        let permit = tokio::select! {
+            permit = batches.reserve() => permit,
+            () = tokio::time::sleep(TEND_EVERY) => continue,
+            () = shutdown.cancelled() => return Ok(()),
+        };
+        let Ok(permit) = permit else { return Ok(()) };
+        let taken = tokio::select! {
+            taken = consumer.take(worker.config.concurrency, TAKE_WAIT) => taken?,
+            () = shutdown.cancelled() => return Ok(()),
+        };
+        if !taken.is_empty() {
+            permit.send(Batch { deliveries: taken, acks: acks.clone() });
+        }
+    }
+}

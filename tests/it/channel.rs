@@ -1,0 +1,101 @@
+//! Channels against a real provider.
+
+mod circuit;
+mod classification;
+mod failover;
+mod guard;
+mod limits;
+mod request;
+mod transport;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chrono::DateTime;
+use outboxd::channel::{Channel, Failed, Outcome, Outgoing};
+use outboxd::config::{ChannelConfig, CircuitConfig, Method};
+use outboxd::notification::NotificationId;
+use serde_json::value::RawValue;
+
+/// A channel's configuration as the defaults would have it, with times short enough for tests.
+pub fn config(url: &str) -> ChannelConfig {
+    ChannelConfig {
+        method: Method::Post,
+        url: url.to_owned(),
+        timeout: Duration::from_secs(5),
+        connect_timeout: Duration::from_secs(2),
+        first_byte_timeout: Duration::from_secs(5),
+        headers: BTreeMap::new(),
+        body: None,
+        content_type: "application/json".to_owned(),
+        secrets: Vec::new(),
+        rate_limit: None,
+        max_in_flight: None,
+        max_in_flight_per_origin: 8,
+        allow_private: false,
+        allow: Vec::new(),
+        deny: Vec::new(),
+        response_bytes_max: 64 << 10,
+        retry_after_max: Duration::from_secs(3600),
+        circuit: CircuitConfig { failures: 5, unauthorized: 3, open_for: Duration::from_secs(30) },
+    }
+}
+
+pub fn channel(config: &ChannelConfig) -> Channel {
+    Channel::new("push", config).expect("a channel")
+}
+
+/// One notification in owned parts.
+pub struct Note {
+    pub webhook_id: String,
+    pub recipient: String,
+    pub payload: Box<RawValue>,
+    pub headers: Option<Box<RawValue>>,
+}
+
+impl Note {
+    pub fn to(recipient: &str) -> Note {
+        Note {
+            webhook_id: "ntf-test-7-1700000000000000".to_owned(),
+            recipient: recipient.to_owned(),
+            payload: json(r#"{"text": "hello", "n": 12345678901234567890123}"#),
+            headers: None,
+        }
+    }
+
+    pub fn payload(self, text: &str) -> Note {
+        Note { payload: json(text), ..self }
+    }
+
+    pub fn headers(self, text: &str) -> Note {
+        Note { headers: Some(json(text)), ..self }
+    }
+
+    pub fn attempt(&self, attempt: u32) -> Outgoing<'_> {
+        Outgoing {
+            id: NotificationId(7),
+            webhook_id: &self.webhook_id,
+            topic: "quiz",
+            recipient: &self.recipient,
+            payload: &self.payload,
+            headers: self.headers.as_deref(),
+            created_at: DateTime::from_timestamp_micros(1_700_000_000_000_000).unwrap(),
+            attempt,
+        }
+    }
+}
+
+fn json(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).expect("JSON")
+}
+
+pub fn failed(outcome: Outcome) -> Failed {
+    match outcome {
+        Outcome::Failed(failed) => failed,
+        Outcome::Sent { .. } => panic!("a failure was expected, it was {outcome:?}"),
+    }
+}
+
+pub fn assert_sent(outcome: &Outcome) {
+    assert!(matches!(outcome, Outcome::Sent { .. }), "{outcome:?}");
+}

@@ -1,0 +1,273 @@
+//! The circuit and its board: when calls stop, who tries again, and what other instances are told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use outboxd::channel::board::{Board, ORIGINS_MAX, SharedHold};
+use outboxd::channel::circuit::{HoldChange, HoldReason, Pass, Verdict};
+use outboxd::channel::{CHANNEL_WIDE, Cause, Failed, Outcome};
+use outboxd::retry::Failure;
+
+use super::config;
+
+const OPEN_FOR: Duration = Duration::from_secs(30);
+
+/// A board of the channel `push` and made-up time.
+struct Table {
+    board: Board,
+    origin: Arc<str>,
+    now: Instant,
+}
+
+impl Table {
+    fn new() -> Table {
+        let channels = BTreeMap::from([("push".to_owned(), config("https://a.example/"))]);
+        Table { board: Board::new(&channels), origin: Arc::from(CHANNEL_WIDE), now: Instant::now() }
+    }
+
+    fn verdict(&self) -> Verdict {
+        self.board.may_call("push", &self.origin, self.now)
+    }
+
+    fn report(&self, pass: Pass, outcome: &Outcome) -> Option<HoldChange> {
+        self.board.on_outcome("push", &self.origin, pass, self.now, outcome)
+    }
+
+    fn reports(&self, count: usize, outcome: &Outcome) -> Option<HoldChange> {
+        (0..count).map(|_| self.report(Pass::Normal, outcome)).last().flatten()
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    fn shared(&self, left: Duration, reason: HoldReason) -> SharedHold {
+        SharedHold {
+            channel: "push".to_owned(),
+            origin: self.origin.to_string(),
+            left,
+            reason,
+            openings: 1,
+            probe_elsewhere: None,
+        }
+    }
+}
+
+fn sent() -> Outcome {
+    Outcome::Sent { status: 200, duration: Duration::ZERO }
+}
+
+fn status(status: u16, failure: Failure, retry_after: Option<u64>) -> Outcome {
+    Outcome::Failed(Failed {
+        failure,
+        cause: Cause::Status,
+        status: Some(status),
+        error: String::new(),
+        excerpt: None,
+        retry_after: retry_after.map(Duration::from_secs),
+        duration: Duration::ZERO,
+    })
+}
+
+fn down() -> Outcome {
+    status(503, Failure::Transient, None)
+}
+
+fn unauthorized() -> Outcome {
+    status(401, Failure::Permanent, None)
+}
+
+fn template_error() -> Outcome {
+    let Outcome::Failed(failed) = status(0, Failure::Permanent, None) else { unreachable!() };
+    Outcome::Failed(Failed { cause: Cause::Template, status: None, ..failed })
+}
+
+fn hold(wait: Duration, reason: HoldReason, openings: u32) -> Option<HoldChange> {
+    Some(HoldChange::Hold { wait, reason, openings })
+}
+
+#[test]
+fn failures_in_a_row_open_the_circuit_and_one_probe_closes_it() {
+    let mut table = Table::new();
+    assert_eq!(table.reports(4, &down()), None);
+    assert_eq!(table.verdict(), Verdict::Go);
+    assert_eq!(table.report(Pass::Normal, &down()), hold(OPEN_FOR, HoldReason::Failures, 1));
+    assert_eq!(table.verdict(), Verdict::HeldUntil(table.now + OPEN_FOR));
+    table.pass(OPEN_FOR);
+    assert_eq!(table.verdict(), Verdict::Probe);
+    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "one probe at a time");
+    assert_eq!(table.report(Pass::Probe, &sent()), Some(HoldChange::Release));
+    assert_eq!(table.verdict(), Verdict::Go);
+    assert!(table.board.holds().is_empty());
+}
+
+#[test]
+fn a_success_or_a_refusal_in_between_breaks_the_streak() {
+    for in_between in [sent(), status(404, Failure::Permanent, None)] {
+        let table = Table::new();
+        for _ in 0..10 {
+            assert_eq!(table.reports(4, &down()), None);
+            assert_eq!(table.report(Pass::Normal, &in_between), None);
+        }
+        assert_eq!(table.verdict(), Verdict::Go);
+    }
+}
+
+#[test]
+fn a_failed_probe_opens_for_longer_up_to_a_limit() {
+    let mut table = Table::new();
+    table.reports(5, &down());
+    table.pass(OPEN_FOR);
+    for (openings, factor) in (2..).zip([2, 4, 8, 16, 16, 16]) {
+        assert_eq!(table.verdict(), Verdict::Probe);
+        assert_eq!(table.report(Pass::Probe, &down()), hold(OPEN_FOR * factor, HoldReason::Failures, openings));
+        table.pass(OPEN_FOR * factor);
+    }
+}
+
+#[test]
+fn stragglers_neither_reopen_nor_prolong_an_open_circuit() {
+    let mut table = Table::new();
+    table.reports(5, &down());
+    table.pass(Duration::from_secs(1));
+    assert_eq!(table.reports(100, &down()), None);
+    assert_eq!(table.report(Pass::Normal, &status(404, Failure::Permanent, None)), None);
+    assert_eq!(table.verdict(), Verdict::HeldUntil(table.now + OPEN_FOR - Duration::from_secs(1)));
+    assert_eq!(table.report(Pass::Normal, &sent()), Some(HoldChange::Release), "a late success is good news");
+}
+
+#[test]
+fn a_streak_of_unauthorized_opens_the_circuit() {
+    let table = Table::new();
+    assert_eq!(table.reports(2, &unauthorized()), None);
+    assert_eq!(table.report(Pass::Normal, &unauthorized()), hold(OPEN_FOR, HoldReason::Unauthorized, 1));
+}
+
+#[test]
+fn what_says_nothing_about_the_provider_changes_nothing() {
+    let mut table = Table::new();
+    assert_eq!(table.reports(100, &template_error()), None);
+    assert_eq!(table.verdict(), Verdict::Go);
+    table.reports(5, &down());
+    table.pass(OPEN_FOR);
+    assert_eq!(table.verdict(), Verdict::Probe);
+    assert_eq!(table.report(Pass::Probe, &template_error()), Some(HoldChange::ProbeAgain));
+    assert_eq!(table.verdict(), Verdict::Probe);
+    table.board.give_back_probe("push", CHANNEL_WIDE);
+    assert_eq!(table.verdict(), Verdict::Probe);
+}
+
+#[test]
+fn a_probe_that_never_reports_is_made_again() {
+    let mut table = Table::new();
+    table.reports(5, &down());
+    table.pass(OPEN_FOR);
+    assert_eq!(table.verdict(), Verdict::Probe);
+    table.pass(Duration::from_secs(9));
+    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "its timeout of 5 s and some slack");
+    table.pass(Duration::from_secs(1));
+    assert_eq!(table.verdict(), Verdict::Probe);
+}
+
+#[test]
+fn retry_after_holds_without_a_probe_and_a_crowd_of_them_is_one_hold() {
+    let mut table = Table::new();
+    let busy = status(429, Failure::Transient, Some(20));
+    let twenty = Duration::from_secs(20);
+    assert_eq!(table.report(Pass::Normal, &busy), hold(twenty, HoldReason::RetryAfter, 0));
+    table.pass(Duration::from_millis(100));
+    assert_eq!(table.reports(50, &busy), None);
+    assert_eq!(table.report(Pass::Normal, &sent()), None, "a success does not shorten what was asked for");
+    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)));
+    let longer = status(429, Failure::Transient, Some(60));
+    assert_eq!(table.report(Pass::Normal, &longer), hold(Duration::from_secs(60), HoldReason::RetryAfter, 0));
+    table.pass(Duration::from_secs(60));
+    assert_eq!(table.verdict(), Verdict::Go);
+    assert_eq!(table.verdict(), Verdict::Go);
+}
+
+#[test]
+fn retry_after_prolongs_an_open_circuit() {
+    let table = Table::new();
+    table.reports(4, &down());
+    let asked = Duration::from_secs(300);
+    let change = table.report(Pass::Normal, &status(503, Failure::Transient, Some(300)));
+    assert_eq!(change, hold(asked, HoldReason::Failures, 1));
+    assert_eq!(table.verdict(), Verdict::HeldUntil(table.now + asked));
+}
+
+#[test]
+fn origins_are_held_one_by_one() {
+    let table = Table::new();
+    table.reports(5, &down());
+    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)));
+    assert_eq!(table.board.may_call("push", "https://other:443", table.now), Verdict::Go);
+    assert_eq!(table.board.may_call("unheard-of", CHANNEL_WIDE, table.now), Verdict::Go);
+}
+
+#[test]
+fn holds_of_other_instances_apply_here_and_end_with_them() {
+    let mut table = Table::new();
+    let left = Duration::from_secs(12);
+    table.board.apply(&[table.shared(left, HoldReason::Failures)], table.now);
+    assert_eq!(table.verdict(), Verdict::HeldUntil(table.now + left));
+    table.pass(left);
+    let over = SharedHold {
+        probe_elsewhere: Some(Duration::from_secs(7)),
+        ..table.shared(Duration::ZERO, HoldReason::Failures)
+    };
+    table.board.apply(&[over], table.now);
+    assert_eq!(table.verdict(), Verdict::HeldUntil(table.now + Duration::from_secs(7)), "another one probes");
+    table.board.apply(&[], table.now);
+    assert_eq!(table.verdict(), Verdict::Go, "its probe succeeded");
+}
+
+#[test]
+fn a_failed_probe_here_counts_the_openings_elsewhere() {
+    let mut table = Table::new();
+    table.board.apply(&[table.shared(Duration::ZERO, HoldReason::Failures)], table.now);
+    table.pass(Duration::from_secs(1));
+    assert_eq!(table.verdict(), Verdict::Probe);
+    assert_eq!(table.report(Pass::Probe, &down()), hold(OPEN_FOR * 2, HoldReason::Failures, 2));
+}
+
+#[test]
+fn older_news_does_not_undo_what_was_just_decided() {
+    let mut table = Table::new();
+    table.reports(5, &down());
+    table.pass(Duration::from_secs(1));
+    table.board.apply(&[], table.now);
+    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "our hold is not written yet");
+    assert_eq!(table.report(Pass::Normal, &sent()), Some(HoldChange::Release));
+    table.board.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
+    assert_eq!(table.verdict(), Verdict::Go, "our release is not written yet");
+    table.pass(Duration::from_secs(4));
+    table.board.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
+    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "others insist");
+}
+
+#[test]
+fn calls_under_way_do_not_keep_the_holds_of_others_away() {
+    let table = Table::new();
+    table.reports(2, &down());
+    table.board.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
+    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)));
+    assert_eq!(table.report(Pass::Normal, &down()), None);
+    table.board.apply(&[], table.now);
+    assert_eq!(table.verdict(), Verdict::Go);
+}
+
+#[test]
+fn healthy_origins_take_no_memory_and_failing_ones_are_bounded() {
+    let table = Table::new();
+    let held: Arc<str> = Arc::from("https://held:443");
+    for _ in 0..5 {
+        table.board.on_outcome("push", &held, Pass::Normal, table.now, &down());
+    }
+    for n in 0..ORIGINS_MAX + 10 {
+        table.board.on_outcome("push", &Arc::from(format!("https://{n}:443")), Pass::Normal, table.now, &down());
+    }
+    assert!(matches!(table.board.may_call("push", &held, table.now), Verdict::HeldUntil(_)), "holds are kept");
+    assert_eq!(table.board.holds().len(), 1);
+}

@@ -1,0 +1,226 @@
+//! Loading and validation: small inputs, whole answers.
+
+use std::time::Duration;
+
+use outboxd::config::{Config, Env, Loaded, Mistakes, Origin, QueueKind, Sources, Wakeup, load};
+use secrecy::ExposeSecret;
+
+mod validation;
+
+/// Enough to be complete.
+const BASE: &str = r#"
+database_url = "postgres://app:hunter2@127.0.0.1/app"
+[channels.push]
+url = "https://push.example/v1/send"
+[routes.default]
+channels = ["push"]
+"#;
+
+fn env(pairs: &[(&str, &str)]) -> Env {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn load_text(text: &str, pairs: &[(&str, &str)], overrides: &[(&str, &str)]) -> Result<Loaded, Mistakes> {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("outboxd.toml");
+    std::fs::write(&file, text).unwrap();
+    let overrides = overrides.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    load(&Sources { file: Some(file), env: env(pairs), overrides })
+}
+
+fn config(text: &str, pairs: &[(&str, &str)]) -> Config {
+    load_text(text, pairs, &[]).unwrap_or_else(|mistakes| panic!("{mistakes}")).config
+}
+
+/// Every mistake's text, without the directory of the file.
+fn mistakes(text: &str, pairs: &[(&str, &str)]) -> Vec<String> {
+    let Mistakes(all) = load_text(text, pairs, &[]).map(|loaded| loaded.config).unwrap_err();
+    all.iter()
+        .map(|mistake| {
+            let text = mistake.to_string();
+            text.find("outboxd.toml:").map_or(text.clone(), |at| text[at..].to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn without_keys_the_documented_defaults_hold() {
+    let config = config(BASE, &[]);
+    let seconds = Duration::from_secs;
+    let day = seconds(86_400);
+    assert_eq!(config.http_addr.to_string(), "127.0.0.1:8080");
+    assert_eq!(
+        (config.database.pool_size, config.database.connect_timeout, config.database.statement_timeout),
+        (10, seconds(5), seconds(30))
+    );
+    assert_eq!(
+        (config.queue.kind, config.queue.prefix.as_str(), config.queue.window),
+        (QueueKind::Memory, "outboxd", 10_000)
+    );
+    assert_eq!((config.producer.batch, config.relay.batch, config.relay.wakeup), (500, 500, Wakeup::Bell));
+    assert_eq!((config.relay.republish_after, config.relay.poll), (seconds(5), Duration::from_millis(50)));
+    let worker = &config.worker;
+    assert_eq!((worker.concurrency, worker.lease, worker.drain), (64, seconds(60), seconds(25)));
+    assert_eq!((worker.heartbeat, worker.heartbeat_ttl), (seconds(5), seconds(15)));
+    assert_eq!((config.reconcile.published_after, config.reconcile.every), (seconds(600), seconds(120)));
+    let kept = &config.retention;
+    assert_eq!([kept.sent, kept.failed, kept.canceled, kept.attempts], [7, 30, 7, 30].map(|days| day * days));
+    assert_eq!([kept.events, kept.inbox, kept.audit], [7, 7, 90].map(|days| day * days));
+    let push = &config.channels["push"];
+    assert_eq!((push.timeout, push.connect_timeout, push.first_byte_timeout), (seconds(5), seconds(2), seconds(5)));
+    assert_eq!((push.response_bytes_max, push.retry_after_max), (16 << 10, seconds(3600)));
+    assert_eq!((push.circuit.failures, push.circuit.unauthorized, push.circuit.open_for), (10, 5, seconds(30)));
+    assert_eq!((push.max_in_flight, push.max_in_flight_per_origin, push.allow_private), (None, 8, false));
+    let route = &config.routes["default"];
+    assert_eq!((route.max_attempts, route.attempts_before_failover), (4, 3));
+    assert_eq!((route.backoff.base, route.backoff.max, route.backoff.jitter), (seconds(5), seconds(3600), 0.2));
+}
+
+#[test]
+fn defaults_follow_what_is_around_them() {
+    let redis = config(BASE, &[("REDIS_URL", "redis://127.0.0.1")]);
+    assert_eq!(redis.queue.kind, QueueKind::Stream);
+    let pooled = config(BASE, &[("OUTBOXD_DATABASE_POOLER", "true")]);
+    assert_eq!(pooled.relay.wakeup, Wakeup::Poll);
+    let once = config(BASE, &[("OUTBOXD_ROUTES_DEFAULT_MAX_ATTEMPTS", "1")]);
+    assert_eq!(once.routes["default"].attempts_before_failover, 1);
+    let quick = config(BASE, &[("OUTBOXD_CHANNELS_PUSH_TIMEOUT", "500ms")]);
+    assert_eq!(quick.channels["push"].connect_timeout, Duration::from_millis(500));
+}
+
+#[test]
+fn the_environment_wins_over_the_file_and_flags_over_both() {
+    let text = format!("{BASE}[worker]\nconcurrency = 1\nlease = \"61s\"\nheartbeat = \"6s\"");
+    let pairs = [("OUTBOXD_WORKER_CONCURRENCY", "2"), ("OUTBOXD_WORKER_LEASE", "62s")];
+    let loaded = load_text(&text, &pairs, &[("worker.lease", "63s")]).unwrap();
+    let worker = &loaded.config.worker;
+    assert_eq!((worker.concurrency, worker.lease.as_secs(), worker.heartbeat.as_secs()), (2, 63, 6));
+    let origin = |key: &str| loaded.shown.iter().find(|shown| shown.key == key).unwrap().origin.clone();
+    assert_eq!(origin("worker.concurrency"), Origin::Env("OUTBOXD_WORKER_CONCURRENCY".into()));
+    assert_eq!(origin("worker.lease"), Origin::Flag);
+    assert!(matches!(origin("worker.heartbeat"), Origin::File { line: 10, .. }));
+    assert_eq!(origin("worker.drain"), Origin::Default);
+}
+
+#[test]
+fn a_value_that_is_replaced_needs_no_mending() {
+    let text = format!("{BASE}[worker]\nconcurrency = \"many\"\nlease = \"${{NOT_SET}}\"");
+    let pairs = [("OUTBOXD_WORKER_CONCURRENCY", "2"), ("OUTBOXD_WORKER_LEASE", "62s")];
+    assert_eq!(config(&text, &pairs).worker.concurrency, 2);
+}
+
+#[test]
+fn channels_and_routes_can_come_from_the_environment_alone() {
+    let pairs = [
+        ("DATABASE_URL", "postgres://127.0.0.1/app"),
+        ("OUTBOXD_CHANNELS_SMS_URL", "https://sms.example/send"),
+        ("OUTBOXD_CHANNELS_SMS_CONNECT_TIMEOUT", "1s"),
+        ("OUTBOXD_CHANNELS_SMS_HEADERS_X_API_KEY", "k"),
+        ("OUTBOXD_CHANNELS_SMS_RATE_LIMIT", "1000/m"),
+        ("OUTBOXD_CHANNELS_SMS_CIRCUIT_OPEN_FOR", "1m"),
+        ("OUTBOXD_CHANNELS_SMS_DENY", "10.0.0.0/8, 192.168.1.1"),
+        ("OUTBOXD_ROUTES_DEFAULT_CHANNELS", "sms"),
+        ("OUTBOXD_ROUTES_DEFAULT_BACKOFF_JITTER", "0.5"),
+    ];
+    let config = config("", &pairs);
+    let sms = &config.channels["sms"];
+    assert_eq!(sms.connect_timeout, Duration::from_secs(1));
+    assert_eq!(sms.headers["x-api-key"].expose_secret(), "k");
+    assert_eq!(sms.rate_limit.map(|limit| (limit.count, limit.per.as_secs())), Some((1000, 60)));
+    assert_eq!(sms.circuit.open_for, Duration::from_secs(60));
+    assert_eq!(sms.deny.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "192.168.1.1/32"]);
+    assert_eq!(
+        (config.routes["default"].channels.as_slice(), config.routes["default"].backoff.jitter),
+        (&["sms".to_owned()][..], 0.5)
+    );
+}
+
+#[test]
+fn a_variable_finds_the_name_that_the_file_spells() {
+    let text = format!(
+        "{BASE}[channels.bulk-connect]\nurl = \"https://a.example/\"\n[routes.\"order.paid\"]\nchannels = [\"push\"]\n"
+    );
+    let pairs = [("OUTBOXD_CHANNELS_BULK_CONNECT_TIMEOUT", "9s"), ("OUTBOXD_ROUTES_ORDER_PAID_MAX_ATTEMPTS", "9")];
+    let config = config(&text, &pairs);
+    assert_eq!(config.channels["bulk-connect"].timeout, Duration::from_secs(9));
+    assert_eq!(config.routes["order.paid"].max_attempts, 9);
+}
+
+#[test]
+fn secrets_can_come_from_files_and_variables() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (url, token, push) =
+        (file("url", "postgres://a:b@127.0.0.1/app\n"), file("token", "t0ken\n"), file("push", "p\n"));
+    let text = "[channels.push]\nurl = \"https://push.example/$${x}\"\nheaders = { Authorization = \"Bearer ${PUSH_TOKEN}\", X-Two = \"${TWO}\" }\n";
+    let pairs = [
+        ("DATABASE_URL_FILE", url.as_str()),
+        ("OUTBOXD_HTTP_TOKEN_FILE", &token),
+        ("PUSH_TOKEN_FILE", &push),
+        ("TWO", "2"),
+        ("REDIS_URL", ""),
+    ];
+    let config = config(text, &pairs);
+    assert_eq!(config.database_url.expose_secret(), "postgres://a:b@127.0.0.1/app");
+    assert_eq!(config.http_token.unwrap().expose_secret(), "t0ken");
+    assert!(config.redis_url.is_none(), "an empty variable counts as unset");
+    let push = &config.channels["push"];
+    assert_eq!(push.url, "https://push.example/${x}");
+    assert_eq!(push.headers["Authorization"].expose_secret(), "Bearer p");
+    assert_eq!(push.headers["X-Two"].expose_secret(), "2");
+}
+
+#[test]
+fn variables_of_kubernetes_and_of_the_command_line_are_no_mistakes() {
+    let names = [
+        "OUTBOXD_SERVICE_HOST",
+        "OUTBOXD_SERVICE_PORT",
+        "OUTBOXD_SERVICE_PORT_HTTP",
+        "OUTBOXD_PORT",
+        "OUTBOXD_PORT_8080_TCP",
+        "OUTBOXD_PORT_8080_TCP_ADDR",
+        "OUTBOXD_API_PORT_80_TCP_PROTO",
+        "OUTBOXD_LOG",
+        "OUTBOXD_ROLE",
+    ];
+    config(BASE, &names.map(|name| (name, "tcp://10.0.0.1:8080")));
+}
+
+#[test]
+fn secrets_never_print() {
+    let text = format!(
+        "{BASE}[channels.sms]\nurl = \"https://u:hunter2@sms.example/${{PATH_TOKEN}}\"\nheaders = {{ A = \"hunter2\" }}\nbody = \"hunter2\"\nsecret = \"whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==\"\n"
+    );
+    let pairs =
+        [("OUTBOXD_HTTP_TOKEN", "hunter2"), ("PATH_TOKEN", "hunter2"), ("REDIS_URL", "redis://:hunter2@127.0.0.1")];
+    let mut loaded = load_text(&text, &pairs, &[]).unwrap();
+    loaded.shown.retain(|shown| shown.key != "channels.sms.body");
+    for printed in [format!("{loaded:?}"), format!("{:?}", loaded.config)] {
+        assert!(!printed.contains("hunter2") && !printed.contains("aHVudGVy"), "{printed}");
+    }
+    let wrong = mistakes(
+        &format!("{text}secret = 5"),
+        &[
+            ("OUTBOXD_HTTP_ADDR", "x"),
+            ("PATH_TOKEN", "hunter2"),
+            ("DATABASE_URL", "postgres://a:hunter2@127.0.0.1:port/x"),
+        ],
+    );
+    assert!(!wrong.join("\n").contains("hunter2"), "{wrong:#?}");
+}
+
+#[test]
+fn what_is_shown_is_what_was_written() {
+    let text = format!(
+        "{BASE}[channels.webhook]\nurl = \"{{{{ recipient }}}}\"\n[queue]\nwindow = 20_000\n[producer]\nbatch = 0x10\n"
+    );
+    let loaded = load_text(&text, &[], &[]).unwrap();
+    let shown = |key: &str| loaded.shown.iter().find(|shown| shown.key == key).unwrap().value.clone();
+    assert_eq!(shown("channels.webhook.url"), "{{ recipient }}");
+    assert_eq!(shown("queue.kind"), "memory");
+    assert_eq!((loaded.config.queue.window, loaded.config.producer.batch), (20_000, 16));
+}

@@ -1,0 +1,239 @@
+//! What is refused, and in which words.
+
+use outboxd::config::{Mistakes, Role, validate_roles};
+
+use super::{BASE, config, load_text, mistakes};
+
+#[test]
+fn every_mistake_is_reported_at_once_with_its_line_and_path() {
+    let text = r#"
+database_url = "mysql://127.0.0.1/app"
+http_addr = "0.0.0.0:8080"
+colour = "red"
+[worker]
+concurency = 8
+lease = 60
+heartbeat = "5s"
+heartbeat_ttl = "9s"
+[channels.push]
+url = "ftp://push.example"
+timeout = "soon"
+[routes.quiz]
+channels = ["pusch"]
+max_attempts = 0
+"#;
+    let found = mistakes(text, &[("OUTBOXD_WORKER_LEESE", "1m"), ("OUTBOXD_RELAY_BATCH", "-1")]);
+    let wanted = [
+        "outboxd.toml:2: database_url begins with mysql://; write postgres://user:password@host/database",
+        "outboxd.toml:3: http_addr is 0.0.0.0:8080, which others can reach; set http_token (OUTBOXD_HTTP_TOKEN), or listen on 127.0.0.1",
+        "outboxd.toml:4: colour is not a key that outboxd knows",
+        "outboxd.toml:6: worker.concurency is not a key that outboxd knows; did you mean \"worker.concurrency\"?",
+        "outboxd.toml:7: worker.lease takes a duration with its unit, such as \"5s\" or \"10m\", not a number",
+        "outboxd.toml:9: worker.heartbeat_ttl is 9s; it must be more than twice worker.heartbeat (5s), else one late beat makes an instance look dead",
+        "outboxd.toml:11: channels.push.url must begin with http:// or https://, or with {{ where it comes from data",
+        "outboxd.toml:12: channels.push.timeout \"soon\" is no duration; write a number and its unit, such as \"5s\", \"10m\" or \"7d\"",
+        "outboxd.toml:14: routes.quiz.channels names \"pusch\", but there is no [channels.pusch]; did you mean \"push\"?",
+        "outboxd.toml:15: routes.quiz.max_attempts is 0; it takes 1 to 100",
+        "OUTBOXD_RELAY_BATCH: relay.batch is -1; it takes 1 to 10000",
+        "OUTBOXD_WORKER_LEESE: is not a variable that outboxd knows; did you mean \"OUTBOXD_WORKER_LEASE\"?",
+    ];
+    assert_eq!(found, wanted);
+}
+
+/// What is added to the base, and the beginning of the only mistake that it is.
+// One line a case reads as the table it is.
+#[rustfmt::skip]
+const WRONG: &[(&str, &str)] = &[
+    ("[worker]\nlease = \"5s\"", "worker.lease is 5s; it must exceed the timeout of channels.push (5s)"),
+    (
+        "[channels.sms]\nurl = \"https://sms.example\"\nrate_limit = \"1/s\"",
+        "worker.lease is 1m; it must exceed the timeout of channels.sms (5s) and the wait for its rate_limit (1m 4s)",
+    ),
+    ("[queue]\nkind = \"stream\"", "queue.kind needs Redis; set redis_url"),
+    (
+        "[queue]\nkind = \"streem\"",
+        "queue.kind \"streem\" is none of \"stream\", \"list\", \"memory\"; did you mean \"stream\"?",
+    ),
+    ("[queue]\nprefix = \"a{b}\"", "queue.prefix takes letters"),
+    ("[queue]\nwindow = 0", "queue.window is 0; it takes 1 to 1000000"),
+    ("[database]\npool_size = 1", "database.pool_size is 1; it takes 2 to 500"),
+    ("[database]\npooler = true\n[relay]\nwakeup = \"bell\"", "relay.wakeup is bell, which needs LISTEN"),
+    ("[relay]\npoll = \"0s\"", "relay.poll is 0s; it takes 1ms to 1m"),
+    (
+        "[relay]\nrepublish_after = \"20m\"",
+        "reconcile.published_after is 10m; it must be longer than relay.republish_after (20m)",
+    ),
+    ("worker = 5", "routes.default.worker is not a key"),
+    ("[[channels.sms]]\nurl = \"x\"", "channels.sms is a table; write [channels.sms] with method, url"),
+    ("[retention.sent]\nx = 1", "retention.sent is a value, not a table"),
+    ("lease = \"5s\"", "routes.default.lease is not a key that outboxd knows; did you mean \"worker.lease\"?"),
+    ("backoff = \"5s\"", "routes.default.backoff is a table; write [routes.default.backoff] with base, max, jitter"),
+    (
+        "backoff = { base = \"2h\" }",
+        "routes.default.backoff.base is 2h; it must be at most routes.default.backoff.max (1h)",
+    ),
+    ("backoff = { jitter = 1.5 }", "routes.default.backoff.jitter is 1.5; it takes 0 to 1"),
+    (
+        "attempts_before_failover = 5",
+        "routes.default.attempts_before_failover is 5; it must be at most routes.default.max_attempts (4)",
+    ),
+    ("[routes.a]", "routes.a.channels is missing"),
+    ("[routes.a]\nchannels = []", "routes.a.channels is empty"),
+    ("[routes.a]\nchannels = [\"push\", \"push\"]", "routes.a.channels names \"push\" twice"),
+    ("[channels.a]", "channels.a.url is missing"),
+    ("[channels.\"a b\"]\nurl = \"https://a.example\"", "channels.\"a b\" has a name that will not do"),
+    ("[channels.a]\nurl = \"https://a.example/{{ recipient\"", "channels.a.url is no template"),
+    ("[channels.a]\nurl = \"https://a.example\"\nbody = \"{% if %}\"", "channels.a.body is no template"),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nheaders = { \"a b\" = \"1\" }",
+        "channels.a.headers.\"a b\" is no header name",
+    ),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nheaders = { Webhook-Id = \"1\" }",
+        "channels.a.headers.Webhook-Id is set by outboxd itself",
+    ),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nheaders = { A = \"1\\n2\" }",
+        "channels.a.headers.A holds a line break",
+    ),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nheaders = { A = \"${NOPE}\" }",
+        "channels.a.headers.A needs the environment variable NOPE (or NOPE_FILE)",
+    ),
+    ("[channels.a]\nurl = \"https://a.example\"\nsecret = \"whsec_!\"", "channels.a.secret is no base64 after whsec_"),
+    ("[channels.a]\nurl = \"https://a.example\"\nsecret = \"hunter2\"", "channels.a.secret does not begin with whsec_"),
+    ("[channels.a]\nurl = \"https://a.example\"\nsecret = \"whsec_c2hvcnQ=\"", "channels.a.secret has 5 bytes"),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nconnect_timeout = \"6s\"",
+        "channels.a.connect_timeout is 6s; it must be at most channels.a.timeout (5s)",
+    ),
+    ("[channels.a]\nurl = \"https://a.example\"\nrate_limit = \"fast\"", "channels.a.rate_limit \"fast\" is no rate"),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nresponse_bytes_max = \"1KB\"",
+        "channels.a.response_bytes_max is 1KB; it takes 1024 to 16777216 bytes",
+    ),
+    ("[channels.a]\nurl = \"https://a.example\"\nallow = [\"10/8\"]", "channels.a.allow \"10/8\" is no network"),
+];
+
+#[test]
+fn each_mistake_says_what_is_wrong_and_what_to_do() {
+    for (added, beginning) in WRONG {
+        let found = mistakes(&format!("{BASE}{added}\n"), &[]);
+        assert_eq!(found.len(), 1, "{added}: {found:#?}");
+        let text = found[0]
+            .split_once(": ")
+            .filter(|(at, _)| at.starts_with("outboxd.toml:"))
+            .map_or(found[0].as_str(), |(_, text)| text);
+        assert!(text.starts_with(beginning), "{added}: {text}");
+    }
+}
+
+#[test]
+fn syntax_errors_do_not_hide_one_another() {
+    let found = mistakes("database_url = \n[worker]\nlease = \"60s\nconcurency = 5\n", &[]);
+    assert_eq!(found.len(), 3, "nothing is called missing that the errors may hide: {found:#?}");
+    assert!(found.iter().any(|text| text.starts_with("outboxd.toml:1:")), "{found:#?}");
+    assert!(found.iter().any(|text| text.starts_with("outboxd.toml:3:")), "{found:#?}");
+    assert!(found.iter().any(|text| text.contains("worker.concurency")), "{found:#?}");
+}
+
+#[test]
+fn environment_variables_are_held_to_the_same_rules() {
+    for (name, value, wanted) in [
+        (
+            "OUTBOXD_CHANNELS_PUSH_URI",
+            "https://x.example",
+            "OUTBOXD_CHANNELS_PUSH_URI: is not a variable that outboxd knows; did you mean \"OUTBOXD_CHANNELS_PUSH_URL\"?",
+        ),
+        (
+            "OUTBOXD_WORKER_LEASE_FILE",
+            "/x",
+            "OUTBOXD_WORKER_LEASE_FILE: is not a variable that outboxd knows; did you mean \"OUTBOXD_WORKER_LEASE\"?",
+        ),
+        (
+            "DATABASE_URL_FILE",
+            "/no/such/file",
+            "DATABASE_URL_FILE: database_url could not be read from /no/such/file: No such file or directory (os error 2)",
+        ),
+        (
+            "OUTBOXD_HTTP_ADDR",
+            "everywhere",
+            "OUTBOXD_HTTP_ADDR: http_addr \"everywhere\" is no IP address and port; write it as \"127.0.0.1:8080\" or \"[::1]:8080\"",
+        ),
+        ("OUTBOXD_DATABASE_POOLER", "yes", "OUTBOXD_DATABASE_POOLER: database.pooler takes true or false, not \"yes\""),
+        (
+            "REDIS_URL",
+            "127.0.0.1:6379",
+            "REDIS_URL: redis_url is no Redis URL; write redis://host:6379, rediss:// for TLS, redis+sentinel://host:26379/name",
+        ),
+    ] {
+        assert_eq!(mistakes(BASE, &[(name, value)]), [wanted]);
+    }
+    let both = mistakes(BASE, &[("OUTBOXD_HTTP_TOKEN", "a"), ("OUTBOXD_HTTP_TOKEN_FILE", "/a")]);
+    assert_eq!(
+        both,
+        ["OUTBOXD_HTTP_TOKEN: http_token is given twice: unset either OUTBOXD_HTTP_TOKEN or OUTBOXD_HTTP_TOKEN_FILE"]
+    );
+}
+
+#[test]
+fn an_unknown_flag_key_is_a_mistake_too() {
+    let Mistakes(found) =
+        load_text(BASE, &[], &[("worker.leese", "1m"), ("routes.\"a.b\".channels", "push")]).map(|_| ()).unwrap_err();
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        found[0].to_string(),
+        "--set: worker.leese is not a key that outboxd knows; did you mean \"worker.lease\"?"
+    );
+}
+
+#[test]
+fn database_urls_and_key_value_strings_are_understood() {
+    for good in [
+        "postgres://a:b@127.0.0.1:5432/app?sslmode=require",
+        "postgresql://127.0.0.1/app?sslmode=verify-full&connect_timeout=3",
+        "host=127.0.0.1 user=app password='a b\\'c' dbname=app sslmode=disable",
+        "postgres:///app?host=/run/postgresql&sslmode=prefer",
+    ] {
+        config("", &[("DATABASE_URL", good)]);
+    }
+    for (wrong, wanted) in [
+        ("hunter2", "is neither a URL (postgres://…) nor a list of key=value pairs"),
+        (
+            "postgres://127.0.0.1/app?sslmode=strict",
+            "has sslmode=strict; it takes disable, prefer, require, verify-ca or verify-full",
+        ),
+        ("postgres://127.0.0.1/app?sslmode=verify-ca", "has sslmode=verify-ca without sslrootcert=FILE"),
+        ("postgres://127.0.0.1/app?sslmode=require&sslrootcert=system", "has sslrootcert=system with sslmode=require"),
+        (
+            "postgres://127.0.0.1/app?sslmode=verify-full&sslrootcert=/no/ca.pem",
+            "has sslrootcert=/no/ca.pem, which cannot be read",
+        ),
+        ("postgres://127.0.0.1/app?schema=public", "is not understood: unknown option `schema`"),
+        ("postgres://127.0.0.1/app?sslcert=/x", "has sslcert: client certificates are not supported"),
+    ] {
+        let found = mistakes("", &[("DATABASE_URL", wrong)]);
+        assert!(
+            found.len() == 1 && found[0].starts_with(&format!("DATABASE_URL: database_url {wanted}")),
+            "{wrong}: {found:#?}"
+        );
+    }
+}
+
+#[test]
+fn the_in_process_queue_refuses_split_roles() {
+    let all = Role::ALL.into_iter().collect();
+    let workers = [Role::Worker].into_iter().collect();
+    let alone = config(BASE, &[]);
+    assert!(validate_roles(&all, &alone).is_ok());
+    let refused = validate_roles(&workers, &alone).unwrap_err().to_string();
+    assert!(refused.contains("--role leaves out producer, relay"), "{refused}");
+    assert!(validate_roles(&workers, &config(BASE, &[("REDIS_URL", "redis://127.0.0.1")])).is_ok());
+}
+
+#[test]
+fn a_worker_needs_a_route_and_other_commands_do_not() {
+    let bare = config("", &[("DATABASE_URL", "postgres://127.0.0.1/app")]);
+    let refused = validate_roles(&Role::ALL.into_iter().collect(), &bare).unwrap_err().to_string();
+    assert!(refused.contains("no route leads anywhere"), "{refused}");
+}

@@ -1,0 +1,83 @@
+//! The main path, end to end: commit, publish, claim, send, record.
+
+use std::time::Duration;
+
+use crate::support::instance::Setup;
+use crate::support::provider::{Provider, Reply};
+use crate::support::{postgres, redis, sql};
+
+const SOON: Duration = Duration::from_secs(10);
+
+async fn deliver_one(setup: impl Fn(Setup) -> Setup) {
+    let database = postgres::database().await;
+    let provider = Provider::start();
+    let _instance = setup(Setup::new(&database.url())).webhook(&provider.url("/hook")).start().await;
+    let app = database.connect().await;
+    let id: i64 = sql::value(&app, r#"SELECT outboxd.notify('orders', 'device-1', '{"text": "hello"}')"#).await;
+    provider.wait_for(1, SOON).await;
+    sql::until(&app, &format!("SELECT status = 'SENT' FROM outboxd.notifications WHERE id = {id}")).await;
+    let call = &provider.ledger()[0];
+    assert!(call.webhook_id.starts_with("ntf-"), "{}", call.webhook_id);
+    assert_eq!(call.json()["recipient"], "device-1");
+    assert_eq!(sql::value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox").await, 0);
+}
+
+#[tokio::test]
+async fn a_committed_notification_is_delivered_without_redis() {
+    deliver_one(|setup| setup).await;
+}
+
+#[tokio::test]
+async fn a_committed_notification_is_delivered_over_a_stream() {
+    deliver_one(|setup| setup.redis(redis::shared().url(), "stream", &redis::unique_prefix())).await;
+}
+
+#[tokio::test]
+async fn a_committed_notification_is_delivered_over_a_list() {
+    deliver_one(|setup| setup.redis(redis::shared().url(), "list", &redis::unique_prefix())).await;
+}
+
+#[tokio::test]
+async fn a_plain_insert_is_delivered_too() {
+    let database = postgres::database().await;
+    let provider = Provider::start();
+    let _instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
+    let app = database.connect().await;
+    sql::run(&app, r#"INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('orders', 'r', '{}')"#)
+        .await;
+    provider.wait_for(1, SOON).await;
+    sql::until(&app, "SELECT status = 'SENT' FROM outboxd.notifications").await;
+}
+
+#[tokio::test]
+async fn a_transient_failure_is_retried_under_the_same_webhook_id() {
+    let database = postgres::database().await;
+    let provider = Provider::start();
+    provider.script([Reply::status(503), Reply::status(500)]);
+    let _instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
+    let app = database.connect().await;
+    sql::run(&app, r#"SELECT outboxd.notify('orders', 'r', '{}')"#).await;
+    provider.wait_for(3, SOON).await;
+    sql::until(&app, "SELECT status = 'SENT' AND attempts = 3 FROM outboxd.notifications").await;
+    let ledger = provider.ledger();
+    assert!(ledger.iter().all(|call| call.webhook_id == ledger[0].webhook_id));
+    assert!(ledger.iter().all(|call| call.body == ledger[0].body));
+    let outcomes: Vec<String> = sql::values(&app, "SELECT outcome FROM outboxd.attempts ORDER BY number").await;
+    assert_eq!(outcomes, ["failed", "failed"]);
+}
+
+#[tokio::test]
+async fn a_sigterm_drains_and_exits_clean() {
+    let database = postgres::database().await;
+    let provider = Provider::start();
+    provider.answer(Reply::ok().after(Duration::from_millis(300)));
+    let instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
+    let app = database.connect().await;
+    sql::run(&app, r#"SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 20) n"#).await;
+    provider.wait_for(1, SOON).await;
+    assert_eq!(instance.drain().await, 0);
+    let calls = provider.count();
+    let sent: i64 = sql::value(&app, "SELECT count(*) FROM outboxd.notifications WHERE status = 'SENT'").await;
+    assert_eq!(usize::try_from(sent).unwrap(), calls, "every call was recorded");
+    assert_eq!(sql::value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE state IN (1, 2)").await, 0);
+}

@@ -1,0 +1,94 @@
+//! The example file: complete, loadable, and telling the truth about defaults.
+
+use std::collections::BTreeSet;
+
+use outboxd::config::key::{Fallback, Kind};
+use outboxd::config::{Env, KEYS, Loaded, Origin, Sources, load};
+
+const EXAMPLE: &str = include_str!("../../outboxd.example.toml");
+
+/// Commented-out keys that show a form, because there is no default to show.
+const SHOWN_FORMS: [&str; 2] = ["redis_url", "http_token"];
+
+fn load_example(text: &str) -> Loaded {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("outboxd.toml");
+    std::fs::write(&file, text).unwrap();
+    let secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
+    let env: Env = [
+        ("DATABASE_URL", "postgres://app@127.0.0.1/app"),
+        ("HTTP_TOKEN", "token"),
+        ("PUSH_TOKEN", "token"),
+        ("SMS_BASIC_AUTH", "dXNlcjpwYXNz"),
+        ("ALIMTALK_SENDER", "sender"),
+        ("ALIMTALK_SECRET", "secret"),
+        ("WEBHOOK_SECRET", secret),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    load(&Sources { file: Some(file), env, overrides: Vec::new() }).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+/// A commented-out key: `#name = …`, with no space after the sign.
+fn uncommented(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix('#')?;
+    let name = rest.split(" = ").next().filter(|name| name.len() < rest.len())?;
+    name.chars().all(|c| c.is_ascii_lowercase() || c == '_').then_some(rest)
+}
+
+fn with_defaults_uncommented() -> String {
+    let forms = |rest: &&str| !SHOWN_FORMS.iter().any(|name| rest.starts_with(&format!("{name} =")));
+    EXAMPLE.lines().map(|line| uncommented(line).filter(forms).unwrap_or(line)).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_example_loads_as_it_is() {
+    let loaded = load_example(EXAMPLE);
+    assert_eq!(loaded.config.routes["quiz"].channels, ["push", "sms", "alimtalk"]);
+    assert_eq!(loaded.config.channels.len(), 4);
+}
+
+#[test]
+fn the_defaults_that_the_example_shows_are_the_defaults() {
+    let (plain, full) = (load_example(EXAMPLE), load_example(&with_defaults_uncommented()));
+    let changed = full.shown.iter().zip(&plain.shown).filter(|(full, plain)| full.origin != plain.origin);
+    let shown: BTreeSet<&str> = changed
+        .map(|(full, plain)| {
+            if plain.origin == Origin::Default {
+                assert_eq!(full.value, plain.value, "{}", full.key);
+            }
+            full.key.as_str()
+        })
+        .collect();
+    let missing: Vec<&str> = KEYS
+        .iter()
+        .filter(|key| matches!(key.fallback, Fallback::Value(_)))
+        .map(|key| key.path)
+        .filter(|path| {
+            let (push, quiz) = (path.replace("channels.*", "channels.push"), path.replace("routes.*", "routes.quiz"));
+            !shown.contains(push.as_str()) && !shown.contains(quiz.as_str())
+        })
+        .collect();
+    assert!(missing.is_empty(), "defaults that the example does not show: {missing:?}");
+}
+
+#[test]
+fn every_key_appears_in_the_example() {
+    let active = with_defaults_uncommented();
+    let forms = SHOWN_FORMS.map(|name| format!("#{name} ="));
+    for key in KEYS {
+        let name = key.segments().filter(|part| *part != "*").last().unwrap();
+        let found = active.lines().any(|line| line.starts_with(&format!("{name} =")))
+            || forms.iter().any(|form| *form == format!("#{name} =") && EXAMPLE.contains(form));
+        assert!(found, "{} does not appear in outboxd.example.toml", key.path);
+    }
+}
+
+#[test]
+fn every_secret_key_is_named_as_one_in_the_example() {
+    let line = EXAMPLE.lines().find(|line| line.starts_with("# Secrets (")).unwrap();
+    for key in KEYS.iter().filter(|key| matches!(key.kind, Kind::Secret | Kind::SecretUrl | Kind::Secrets)) {
+        let name = key.segments().filter(|part| *part != "*").last().unwrap();
+        assert!(line.contains(name), "{name}");
+    }
+}

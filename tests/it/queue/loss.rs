@@ -1,0 +1,57 @@
+//! What is told as a loss, by whom, and how often.
+
+use outboxd::config::{QueueConfig, QueueKind};
+use outboxd::queue::Loss;
+
+use super::{config, eventually, messages, open_at};
+use crate::support::redis::{RedisServer, shared, unique_prefix};
+
+const KINDS: [QueueKind; 2] = [QueueKind::List, QueueKind::Stream];
+
+#[tokio::test]
+async fn a_fresh_process_on_an_empty_redis_has_lost_nothing_unless_something_was_pushed_before() {
+    for kind in KINDS {
+        let config = config(kind);
+        let queue = open_at(&config, shared().url()).await.unwrap();
+        assert_eq!(queue.check_loss(0).await.unwrap(), None);
+        let seen = queue.push(&messages(0..1)).await.unwrap().counter;
+        assert_eq!(open_at(&config, shared().url()).await.unwrap().check_loss(seen).await.unwrap(), None);
+
+        let elsewhere = QueueConfig { prefix: unique_prefix(), ..config };
+        let moved = open_at(&elsewhere, shared().url()).await.unwrap();
+        assert_eq!(moved.check_loss(seen).await.unwrap(), Some(Loss::All), "another prefix holds none of it");
+        assert_eq!(moved.check_loss(seen).await.unwrap(), None, "told once");
+        let next = moved.push(&messages(1..2)).await.unwrap().counter;
+        assert!(next > seen, "the highest counter over all instances is always of the newest queue");
+        assert_eq!(moved.check_loss(next).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn a_tail_lost_by_a_restart_is_told_by_those_who_pushed_it_and_by_those_who_did_not() {
+    for kind in KINDS {
+        let mut server = RedisServer::forgetful();
+        let config = config(kind);
+        let witness = open_at(&config, server.url()).await.unwrap();
+        let pusher = open_at(&config, server.url()).await.unwrap();
+        let saved = pusher.push(&messages(0..10)).await.unwrap().counter;
+        server.run::<()>("SAVE").await;
+        let seen = pusher.push(&messages(10..17)).await.unwrap().counter;
+        assert_eq!(seen, saved + 7, "one per message");
+        server.kill();
+        server.restart();
+
+        let tail = Some(Loss::Tail { seen, found: saved });
+        let told = eventually("the witness is connected again", || async { witness.check_loss(seen).await.ok() }).await;
+        assert_eq!(told, tail, "told to one who pushed nothing");
+        let late = witness.push(&messages(30..60)).await.unwrap().counter;
+        let told = eventually("the pusher is connected again", || async { pusher.check_loss(late).await.ok() }).await;
+        assert_eq!(told, tail, "told although the count has passed it and nobody mentions it any more");
+        for queue in [&witness, &pusher] {
+            assert_eq!(queue.check_loss(late).await.unwrap(), None, "told once");
+            assert_eq!(queue.check_loss(seen).await.unwrap(), None, "told once");
+        }
+        let fresh = open_at(&config, server.url()).await.unwrap();
+        assert_eq!(fresh.check_loss(late).await.unwrap(), None, "long repaired when this process started");
+    }
+}

@@ -1,0 +1,58 @@
+//! A Redis that is reached over TLS, under a CA of its own, by a user who may do no more than outboxd needs.
+
+use std::path::PathBuf;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
+use super::super::process::{free_port, scratch_dir};
+use super::RedisServer;
+
+/// What the documentation tells operators to grant, for the prefix `{prefix}`.
+pub const USER_RULES: &str = "~{PREFIX}:* +ping +info +eval +multi +exec +hget +hgetall +hincrby +hmget +hset +hdel +hkeys \
+     +persist +time +pexpire +set +del +exists +sadd +srem +smembers +mget \
+     +lpush +lmove +blmove +lrange +lrem +lset +llen \
+     +xadd +xreadgroup +xack +xdel +xlen +xrange +xpending +xclaim +xinfo +xgroup";
+
+/// The server and its CA.
+#[derive(Debug)]
+pub struct SecureRedis {
+    pub server: RedisServer,
+    pub tls_port: u16,
+    pub ca_file: PathBuf,
+}
+
+impl SecureRedis {
+    /// Starts it with a certificate for localhost and 127.0.0.1.
+    pub fn start() -> SecureRedis {
+        let dir = scratch_dir("redis-tls");
+        let mut ca = CertificateParams::new(Vec::new()).expect("good parameters");
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate().expect("a key")).expect("a CA");
+        let key = KeyPair::generate().expect("a key");
+        let names = vec!["localhost".to_string(), "127.0.0.1".to_string()];
+        let certificate =
+            CertificateParams::new(names).and_then(|params| params.signed_by(&key, &ca)).expect("a certificate");
+        let write = |name: &str, pem: String| {
+            let file = dir.join(name);
+            std::fs::write(&file, pem).expect("a writable directory");
+            file
+        };
+        let ca_file = write("ca.pem", ca.pem());
+        let cert_file = write("cert.pem", certificate.pem());
+        let key_file = write("key.pem", key.serialize_pem());
+        let (port, tls_port) = (free_port(), free_port());
+        let path = |file: &PathBuf| file.display().to_string();
+        let args = [
+            ["--port", &port.to_string()],
+            ["--tls-port", &tls_port.to_string()],
+            ["--tls-ca-cert-file", &path(&ca_file)],
+            ["--tls-cert-file", &path(&cert_file)],
+            ["--tls-key-file", &path(&key_file)],
+            ["--tls-auth-clients", "no"],
+            ["--save", ""],
+        ];
+        let args = args.iter().flatten().map(ToString::to_string).collect();
+        let server = RedisServer::start_at(port, args, format!("rediss://localhost:{tls_port}"), dir);
+        SecureRedis { server, tls_port, ca_file }
+    }
+}

@@ -1,0 +1,82 @@
+//! A primary, its replica, and a Sentinel that promotes the replica when the primary is gone.
+
+use std::time::Duration;
+
+use super::super::process::{Leashed, free_port, leash, log_tail, scratch_dir};
+use super::{RedisServer, wait};
+
+/// The name that Sentinel knows the primary by.
+pub const NAME: &str = "main";
+
+/// One Sentinel is enough to decide.
+#[derive(Debug)]
+pub struct RedisPair {
+    pub primary: RedisServer,
+    pub replica: RedisServer,
+    sentinel_port: u16,
+    _sentinel: Leashed,
+}
+
+impl RedisPair {
+    /// Starts all three and waits until the replica is in step and Sentinel knows it.
+    pub async fn start() -> RedisPair {
+        let primary = RedisServer::start(&["--save", "", "--repl-diskless-sync-delay", "0"]);
+        // A user of its own for the replica, so that a test can lock out just the replica.
+        primary.run::<()>("ACL SETUSER replica on >hush ~* +psync +replconf +ping").await;
+        let port = primary.port().to_string();
+        let follow = ["--masteruser", "replica", "--masterauth", "hush", "--replicaof", "127.0.0.1", &port];
+        let replica = RedisServer::start(&[&["--save", ""][..], &follow].concat());
+        wait("the replica is in step", async || in_step(&replica).await).await;
+        let (sentinel, sentinel_port) = start_sentinel(&primary);
+        let pair = RedisPair { primary, replica, sentinel_port, _sentinel: sentinel };
+        wait("the sentinel knows the replica", async || {
+            pair.ask_sentinel(&["SENTINEL", "replicas", NAME]).await.contains(&pair.replica.port().to_string())
+        })
+        .await;
+        pair
+    }
+
+    /// How clients find whichever is primary.
+    pub fn url(&self) -> String {
+        format!("redis+sentinel://127.0.0.1:{}/{NAME}", self.sentinel_port)
+    }
+
+    /// From now on nothing reaches the replica.
+    pub async fn stop_replication(&self) {
+        self.primary.run::<()>("ACL SETUSER replica off").await;
+        let _killed: i64 = self.primary.run("CLIENT KILL TYPE replica").await;
+        wait("the replica is cut off", async || !in_step(&self.replica).await).await;
+    }
+
+    async fn ask_sentinel(&self, words: &[&str]) -> String {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.sentinel_port)).expect("a good url");
+        let Ok(mut connection) = client.get_multiplexed_async_connection().await else { return String::new() };
+        let reply = redis::cmd(words[0]).arg(&words[1..]).query_async::<redis::Value>(&mut connection).await;
+        reply.map(|value| format!("{value:?}")).unwrap_or_default()
+    }
+}
+
+async fn in_step(replica: &RedisServer) -> bool {
+    replica.run::<String>("INFO replication").await.contains("master_link_status:up")
+}
+
+fn start_sentinel(primary: &RedisServer) -> (Leashed, u16) {
+    let dir = scratch_dir("sentinel");
+    let port = free_port();
+    let file = dir.join("sentinel.conf");
+    let config = format!(
+        "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {} 1\n\
+         sentinel down-after-milliseconds {NAME} 1000\nsentinel failover-timeout {NAME} 5000\n",
+        dir.display(),
+        primary.port()
+    );
+    std::fs::write(&file, config).expect("a writable directory");
+    let log = dir.join("log");
+    let sentinel = leash(&["redis-sentinel".into(), file.display().to_string()], &log, "TERM", Some(&dir));
+    let started = std::time::Instant::now();
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(started.elapsed() < super::START_TIMEOUT, "redis-sentinel does not listen:\n{}", log_tail(&log));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    (sentinel, port)
+}
