@@ -243,10 +243,11 @@ async fn pause_channel_keeps_an_open_circuit_as_it_is() {
     let client = postgres::database().await.connect().await;
     run(
         &client,
-        "INSERT INTO outboxd.channel_hold (channel, held_until, opened) VALUES ('sms', now() + interval '1 h', 3)",
+        "INSERT INTO outboxd.channel_hold (channel, held_until, reason, openings) VALUES ('sms', now() + interval '1 h', 'circuit', 3)",
     )
     .await;
-    let hold = "SELECT concat_ws(' ', paused_at IS NOT NULL, held_until IS NOT NULL, opened) FROM outboxd.channel_hold";
+    let hold =
+        "SELECT concat_ws(' ', paused_at IS NOT NULL, held_until IS NOT NULL, openings) FROM outboxd.channel_hold";
     run(&client, "SELECT outboxd.pause_channel('sms')").await;
     assert_eq!(value::<String>(&client, hold).await, "t t 3");
     run(&client, "SELECT outboxd.resume_channel('sms'), outboxd.resume_channel('unknown')").await;

@@ -30,11 +30,14 @@ const ILLEGAL: &[(&str, &str)] = &[
     ("published_rows_have_a_publication", "UPDATE outboxd.outbox SET state = 1"),
     ("only_ready_rows_wait_for_a_retry", "UPDATE outboxd.outbox SET state = 1, batch = 1, retry_at = now()"),
     ("only_rows_with_a_key_wait_behind_it", "UPDATE outboxd.outbox SET state = 3"),
+    ("rows_that_have_their_turn_hold_their_key", "UPDATE outboxd.outbox SET ordering_key = 'k'"),
     ("lane_0_means_unassigned", "INSERT INTO outboxd.topic (lane, name) OVERRIDING SYSTEM VALUE VALUES (0, 'x')"),
     (
         "only_whole_channels_are_paused",
         "INSERT INTO outboxd.channel_hold (channel, origin, paused_at) VALUES ('c', 'https://a', now())",
     ),
+    ("holds_and_only_they_have_a_reason", "INSERT INTO outboxd.channel_hold (channel, reason) VALUES ('c', 'why')"),
+    ("probes_have_an_owner_and_an_end", "INSERT INTO outboxd.channel_hold (channel, probe_by) VALUES ('c', 1)"),
     (
         "outcome_is_known_to_us",
         "INSERT INTO outboxd.attempt (notification_id, token, outcome) VALUES (1, 1, 'perhaps')",
