@@ -55,10 +55,13 @@ fn stems(dir: &str) -> BTreeSet<String> {
     files(&root().join(dir), "sql").iter().map(|f| f.file_stem().unwrap().to_str().unwrap().to_string()).collect()
 }
 
-/// The shipped lines of a source file: no comments, nothing from its `#[cfg(test)]` module on.
+/// The shipped lines of a source file: no comments, nothing from its `#[cfg(test)]` module on, which comes last.
 fn shipped(path: &Path) -> String {
+    if path.file_stem().is_some_and(|stem| stem == "tests") {
+        return String::new();
+    }
     let text = fs::read_to_string(path).unwrap();
-    let end = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     let code = text[..end].lines().filter(|line| !line.trim_start().starts_with("//"));
     code.collect::<Vec<_>>().join("\n")
 }
