@@ -105,7 +105,7 @@ fn expand(path: &str) -> Vec<String> {
     }
     parts.push(part);
     let parts = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty());
-    parts.flat_map(|part| expand(part)).map(|part| format!("{head}{part}")).collect()
+    parts.flat_map(expand).map(|part| format!("{head}{part}")).collect()
 }
 
 fn layer(module: &str) -> usize {
@@ -249,6 +249,21 @@ async fn the_schema_is_the_one_checked_in() {
         "Postgres {server}: tests/schema.sql differs; if that is wanted, run this test with OUTBOXD_BLESS=1\n{}",
         difference.join("\n")
     );
+}
+
+#[test]
+fn every_test_that_the_documents_name_exists() {
+    let mut code = String::new();
+    for dir in ["src", "tests"] {
+        code.extend(files(&root().join(dir), "rs").iter().map(|path| fs::read_to_string(path).unwrap()));
+    }
+    for document in ["README.md", "ARCHITECTURE.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        for quoted in text.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains("::")) {
+            let name = quoted.rsplit("::").next().unwrap();
+            assert!(code.contains(&format!("fn {name}(")), "{document} names `{quoted}`, which does not exist");
+        }
+    }
 }
 
 #[test]
