@@ -28,6 +28,22 @@ async fn a_fresh_process_on_an_empty_redis_has_lost_nothing_unless_something_was
 }
 
 #[tokio::test]
+async fn two_queues_used_side_by_side_do_not_keep_reporting_each_other() {
+    for kind in KINDS {
+        let old = open_at(&config(kind), shared().url()).await.unwrap();
+        let new = open_at(&config(kind), shared().url()).await.unwrap();
+        let (mut seen, mut losses) = (0, 0);
+        for id in 0..10 {
+            for queue in [&old, &new] {
+                losses += queue.check_loss(seen).await.unwrap().iter().len();
+                seen = queue.push(&messages(id..id + 1)).await.unwrap().counter.max(seen);
+            }
+        }
+        assert!(losses <= 2, "{losses} losses told by two processes");
+    }
+}
+
+#[tokio::test]
 async fn a_tail_lost_by_a_restart_is_told_by_those_who_pushed_it_and_by_those_who_did_not() {
     for kind in KINDS {
         let mut server = RedisServer::forgetful();
