@@ -7,8 +7,11 @@ mod config;
 mod connect;
 mod deliver;
 mod example;
+mod http;
+mod metrics;
 mod migrate;
 mod notify;
 mod queue;
+mod reference;
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;
