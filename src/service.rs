@@ -11,6 +11,7 @@ use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
 use crate::heartbeat::{self, Heartbeat, Seen};
 use crate::holds::{self, Holds};
+use crate::http::{self, Api, Parts, Readiness};
 use crate::migrate;
 use crate::producer::Producer;
 use crate::publisher::Publisher;
@@ -37,6 +38,9 @@ pub enum Error {
     /// A channel cannot work as configured.
     #[error(transparent)]
     Channel(#[from] crate::channel::Error),
+    /// The HTTP endpoints cannot listen.
+    #[error(transparent)]
+    Http(#[from] http::Error),
 }
 
 /// A running instance's parts.
@@ -61,11 +65,18 @@ pub async fn run(
     shutdown: CancellationToken,
     on_ready: impl FnOnce(i32),
 ) -> Result<Drain, Error> {
-    let instance = Instance::start(config, roles).await?;
-    let id = instance.heartbeat.instance.get();
-    info!(instance = id, queue = instance.queue.kind(), version = env!("CARGO_PKG_VERSION"), "started");
-    on_ready(id);
-    Ok(Box::pin(instance.live(shutdown)).await)
+    // First, so that the process answers for itself from its start until after its drain.
+    let readiness = Arc::new(Readiness::new(shutdown.clone()));
+    let api = Api::bind(&config, &roles, Arc::clone(&readiness)).await?;
+    let work = async {
+        let instance = Instance::start(config, roles).await?;
+        let id = instance.heartbeat.instance.get();
+        info!(instance = id, queue = instance.queue.kind(), version = env!("CARGO_PKG_VERSION"), "started");
+        readiness.started(instance.parts());
+        on_ready(id);
+        Ok(Box::pin(instance.live(shutdown)).await)
+    };
+    api.beside(Box::pin(work)).await
 }
 
 impl Instance {
@@ -153,6 +164,15 @@ impl Instance {
         let (drain, ()) = tokio::join!(until_drained, beats);
         self.sign_off().await;
         drain
+    }
+
+    fn parts(&self) -> Parts {
+        Parts {
+            store: self.store.clone(),
+            queue: Arc::clone(&self.queue),
+            holds: Arc::clone(&self.holds),
+            channels: self.config.channels.keys().cloned().collect(),
+        }
     }
 
     fn pump(&self) -> Pump {

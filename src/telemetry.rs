@@ -1,8 +1,20 @@
-//! Logs: text on a terminal, JSON lines otherwise, always on stderr so that output stays output.
+//! Logs: text on a terminal, JSON lines otherwise, always on stderr so that output stays output. And metrics:
+//! [`catalog`] lists them, [`recorder`] keeps them.
 
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+
+pub mod catalog;
+pub mod recorder;
+
+/// This binary's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit it was built from, where the build said so (`OUTBOXD_COMMIT`).
+pub const COMMIT: &str = match option_env!("OUTBOXD_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
 
 /// What is logged when nobody asks for anything else.
 const DEFAULT_FILTER: &str = "info";

@@ -28,5 +28,9 @@ mod channel;
 mod deliver;
 mod faults;
 
+mod http;
+mod metrics;
+mod reference;
+
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;
