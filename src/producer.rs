@@ -7,6 +7,7 @@ use tracing::warn;
 use crate::config::ProducerConfig;
 use crate::failpoint;
 use crate::publisher::{Error, Publisher};
+use crate::rollup::NO_TOPIC;
 use crate::store::Store;
 use crate::store::instance::InstanceId;
 
@@ -72,6 +73,7 @@ impl Producer {
             self.thorough_at = Instant::now() + THOROUGH_EVERY.max(self.thorough_cost * THOROUGH_SHARE);
         }
         if counts.refused > 0 {
+            self.publisher.rollup().counts().failed(NO_TOPIC, counts.refused);
             warn!(rows = counts.refused, "rows that can never be sent are FAILED; see outboxd.dead_letters");
         }
         if counts.pushed > 0 {
