@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::bulk;
 use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
 use crate::heartbeat::{self, Heartbeat, Seen};
@@ -17,6 +18,7 @@ use crate::producer::Producer;
 use crate::publisher::Publisher;
 use crate::queue::{self, Queue};
 use crate::relay::Relay;
+use crate::reporter::{self, Reporter};
 use crate::store::instance::InstanceId;
 use crate::store::{self, Store};
 use crate::sweeper::{self, Sweeper};
@@ -140,7 +142,7 @@ impl Instance {
         };
         let sweep = async {
             if self.roles.contains(&Role::Relay) {
-                sweeper::run(&sweeper, &shutdown).await;
+                tokio::join!(sweeper::run(&sweeper, &shutdown), bulk::run(&self.store, &self.nudge, &shutdown));
             }
         };
         let work = async {
@@ -161,7 +163,8 @@ impl Instance {
             drain
         };
         let beats = heartbeat::run(&self.heartbeat, self.config.worker.heartbeat, self.clock_skew_ms, &beats_stop);
-        let (drain, ()) = tokio::join!(until_drained, beats);
+        let reporter = self.reporter();
+        let (drain, (), ()) = tokio::join!(until_drained, beats, reporter::run(&reporter, &beats_stop));
         self.sign_off().await;
         drain
     }
@@ -193,6 +196,16 @@ impl Instance {
             }),
             publisher,
             store,
+        }
+    }
+
+    fn reporter(&self) -> Reporter {
+        Reporter {
+            store: self.store.clone(),
+            queue: Arc::clone(&self.queue),
+            publisher: self.publisher.clone(),
+            instance: self.heartbeat.instance.clone(),
+            routes: reporter::routes(&self.config.routes),
         }
     }
 

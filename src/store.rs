@@ -23,9 +23,11 @@ mod error;
 pub mod hold;
 pub mod instance;
 pub mod observe;
+pub mod operate;
 pub mod publish;
 pub mod record;
 pub mod release;
+pub mod rollup;
 pub mod sweep;
 
 pub use error::{Error, Result};
