@@ -13,9 +13,14 @@ use crate::store::connect;
 use crate::telemetry;
 
 mod check;
+mod color;
 mod completions;
+mod dead;
+mod doctor;
 mod migrate;
 mod run;
+mod status;
+mod view;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,6 +66,9 @@ enum Command {
     Run(run::Args),
     Migrate(migrate::Args),
     Check(check::Args),
+    Status(status::Args),
+    Dead(dead::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
 }
 
@@ -146,6 +154,9 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(&args, &sources).await,
         Command::Migrate(args) => migrate::run(&args, &sources).await,
         Command::Check(args) => check::run(&args, &sources).await,
+        Command::Status(args) => status::run(&args, &sources).await,
+        Command::Dead(args) => dead::run(&args, &sources).await,
+        Command::Doctor(args) => doctor::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
     }
 }

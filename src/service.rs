@@ -19,6 +19,7 @@ use crate::publisher::Publisher;
 use crate::queue::{self, Queue};
 use crate::relay::Relay;
 use crate::reporter::{self, Reporter};
+use crate::rollup::Counts;
 use crate::store::instance::InstanceId;
 use crate::store::{self, Store};
 use crate::sweeper::{self, Sweeper};
@@ -108,6 +109,8 @@ impl Instance {
             let rows = store.republish_lost(None).await?;
             warn!(?loss, rows, "the queue lost messages while nobody ran; they are published again");
         }
+        // What is queued from here on counts as queued in this minute.
+        store.add_counts(0, &Counts::default()).await?;
         let topics: Vec<String> = config.routes.keys().filter(|topic| *topic != "default").cloned().collect();
         store.name_topics(&topics).await?;
         let holds = Arc::new(Holds::new(store.clone(), instance, Arc::clone(&router), &config));

@@ -18,8 +18,12 @@ mod notify_many;
 mod ring;
 
 mod events;
+mod health;
 mod inbox;
 mod operate;
+mod operate_bulk;
+mod status;
+mod views;
 
 mod queue;
 
