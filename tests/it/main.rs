@@ -17,12 +17,14 @@ mod notify;
 mod notify_many;
 mod ring;
 
+mod dashboards;
 mod events;
 mod health;
 mod inbox;
 mod operate;
 mod operate_bulk;
 mod status;
+mod transcripts;
 mod views;
 
 mod queue;
