@@ -26,3 +26,5 @@ pub mod migrate;
 pub mod service;
 pub mod shutdown;
 pub mod telemetry;
+
+pub use producer::embed::{Notification, Producer, Ticket};

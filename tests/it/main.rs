@@ -26,6 +26,7 @@ mod queue;
 mod channel;
 
 mod deliver;
+mod embed;
 mod faults;
 
 #[allow(dead_code)] // each module of tests uses its own part
