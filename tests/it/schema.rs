@@ -42,10 +42,7 @@ const ILLEGAL: &[(&str, &str)] = &[
     ),
     ("topic_has_1_to_200_bytes", "INSERT INTO outboxd.event (topic, key, payload) VALUES ('', 'k', '{}')"),
     ("key_has_1_to_512_bytes", "INSERT INTO outboxd.event (topic, key, payload) VALUES ('t', '', '{}')"),
-    (
-        "headers_are_an_object",
-        "INSERT INTO outboxd.event (topic, key, payload, headers) VALUES ('t', 'k', '{}', '1')",
-    ),
+    ("headers_are_an_object", "INSERT INTO outboxd.event (topic, key, payload, headers) VALUES ('t', 'k', '{}', '1')"),
     ("consumer_has_1_to_200_bytes", "INSERT INTO outboxd.inbox (consumer, message_id) VALUES ('', 'm')"),
     ("message_id_has_1_to_512_bytes", "INSERT INTO outboxd.inbox (consumer, message_id) VALUES ('c', '')"),
     (
