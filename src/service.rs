@@ -90,6 +90,11 @@ impl Instance {
         };
         let registered = heartbeat.register().await?;
         heartbeat.beat(None).await?;
+        // Before the first push: what others pushed and a queue that was emptied since has lost.
+        if let Some(loss) = queue.check_loss(heartbeat.seen.queue_counter()).await? {
+            let rows = store.republish_lost(None).await?;
+            warn!(?loss, rows, "the queue lost messages while nobody ran; they are published again");
+        }
         let topics: Vec<String> = config.routes.keys().filter(|topic| *topic != "default").cloned().collect();
         store.name_topics(&topics).await?;
         let holds = Arc::new(Holds::new(store.clone(), instance, Arc::clone(&router), &config));
@@ -196,6 +201,7 @@ impl Instance {
             install_id: Arc::clone(&self.install_id),
             config: self.config.worker.clone(),
             deliveries_max: self.config.queue.deliveries_max,
+            tend_every: self.config.queue.consumer_ttl / 4,
             nudge: Arc::clone(&self.nudge),
             progress: Arc::clone(&self.heartbeat.progress),
         }

@@ -17,13 +17,16 @@ mod notify;
 mod notify_many;
 mod ring;
 
-mod channel;
-mod deliver;
-mod queue;
-
 mod events;
 mod inbox;
 mod operate;
+
+mod queue;
+
+mod channel;
+
+mod deliver;
+mod faults;
 
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;
