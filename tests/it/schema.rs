@@ -13,9 +13,7 @@ const ILLEGAL: &[(&str, &str)] = &[
     ("recipient_has_1_to_4096_characters", "UPDATE outboxd.notification_log SET recipient = ''"),
     ("dedup_key_has_1_to_512_bytes", "UPDATE outboxd.notification_log SET dedup_key = ''"),
     ("ordering_key_has_1_to_512_bytes", "UPDATE outboxd.notification_log SET ordering_key = repeat('x', 513)"),
-    ("headers_are_an_object_of_strings", "UPDATE outboxd.notification_log SET headers = '[]'"),
-    ("headers_are_an_object_of_strings", "UPDATE outboxd.notification_log SET headers = '{\"a\": []}'"),
-    ("headers_are_an_object_of_strings", "UPDATE outboxd.notification_log SET headers = '{\"a\": 1}'"),
+    ("headers_are_an_object", "UPDATE outboxd.notification_log SET headers = '[]'"),
     ("times_are_finite", "UPDATE outboxd.notification_log SET send_at = 'infinity'"),
     ("times_are_finite", "UPDATE outboxd.notification_log SET expires_at = '-infinity'"),
     ("ended_rows_and_only_they_have_finished_at", "UPDATE outboxd.notification_log SET status = 'SENT'"),
@@ -44,10 +42,7 @@ const ILLEGAL: &[(&str, &str)] = &[
     ),
     ("topic_has_1_to_200_bytes", "INSERT INTO outboxd.event (topic, key, payload) VALUES ('', 'k', '{}')"),
     ("key_has_1_to_512_bytes", "INSERT INTO outboxd.event (topic, key, payload) VALUES ('t', '', '{}')"),
-    (
-        "headers_are_an_object_of_strings",
-        "INSERT INTO outboxd.event (topic, key, payload, headers) VALUES ('t', 'k', '{}', '1')",
-    ),
+    ("headers_are_an_object", "INSERT INTO outboxd.event (topic, key, payload, headers) VALUES ('t', 'k', '{}', '1')"),
     ("consumer_has_1_to_200_bytes", "INSERT INTO outboxd.inbox (consumer, message_id) VALUES ('', 'm')"),
     ("message_id_has_1_to_512_bytes", "INSERT INTO outboxd.inbox (consumer, message_id) VALUES ('c', '')"),
     (
