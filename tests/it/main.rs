@@ -6,6 +6,7 @@ mod check;
 mod config;
 mod connect;
 mod deliver;
+mod demo;
 mod example;
 mod migrate;
 mod notify;
