@@ -6,6 +6,8 @@ mod tidy;
 mod check;
 mod config;
 mod connect;
+mod deliver;
+mod demo;
 mod example;
 
 mod migrate;
@@ -25,7 +27,6 @@ mod queue;
 
 mod channel;
 
-mod deliver;
 mod embed;
 mod faults;
 
