@@ -24,6 +24,7 @@ pub mod store;
 
 pub mod cli;
 pub mod config;
+pub mod failpoint;
 pub mod migrate;
 pub mod service;
 pub mod shutdown;

@@ -120,7 +120,7 @@ pub struct Migration {
 
 /// The newest migration this binary knows.
 pub fn newest() -> i64 {
-    embedded::migrations::runner().get_migrations().iter().map(|m| m.version() as i64).max().unwrap_or(0)
+    embedded::migrations::runner().get_migrations().iter().map(|m| m.version()).max().unwrap_or(0)
 }
 
 /// Every migration of this binary, in order, with what the database has of them.
@@ -130,7 +130,7 @@ pub async fn status(client: &Client) -> Result<Vec<Migration>, Error> {
         .get_migrations()
         .iter()
         .map(|m| {
-            let version = m.version() as i64;
+            let version = m.version();
             let applied_on = applied.iter().find(|(v, _)| *v == version).map(|(_, on)| on.clone());
             let sql = m.sql().unwrap_or_default().to_string();
             Migration { version, name: m.name().to_string(), applied_on, sql }

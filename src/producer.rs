@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 use crate::config::ProducerConfig;
+use crate::failpoint;
 use crate::publisher::{Error, Publisher};
 use crate::store::Store;
 use crate::store::instance::InstanceId;
@@ -72,6 +73,9 @@ impl Producer {
         }
         if counts.refused > 0 {
             warn!(rows = counts.refused, "rows that can never be sent are FAILED; see outboxd.dead_letters");
+        }
+        if counts.pushed > 0 {
+            failpoint::hit("after_release").await;
         }
         self.publisher.push(released.reserved).await?;
         Ok(counts)

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use metrics::counter;
 use tokio::sync::Mutex;
 
+use crate::failpoint;
 use crate::queue::{self, Queue};
 use crate::store::publish::Reserved;
 use crate::store::{self, Store};
@@ -94,11 +95,13 @@ impl Publisher {
         if reserved.messages.is_empty() {
             return Ok(());
         }
+        failpoint::hit("after_reserve").await;
         let pushed = self.queue.push(&reserved.messages).await?;
         counter!("outboxd_published_total").increment(reserved.messages.len() as u64);
         self.shared.counter.fetch_max(pushed.counter, Ordering::Relaxed);
         self.shared.room.lock().await.waiting += reserved.messages.len() as u64;
         self.unconfirmed().extend(reserved.publications);
+        failpoint::hit("after_push").await;
         Ok(())
     }
 

@@ -67,7 +67,7 @@ pub async fn run(
     let id = instance.heartbeat.instance.get();
     info!(instance = id, queue = instance.queue.kind(), version = env!("CARGO_PKG_VERSION"), "started");
     on_ready(id);
-    Ok(instance.live(shutdown).await)
+    Ok(Box::pin(instance.live(shutdown)).await)
 }
 
 impl Instance {
@@ -181,8 +181,8 @@ impl Instance {
                     &self.config.relay,
                 )
             }),
-            publisher: publisher.clone(),
-            store: store.clone(),
+            publisher,
+            store,
         }
     }
 
@@ -219,10 +219,10 @@ impl Instance {
     /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out.
     async fn sign_off(&self) {
         let instance = self.heartbeat.instance.get();
-        if self.config.queue.kind == QueueKind::Memory {
-            if let Err(error) = self.store.republish_lost(Some(&[instance])).await {
-                warn!(%error, "rows in the in-process queue wait for another instance's sweep");
-            }
+        if self.config.queue.kind == QueueKind::Memory
+            && let Err(error) = self.store.republish_lost(Some(&[instance])).await
+        {
+            warn!(%error, "rows in the in-process queue wait for another instance's sweep");
         }
         match self.store.sign_off(instance).await {
             Ok(()) => info!(instance, "signed off"),

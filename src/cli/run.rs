@@ -33,7 +33,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
         tracing::warn!("{remark}");
     }
     let stop = shutdown::on_signals().map_err(anyhow::Error::from)?;
-    match service::run(config, roles, stop, |_| {}).await? {
+    match Box::pin(service::run(config, roles, stop, |_| {})).await? {
         Drain::Clean => Ok(Exit::Clean),
         Drain::Deadline => Ok(Exit::DrainDeadline),
     }

@@ -13,6 +13,7 @@ use tracing::warn;
 use super::recorder::{Acks, Finished};
 use super::taker::Batch;
 use super::{Worker, sender};
+use crate::failpoint;
 use crate::queue::{Delivery, Message};
 use crate::store;
 use crate::store::claim::Case;
@@ -66,7 +67,9 @@ impl Claimer {
         acks: &Acks,
         shutdown: &CancellationToken,
     ) {
+        failpoint::hit("after_take").await;
         let Some(cases) = self.claim_patiently(&deliveries, shutdown).await else { return };
+        failpoint::hit("after_claim").await;
         let mut paused = Vec::new();
         let mut done = Vec::new();
         for (message, case) in cases {

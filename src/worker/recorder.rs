@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::{Worker, lock};
+use crate::failpoint;
 use crate::queue::{Acker, Delivery};
 use crate::store;
 use crate::store::claim::Release;
@@ -67,10 +68,12 @@ impl Acks {
 pub(super) async fn run(worker: Arc<Worker>, mut outcomes: mpsc::Receiver<Finished>, stop: CancellationToken) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     while outcomes.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        failpoint::hit("after_call").await;
         let record = record_patiently(&worker, &batch);
         if stop.run_until_cancelled(record).await.is_none() {
             return;
         }
+        failpoint::hit("after_record").await;
         forget(&worker, &batch);
         for (acks, deliveries) in by_consumer(std::mem::take(&mut batch)) {
             acks.ack(&deliveries).await;

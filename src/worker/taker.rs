@@ -47,10 +47,10 @@ pub(super) async fn run(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutd
     }
     // The claimer has stopped when nobody receives any more; what it did not claim goes back to the queue.
     batches.closed().await;
-    if let Some(consumer) = consumer {
-        if let Err(error) = consumer.close().await {
-            warn!(%error, "the consumer could not sign off; its messages will be taken over");
-        }
+    if let Some(consumer) = consumer
+        && let Err(error) = consumer.close().await
+    {
+        warn!(%error, "the consumer could not sign off; its messages will be taken over");
     }
 }
 
