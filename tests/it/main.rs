@@ -28,5 +28,8 @@ mod channel;
 mod deliver;
 mod faults;
 
+mod duty;
+mod retention;
+
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;
