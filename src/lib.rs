@@ -17,6 +17,9 @@ pub mod worker;
 pub mod heartbeat;
 pub mod sweeper;
 
+pub mod duty;
+pub mod retention;
+
 pub mod store;
 
 pub mod cli;

@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
+use crate::duty::Duty;
 use crate::heartbeat::{self, Heartbeat, Seen};
 use crate::holds::{self, Holds};
 use crate::migrate;
@@ -16,6 +17,7 @@ use crate::producer::Producer;
 use crate::publisher::Publisher;
 use crate::queue::{self, Queue};
 use crate::relay::Relay;
+use crate::retention::{self, Retention};
 use crate::store::instance::InstanceId;
 use crate::store::{self, Store};
 use crate::sweeper::{self, Sweeper};
@@ -145,7 +147,8 @@ impl Instance {
                 shutdown.cancelled().await;
                 self.heartbeat.draining.store(true, Ordering::Relaxed);
             };
-            let (drain, ..) = tokio::join!(work, publish, sweep, told, holds::run(&self.holds, &shutdown));
+            let (drain, ..) =
+                tokio::join!(work, publish, sweep, told, holds::run(&self.holds, &shutdown), self.plan(&shutdown));
             beats_stop.cancel();
             drain
         };
@@ -153,6 +156,18 @@ impl Instance {
         let (drain, ()) = tokio::join!(until_drained, beats);
         self.sign_off().await;
         drain
+    }
+
+    /// The duties that one instance does at a time for all.
+    async fn plan(&self, shutdown: &CancellationToken) {
+        if !self.roles.contains(&Role::Scheduler) {
+            return;
+        }
+        let duty = |name| {
+            Duty::new(self.store.clone(), self.heartbeat.instance.clone(), name, self.config.worker.heartbeat_ttl)
+        };
+        let retention = Retention::new(self.store.clone(), duty(retention::DUTY), self.config.retention.clone());
+        retention::run(retention, shutdown).await;
     }
 
     fn pump(&self) -> Pump {

@@ -18,12 +18,14 @@ use crate::config::Config;
 pub mod claim;
 pub mod connect;
 pub mod doorbell;
+pub mod duty;
 mod error;
 pub mod hold;
 pub mod instance;
 pub mod publish;
 pub mod record;
 pub mod release;
+pub mod retention;
 pub mod sweep;
 
 pub use error::{Error, Result};

@@ -30,5 +30,8 @@ mod channel;
 mod embed;
 mod faults;
 
+mod duty;
+mod retention;
+
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;
