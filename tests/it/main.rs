@@ -6,6 +6,7 @@ mod check;
 mod config;
 mod connect;
 mod deliver;
+mod deploy;
 mod example;
 mod http;
 mod metrics;
