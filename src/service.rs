@@ -12,6 +12,7 @@ use crate::config::{Config, QueueKind, Role};
 use crate::duty::Duty;
 use crate::heartbeat::{self, Heartbeat, Seen};
 use crate::holds::{self, Holds};
+use crate::http::{self, Api, Parts, Readiness};
 use crate::migrate;
 use crate::producer::Producer;
 use crate::publisher::Publisher;
@@ -39,6 +40,9 @@ pub enum Error {
     /// A channel cannot work as configured.
     #[error(transparent)]
     Channel(#[from] crate::channel::Error),
+    /// The HTTP endpoints cannot listen.
+    #[error(transparent)]
+    Http(#[from] http::Error),
 }
 
 /// A running instance's parts.
@@ -63,11 +67,18 @@ pub async fn run(
     shutdown: CancellationToken,
     on_ready: impl FnOnce(i32),
 ) -> Result<Drain, Error> {
-    let instance = Instance::start(config, roles).await?;
-    let id = instance.heartbeat.instance.get();
-    info!(instance = id, queue = instance.queue.kind(), version = env!("CARGO_PKG_VERSION"), "started");
-    on_ready(id);
-    Ok(Box::pin(instance.live(shutdown)).await)
+    // First, so that the process answers for itself from its start until after its drain.
+    let readiness = Arc::new(Readiness::new(shutdown.clone()));
+    let api = Api::bind(&config, &roles, Arc::clone(&readiness)).await?;
+    let work = async {
+        let instance = Instance::start(config, roles).await?;
+        let id = instance.heartbeat.instance.get();
+        info!(instance = id, queue = instance.queue.kind(), version = env!("CARGO_PKG_VERSION"), "started");
+        readiness.started(instance.parts());
+        on_ready(id);
+        Ok(Box::pin(instance.live(shutdown)).await)
+    };
+    api.beside(Box::pin(work)).await
 }
 
 impl Instance {
@@ -168,6 +179,15 @@ impl Instance {
         };
         let retention = Retention::new(self.store.clone(), duty(retention::DUTY), self.config.retention.clone());
         retention::run(retention, shutdown).await;
+    }
+
+    fn parts(&self) -> Parts {
+        Parts {
+            store: self.store.clone(),
+            queue: Arc::clone(&self.queue),
+            holds: Arc::clone(&self.holds),
+            channels: self.config.channels.keys().cloned().collect(),
+        }
     }
 
     fn pump(&self) -> Pump {

@@ -10,6 +10,9 @@ mod deliver;
 mod demo;
 mod example;
 
+mod deploy;
+mod http;
+mod metrics;
 mod migrate;
 mod roles;
 mod schema;
@@ -33,5 +36,6 @@ mod faults;
 mod duty;
 mod retention;
 
+mod reference;
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;
