@@ -16,6 +16,7 @@ mod check;
 mod completions;
 mod migrate;
 mod run;
+mod schedule;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,6 +62,7 @@ enum Command {
     Run(run::Args),
     Migrate(migrate::Args),
     Check(check::Args),
+    Schedule(schedule::Args),
     Completions(completions::Args),
 }
 
@@ -146,6 +148,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(&args, &sources).await,
         Command::Migrate(args) => migrate::run(&args, &sources).await,
         Command::Check(args) => check::run(&args, &sources).await,
+        Command::Schedule(args) => schedule::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -30,6 +30,7 @@ mod faults;
 
 mod duty;
 mod retention;
+mod schedule;
 
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;
