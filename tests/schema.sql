@@ -186,7 +186,7 @@ END
     CONSTRAINT times_are_finite CHECK ((isfinite(send_at) AND isfinite(expires_at)))
     CONSTRAINT topic_has_1_to_200_bytes CHECK (((octet_length(topic) >= 1) AND (octet_length(topic) <= 200)))
     CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log USING btree (topic, dedup_key) WHERE (dedup_key IS NOT NULL)
-    CREATE INDEX notification_log_due ON outboxd.notification_log USING btree (due_at) INCLUDE (topic) WHERE (due_at IS NOT NULL)
+    CREATE INDEX notification_log_due ON outboxd.notification_log USING btree (topic, due_at, id) WHERE (due_at IS NOT NULL)
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
     CREATE TRIGGER ring AFTER INSERT ON outboxd.notification_log FOR EACH STATEMENT EXECUTE FUNCTION outboxd._ring_after_insert()

@@ -32,5 +32,8 @@ mod duty;
 mod retention;
 mod schedule;
 
+mod campaign;
+mod ordering;
+
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;

@@ -19,9 +19,7 @@ async fn with_three_instances_and_one_killed_at_each_step_everybody_has_exactly_
     let setup = Setup::new(&database.url()).webhook("http://127.0.0.1:9/");
     let (_second, _third) = (setup.start().await, setup.start().await);
     for (n, step) in
-        ["after_begin_runs", "before_reading", "after_reading", "after_copy@2", "after_copy@3"]
-            .into_iter()
-            .enumerate()
+        ["after_begin_runs", "before_reading", "after_reading", "after_copy@2", "after_copy@3"].into_iter().enumerate()
     {
         let name = format!("kill-{n}");
         let (point, hit) = step.split_once('@').unwrap_or((step, "1"));
