@@ -19,9 +19,27 @@ BEGIN
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_operator') THEN
         GRANT USAGE ON SCHEMA outboxd TO outboxd_operator;
         GRANT SELECT ON outboxd.notifications, outboxd.attempts, outboxd.dead_letters, outboxd.queue_state,
-            outboxd.outbox_lag, outboxd.workers, outboxd.audit TO outboxd_operator;
+            outboxd.outbox_lag, outboxd.workers, outboxd.schedules, outboxd.schedule_runs, outboxd.audit TO outboxd_operator;
         GRANT EXECUTE ON FUNCTION outboxd.retry, outboxd.retry_dead, outboxd.resend, outboxd.cancel, outboxd.pause,
-            outboxd.resume, outboxd.pause_channel, outboxd.resume_channel TO outboxd_operator;
+            outboxd.resume, outboxd.pause_channel, outboxd.resume_channel, outboxd.create_schedule, outboxd.alter_schedule,
+            outboxd.drop_schedule TO outboxd_operator;
+    END IF;
+    -- Audiences are read by a function that belongs to this role. Who hands it over must be a member, and the role
+    -- may create in the schema just for that.
+    IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_audience')
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid = 'outboxd._read_audience'::pg_catalog.regproc
+                          AND p.proowner = 'outboxd_audience'::pg_catalog.regrole) THEN
+        BEGIN
+            IF NOT pg_catalog.pg_has_role(current_user, 'outboxd_audience', 'MEMBER') THEN
+                EXECUTE pg_catalog.format('GRANT outboxd_audience TO %I', current_user);
+            END IF;
+            GRANT CREATE ON SCHEMA outboxd TO outboxd_audience;
+            ALTER FUNCTION outboxd._read_audience OWNER TO outboxd_audience;
+            REVOKE CREATE ON SCHEMA outboxd FROM outboxd_audience;
+        EXCEPTION
+            WHEN insufficient_privilege THEN
+                RAISE WARNING 'schedules wait: let a DBA run ALTER FUNCTION outboxd._read_audience OWNER TO outboxd_audience';
+        END;
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_service') THEN
         GRANT USAGE ON SCHEMA outboxd TO outboxd_service;

@@ -4,11 +4,12 @@
 --   outboxd_app       what the application's login gets:   GRANT outboxd_app TO my_app;
 --   outboxd_operator  what people and dashboards get:      GRANT outboxd_operator TO alice;
 --   outboxd_service   what the daemon runs as:             GRANT outboxd_service TO my_daemon;
+--   outboxd_audience  what schedules read audiences as:    GRANT SELECT ON app.quiz_audience TO outboxd_audience;
 DO $$
 DECLARE
     wanted text;
 BEGIN
-    FOREACH wanted IN ARRAY ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service'] LOOP
+    FOREACH wanted IN ARRAY ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service', 'outboxd_audience'] LOOP
         IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = wanted) THEN
             BEGIN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);

@@ -17,6 +17,7 @@ mod completions;
 mod demo;
 mod migrate;
 mod run;
+mod schedule;
 mod throwaway;
 
 const EXAMPLES: &str = "\
@@ -65,6 +66,7 @@ enum Command {
     Migrate(migrate::Args),
     Check(check::Args),
     Demo(demo::Args),
+    Schedule(schedule::Args),
     Completions(completions::Args),
 }
 
@@ -162,6 +164,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Migrate(args) => migrate::run(&args, &sources).await,
         Command::Check(args) => check::run(&args, &sources).await,
         Command::Demo(args) => demo::run(&args).await,
+        Command::Schedule(args) => schedule::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
     }
 }

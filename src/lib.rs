@@ -19,6 +19,7 @@ pub mod sweeper;
 
 pub mod duty;
 pub mod retention;
+pub mod scheduler;
 
 pub mod store;
 

@@ -34,11 +34,13 @@ pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
     "_ring", "_ring_after_insert", "_reject_headers", "_reject", "_reject_items", "_items", "_admit", "_requeue",
     "notify", "notify_many", "publish", "receive", "respond",
     "cancel", "retry", "retry_dead", "resend", "pause", "resume", "pause_channel", "resume_channel",
+    "_read_audience", "_reject_cron", "_reject_schedule", "_cancel_runs", "create_schedule", "alter_schedule", "drop_schedule",
 );
 
 /// The operators' views.
 pub const VIEWS: &[(&str, &str)] = sql_files!("views":
     "notifications", "attempts", "dead_letters", "queue_state", "outbox_lag", "workers",
+    "schedules", "schedule_runs",
 );
 
 const ROLES: &str = include_str!("../sql/roles.sql");
@@ -263,7 +265,8 @@ async fn install_sql(client: &mut Client, install: Install) -> Result<bool, Erro
 }
 
 async fn roles_missing(client: &Client) -> Result<Vec<String>, Error> {
-    let missing = "SELECT r FROM unnest(ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service']) r
+    let missing =
+        "SELECT r FROM unnest(ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service', 'outboxd_audience']) r
                     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = r) ORDER BY r";
     Ok(client.query(missing, &[]).await?.iter().map(|row| row.get(0)).collect())
 }

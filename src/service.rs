@@ -19,6 +19,7 @@ use crate::publisher::Publisher;
 use crate::queue::{self, Queue};
 use crate::relay::Relay;
 use crate::retention::{self, Retention};
+use crate::scheduler::{self, Scheduler};
 use crate::store::instance::InstanceId;
 use crate::store::{self, Store};
 use crate::sweeper::{self, Sweeper};
@@ -178,7 +179,8 @@ impl Instance {
             Duty::new(self.store.clone(), self.heartbeat.instance.clone(), name, self.config.worker.heartbeat_ttl)
         };
         let retention = Retention::new(self.store.clone(), duty(retention::DUTY), self.config.retention.clone());
-        retention::run(retention, shutdown).await;
+        let scheduler = Scheduler::new(self.store.clone(), duty(scheduler::DUTY));
+        tokio::join!(retention::run(retention, shutdown), scheduler::run(scheduler, shutdown));
     }
 
     fn parts(&self) -> Parts {

@@ -28,6 +28,7 @@ pub mod publish;
 pub mod record;
 pub mod release;
 pub mod retention;
+pub mod schedule;
 pub mod sweep;
 
 pub use error::{Error, Result};

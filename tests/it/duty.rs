@@ -117,7 +117,7 @@ async fn a_duty_does_not_change_hands_in_the_middle_of_a_statement_and_nobody_wa
     sql::run(&client, "UPDATE outboxd.duty SET until = clock_timestamp() WHERE name = 'rollups'").await;
     let next = register(&client).await;
     sql::run(&client, "BEGIN").await;
-    sql::run(&client, "SELECT FROM outboxd.duty WHERE name = 'rollups' FOR SHARE").await;
+    sql::run(&client, "SELECT FROM outboxd.duty WHERE name = 'rollups' FOR KEY SHARE").await;
     assert_eq!(store.take_duty("rollups", next, LEASE).await.unwrap(), Taken::Elsewhere);
     sql::run(&client, "COMMIT").await;
     assert_eq!(store.take_duty("rollups", next, LEASE).await.unwrap(), Taken::New);
@@ -127,7 +127,7 @@ async fn a_duty_does_not_change_hands_in_the_middle_of_a_statement_and_nobody_wa
 async fn the_duties_of_a_killed_a_stopped_and_a_drained_instance_move_over() {
     let database = postgres::database().await;
     let client = database.connect().await;
-    let setup = Setup::new(&database.url());
+    let setup = Setup::new(&database.url()).webhook("http://127.0.0.1:9/");
     let owner = "SELECT count(DISTINCT owner) = 1 AND min(owner) = {} FROM outboxd.duty
                   WHERE name IN ('retention', 'schedules') AND until > clock_timestamp()";
     let owned_by = |id: i32| owner.replace("{}", &id.to_string());

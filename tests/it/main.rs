@@ -35,6 +35,10 @@ mod faults;
 
 mod duty;
 mod retention;
+mod schedule;
+
+mod campaign;
+mod ordering;
 
 mod reference;
 #[allow(dead_code)] // each module of tests uses its own part

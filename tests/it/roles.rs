@@ -9,8 +9,19 @@ use crate::support::postgres::{self, connect};
 use crate::support::sql::{refused, run, value, values};
 
 const APP_FUNCTIONS: [&str; 5] = ["notify", "notify_many", "publish", "receive", "respond"];
-const ACTIONS: [&str; 8] =
-    ["cancel", "pause", "pause_channel", "resend", "resume", "resume_channel", "retry", "retry_dead"];
+const ACTIONS: [&str; 11] = [
+    "alter_schedule",
+    "cancel",
+    "create_schedule",
+    "drop_schedule",
+    "pause",
+    "pause_channel",
+    "resend",
+    "resume",
+    "resume_channel",
+    "retry",
+    "retry_dead",
+];
 
 /// Everything in the schema that `role` may use, as "kind name privilege".
 async fn privileges(client: &Client, role: &str) -> BTreeSet<String> {
