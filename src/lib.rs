@@ -14,7 +14,10 @@ pub mod channel;
 pub mod holds;
 pub mod worker;
 
+pub mod bulk;
 pub mod heartbeat;
+pub mod reporter;
+pub mod rollup;
 pub mod sweeper;
 
 pub mod duty;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::bulk;
 use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
 use crate::duty::Duty;
@@ -18,6 +19,7 @@ use crate::producer::Producer;
 use crate::publisher::Publisher;
 use crate::queue::{self, Queue};
 use crate::relay::Relay;
+use crate::reporter::{self, Reporter};
 use crate::retention::{self, Retention};
 use crate::scheduler::{self, Scheduler};
 use crate::store::instance::InstanceId;
@@ -143,7 +145,7 @@ impl Instance {
         };
         let sweep = async {
             if self.roles.contains(&Role::Relay) {
-                sweeper::run(&sweeper, &shutdown).await;
+                tokio::join!(sweeper::run(&sweeper, &shutdown), bulk::run(&self.store, &self.nudge, &shutdown));
             }
         };
         let work = async {
@@ -165,7 +167,8 @@ impl Instance {
             drain
         };
         let beats = heartbeat::run(&self.heartbeat, self.config.worker.heartbeat, self.clock_skew_ms, &beats_stop);
-        let (drain, ()) = tokio::join!(until_drained, beats);
+        let reporter = self.reporter();
+        let (drain, (), ()) = tokio::join!(until_drained, beats, reporter::run(&reporter, &beats_stop));
         self.sign_off().await;
         drain
     }
@@ -210,6 +213,16 @@ impl Instance {
             }),
             publisher,
             store,
+        }
+    }
+
+    fn reporter(&self) -> Reporter {
+        Reporter {
+            store: self.store.clone(),
+            queue: Arc::clone(&self.queue),
+            publisher: self.publisher.clone(),
+            instance: self.heartbeat.instance.clone(),
+            routes: reporter::routes(&self.config.routes),
         }
     }
 

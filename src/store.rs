@@ -24,10 +24,12 @@ mod error;
 pub mod hold;
 pub mod instance;
 pub mod observe;
+pub mod operate;
 pub mod publish;
 pub mod record;
 pub mod release;
 pub mod retention;
+pub mod rollup;
 pub mod schedule;
 pub mod sweep;
 

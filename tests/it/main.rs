@@ -41,5 +41,6 @@ mod campaign;
 mod ordering;
 
 mod reference;
+
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;
