@@ -17,6 +17,7 @@ mod completions;
 mod demo;
 mod migrate;
 mod run;
+mod send;
 mod throwaway;
 
 const EXAMPLES: &str = "\
@@ -64,6 +65,7 @@ enum Command {
     Run(run::Args),
     Migrate(migrate::Args),
     Check(check::Args),
+    Send(send::Args),
     Demo(demo::Args),
     Completions(completions::Args),
 }
@@ -161,6 +163,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(&args, &sources).await,
         Command::Migrate(args) => migrate::run(&args, &sources).await,
         Command::Check(args) => check::run(&args, &sources).await,
+        Command::Send(args) => send::run(&args, &sources).await,
         Command::Demo(args) => demo::run(&args).await,
         Command::Completions(args) => completions::run(&args),
     }

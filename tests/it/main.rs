@@ -11,5 +11,6 @@ mod example;
 mod migrate;
 mod notify;
 mod queue;
+mod send;
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;
