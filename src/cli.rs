@@ -12,6 +12,7 @@ use crate::config::{Mistakes, Sources};
 use crate::store::connect;
 use crate::telemetry;
 
+mod bench;
 mod check;
 mod completions;
 mod demo;
@@ -67,6 +68,7 @@ enum Command {
     Check(check::Args),
     Send(send::Args),
     Demo(demo::Args),
+    Bench(bench::Args),
     Completions(completions::Args),
 }
 
@@ -74,7 +76,7 @@ impl Command {
     /// What is logged unless the user asks for something else.
     fn log_filter(&self) -> &'static str {
         match self {
-            Command::Demo(_) => telemetry::QUIET_FILTER,
+            Command::Demo(_) | Command::Bench(_) => telemetry::QUIET_FILTER,
             _ => telemetry::SERVICE_FILTER,
         }
     }
@@ -165,6 +167,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Check(args) => check::run(&args, &sources).await,
         Command::Send(args) => send::run(&args, &sources).await,
         Command::Demo(args) => demo::run(&args).await,
+        Command::Bench(args) => bench::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
     }
 }
