@@ -12,12 +12,14 @@ use crate::config::{Mistakes, Sources};
 use crate::store::connect;
 use crate::telemetry;
 
+mod bench;
 mod check;
 mod completions;
 mod demo;
 mod migrate;
 mod run;
 mod schedule;
+mod send;
 mod throwaway;
 
 const EXAMPLES: &str = "\
@@ -65,8 +67,10 @@ enum Command {
     Run(run::Args),
     Migrate(migrate::Args),
     Check(check::Args),
+    Send(send::Args),
     Demo(demo::Args),
     Schedule(schedule::Args),
+    Bench(bench::Args),
     Completions(completions::Args),
 }
 
@@ -74,7 +78,7 @@ impl Command {
     /// What is logged unless the user asks for something else.
     fn log_filter(&self) -> &'static str {
         match self {
-            Command::Demo(_) => telemetry::QUIET_FILTER,
+            Command::Demo(_) | Command::Bench(_) => telemetry::QUIET_FILTER,
             _ => telemetry::SERVICE_FILTER,
         }
     }
@@ -163,8 +167,10 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(&args, &sources).await,
         Command::Migrate(args) => migrate::run(&args, &sources).await,
         Command::Check(args) => check::run(&args, &sources).await,
+        Command::Send(args) => send::run(&args, &sources).await,
         Command::Demo(args) => demo::run(&args).await,
         Command::Schedule(args) => schedule::run(&args, &sources).await,
+        Command::Bench(args) => bench::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
     }
 }
