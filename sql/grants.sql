@@ -11,6 +11,8 @@ BEGIN
         GRANT EXECUTE ON FUNCTION outboxd.notify, outboxd.notify_many, outboxd.publish, outboxd.receive, outboxd.respond TO outboxd_app;
         GRANT INSERT (topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
             ON outboxd.notification_log TO outboxd_app;
+        -- A CHECK's function is called as whoever inserts.
+        GRANT EXECUTE ON FUNCTION outboxd._check_notification TO outboxd_app;
         -- ORMs read the id back: INSERT … RETURNING id.
         GRANT SELECT (id) ON outboxd.notification_log TO outboxd_app;
     END IF;
@@ -28,15 +30,12 @@ BEGIN
        AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_roles r ON r.oid = p.proowner
                         WHERE p.oid = 'outboxd._read_audience'::pg_catalog.regproc AND r.rolname = 'outboxd_audience') THEN
         BEGIN
-            IF NOT pg_catalog.pg_has_role(current_user, 'outboxd_audience', 'MEMBER') THEN
-                EXECUTE pg_catalog.format('GRANT outboxd_audience TO %I', current_user);
-            END IF;
             GRANT CREATE ON SCHEMA outboxd TO outboxd_audience;
             ALTER FUNCTION outboxd._read_audience OWNER TO outboxd_audience;
             REVOKE CREATE ON SCHEMA outboxd FROM outboxd_audience;
         EXCEPTION
             WHEN insufficient_privilege THEN
-                RAISE WARNING 'schedules wait: let a DBA run ALTER FUNCTION outboxd._read_audience OWNER TO outboxd_audience';
+                RAISE WARNING 'schedules wait: let a DBA run GRANT outboxd_audience TO %, then migrate again', current_user;
         END;
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_service') THEN

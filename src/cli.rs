@@ -14,12 +14,15 @@ use crate::telemetry;
 
 mod check;
 mod completions;
+mod demo;
 mod migrate;
 mod run;
 mod schedule;
+mod throwaway;
 
 const EXAMPLES: &str = "\
 Examples:
+  outboxd demo
   DATABASE_URL=postgres://app@localhost/app outboxd migrate
   outboxd run
   DATABASE_URL=postgres://app@localhost/app outboxd check
@@ -63,7 +66,18 @@ enum Command {
     Migrate(migrate::Args),
     Check(check::Args),
     Schedule(schedule::Args),
+    Demo(demo::Args),
     Completions(completions::Args),
+}
+
+impl Command {
+    /// What is logged unless the user asks for something else.
+    fn log_filter(&self) -> &'static str {
+        match self {
+            Command::Demo(_) => telemetry::QUIET_FILTER,
+            _ => telemetry::SERVICE_FILTER,
+        }
+    }
 }
 
 /// How the program ends.
@@ -135,7 +149,8 @@ impl From<anyhow::Error> for Failure {
 
 /// Does what the command line asks.
 pub fn start(cli: Cli) -> Result<Exit, Failure> {
-    telemetry::init(cli.log.as_deref()).map_err(|error| Failure::new(Exit::Usage, error))?;
+    let fallback = cli.command.log_filter();
+    telemetry::init(cli.log.as_deref(), fallback).map_err(|error| Failure::new(Exit::Usage, error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
     runtime.block_on(dispatch(cli))
 }
@@ -149,6 +164,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Migrate(args) => migrate::run(&args, &sources).await,
         Command::Check(args) => check::run(&args, &sources).await,
         Command::Schedule(args) => schedule::run(&args, &sources).await,
+        Command::Demo(args) => demo::run(&args).await,
         Command::Completions(args) => completions::run(&args),
     }
 }

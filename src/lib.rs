@@ -26,7 +26,11 @@ pub mod store;
 pub mod cli;
 pub mod config;
 pub mod failpoint;
+pub mod http;
 pub mod migrate;
 pub mod service;
 pub mod shutdown;
+pub mod systemd;
 pub mod telemetry;
+
+pub use producer::embed::{Notification, Producer, Ticket};

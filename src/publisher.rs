@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use metrics::counter;
+use metrics::{counter, histogram};
 use tokio::sync::Mutex;
 
 use crate::failpoint;
@@ -98,6 +98,7 @@ impl Publisher {
         failpoint::hit("after_reserve").await;
         let pushed = self.queue.push(&reserved.messages).await?;
         counter!("outboxd_published_total").increment(reserved.messages.len() as u64);
+        histogram!("outboxd_batch_rows", "step" => "publish").record(reserved.messages.len() as f64);
         self.shared.counter.fetch_max(pushed.counter, Ordering::Relaxed);
         self.shared.room.lock().await.waiting += reserved.messages.len() as u64;
         self.unconfirmed().extend(reserved.publications);

@@ -12,6 +12,7 @@ use crate::config::{Config, QueueKind, Role};
 use crate::duty::Duty;
 use crate::heartbeat::{self, Heartbeat, Seen};
 use crate::holds::{self, Holds};
+use crate::http::{self, Api, Parts, Readiness};
 use crate::migrate;
 use crate::producer::Producer;
 use crate::publisher::Publisher;
@@ -40,6 +41,9 @@ pub enum Error {
     /// A channel cannot work as configured.
     #[error(transparent)]
     Channel(#[from] crate::channel::Error),
+    /// The HTTP endpoints cannot listen.
+    #[error(transparent)]
+    Http(#[from] http::Error),
 }
 
 /// A running instance's parts.
@@ -64,11 +68,18 @@ pub async fn run(
     shutdown: CancellationToken,
     on_ready: impl FnOnce(i32),
 ) -> Result<Drain, Error> {
-    let instance = Instance::start(config, roles).await?;
-    let id = instance.heartbeat.instance.get();
-    info!(instance = id, queue = instance.queue.kind(), version = env!("CARGO_PKG_VERSION"), "started");
-    on_ready(id);
-    Ok(Box::pin(instance.live(shutdown)).await)
+    // First, so that the process answers for itself from its start until after its drain.
+    let readiness = Arc::new(Readiness::new(shutdown.clone()));
+    let api = Api::bind(&config, &roles, Arc::clone(&readiness)).await?;
+    let work = async {
+        let instance = Instance::start(config, roles).await?;
+        let id = instance.heartbeat.instance.get();
+        info!(instance = id, queue = instance.queue.kind(), version = env!("CARGO_PKG_VERSION"), "started");
+        readiness.started(instance.parts());
+        on_ready(id);
+        Ok(Box::pin(instance.live(shutdown)).await)
+    };
+    api.beside(Box::pin(work)).await
 }
 
 impl Instance {
@@ -93,6 +104,11 @@ impl Instance {
         };
         let registered = heartbeat.register().await?;
         heartbeat.beat(None).await?;
+        // Before the first push: what others pushed and a queue that was emptied since has lost.
+        if let Some(loss) = queue.check_loss(heartbeat.seen.queue_counter()).await? {
+            let rows = store.republish_lost(None).await?;
+            warn!(?loss, rows, "the queue lost messages while nobody ran; they are published again");
+        }
         let topics: Vec<String> = config.routes.keys().filter(|topic| *topic != "default").cloned().collect();
         store.name_topics(&topics).await?;
         let holds = Arc::new(Holds::new(store.clone(), instance, Arc::clone(&router), &config));
@@ -167,6 +183,15 @@ impl Instance {
         tokio::join!(retention::run(retention, shutdown), scheduler::run(scheduler, shutdown));
     }
 
+    fn parts(&self) -> Parts {
+        Parts {
+            store: self.store.clone(),
+            queue: Arc::clone(&self.queue),
+            holds: Arc::clone(&self.holds),
+            channels: self.config.channels.keys().cloned().collect(),
+        }
+    }
+
     fn pump(&self) -> Pump {
         let (store, publisher) = (self.store.clone(), self.publisher.clone());
         let instance = self.heartbeat.instance.clone();
@@ -213,6 +238,7 @@ impl Instance {
             install_id: Arc::clone(&self.install_id),
             config: self.config.worker.clone(),
             deliveries_max: self.config.queue.deliveries_max,
+            tend_every: self.config.queue.consumer_ttl / 4,
             nudge: Arc::clone(&self.nudge),
             progress: Arc::clone(&self.heartbeat.progress),
         }

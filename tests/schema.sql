@@ -98,7 +98,7 @@ TABLE event
     payload jsonb NOT NULL
     headers jsonb
     CONSTRAINT event_pkey PRIMARY KEY (id)
-    CONSTRAINT headers_are_an_object_of_strings CHECK (((jsonb_typeof(headers) = 'object'::text) AND (NOT jsonb_path_exists(headers, 'strict $.*?(@.type() != "string")'::jsonpath))))
+    CONSTRAINT headers_are_an_object CHECK ((jsonb_typeof(headers) = 'object'::text))
     CONSTRAINT key_has_1_to_512_bytes CHECK (((octet_length(key) >= 1) AND (octet_length(key) <= 512)))
     CONSTRAINT topic_has_1_to_200_bytes CHECK (((octet_length(topic) >= 1) AND (octet_length(topic) <= 200)))
     CREATE UNIQUE INDEX event_pkey ON outboxd.event USING btree (id)
@@ -176,15 +176,8 @@ END
     ordering_key text
     channel text
     error text
-    CONSTRAINT dedup_key_has_1_to_512_bytes CHECK (((octet_length(dedup_key) >= 1) AND (octet_length(dedup_key) <= 512)))
-    CONSTRAINT ended_rows_and_only_they_have_finished_at CHECK (((status = ANY (ARRAY['SENT'::outboxd.status, 'FAILED'::outboxd.status, 'CANCELED'::outboxd.status])) = (finished_at IS NOT NULL)))
-    CONSTRAINT failed_rows_have_an_error CHECK (((status <> 'FAILED'::outboxd.status) OR (error IS NOT NULL)))
-    CONSTRAINT headers_are_an_object_of_strings CHECK (((jsonb_typeof(headers) = 'object'::text) AND (NOT jsonb_path_exists(headers, 'strict $.*?(@.type() != "string")'::jsonpath))))
+    CONSTRAINT notification_is_legal CHECK (outboxd._check_notification(topic, recipient, dedup_key, ordering_key, headers, send_at, expires_at, status, finished_at, error))
     CONSTRAINT notification_log_pkey PRIMARY KEY (id)
-    CONSTRAINT ordering_key_has_1_to_512_bytes CHECK (((octet_length(ordering_key) >= 1) AND (octet_length(ordering_key) <= 512)))
-    CONSTRAINT recipient_has_1_to_4096_characters CHECK (((length(recipient) >= 1) AND (length(recipient) <= 4096)))
-    CONSTRAINT times_are_finite CHECK ((isfinite(send_at) AND isfinite(expires_at)))
-    CONSTRAINT topic_has_1_to_200_bytes CHECK (((octet_length(topic) >= 1) AND (octet_length(topic) <= 200)))
     CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log USING btree (topic, dedup_key) WHERE (dedup_key IS NOT NULL)
     CREATE INDEX notification_log_due ON outboxd.notification_log USING btree (topic, due_at, id) WHERE (due_at IS NOT NULL)
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
@@ -239,17 +232,8 @@ TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_v
     cancel boolean NOT NULL DEFAULT false
     ordering_key text
     live_key text
-    CONSTRAINT only_ready_rows_wait_for_a_retry CHECK (((retry_at IS NULL) OR (state = 0)))
-    CONSTRAINT only_rows_with_a_key_wait_behind_it CHECK (((state <> 3) OR (ordering_key IS NOT NULL)))
     CONSTRAINT outbox_pkey PRIMARY KEY (id)
-    CONSTRAINT processing_rows_have_a_worker CHECK (((state <> 2) OR (instance IS NOT NULL)))
-    CONSTRAINT published_rows_have_a_publication CHECK (((state <> 1) OR (batch IS NOT NULL)))
-    CONSTRAINT rows_that_have_their_turn_hold_their_key CHECK ((NOT (live_key IS DISTINCT FROM
-CASE
-    WHEN (state < 3) THEN ordering_key
-    ELSE NULL::text
-END)))
-    CONSTRAINT state_is_ready_published_processing_or_behind_key CHECK (((state >= 0) AND (state <= 3)))
+    CONSTRAINT work_is_legal CHECK (outboxd._check_work(state, instance, batch, retry_at, ordering_key, live_key))
     CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox USING btree (live_key) WHERE (live_key IS NOT NULL)
     CREATE INDEX outbox_key ON outboxd.outbox USING btree (ordering_key, seq) WHERE (ordering_key IS NOT NULL)
     CREATE INDEX outbox_lane ON outboxd.outbox USING btree (lane, seq)
@@ -440,6 +424,8 @@ VIEW workers
     GRANT delete, insert, select, update TO outboxd_service
 FUNCTION _admit(keys text[]) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _cancel_runs(schedule_id bigint, slots_after timestamp with time zone) RETURNS bigint LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _check_notification(topic text, recipient text, dedup_key text, ordering_key text, headers jsonb, send_at timestamp with time zone, expires_at timestamp with time zone, status outboxd.status, finished_at timestamp with time zone, error text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE GRANT TO outboxd_app, outboxd_service
+FUNCTION _check_work(state smallint, instance integer, batch bigint, retry_at timestamp with time zone, ordering_key text, live_key text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE GRANT TO outboxd_service
 FUNCTION _items(items jsonb) RETURNS TABLE(n bigint, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _read_audience(audience text, slot timestamp with time zone, rows_max bigint) RETURNS TABLE(recipient text, payload jsonb) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject(what text, topic text, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metrics::counter;
+use metrics::{counter, histogram};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -69,6 +69,7 @@ impl Claimer {
     ) {
         failpoint::hit("after_take").await;
         let Some(cases) = self.claim_patiently(&deliveries, shutdown).await else { return };
+        histogram!("outboxd_batch_rows", "step" => "claim").record(cases.len() as f64);
         failpoint::hit("after_claim").await;
         let mut paused = Vec::new();
         let mut done = Vec::new();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::counter;
+use metrics::{counter, histogram};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -74,6 +74,7 @@ pub(super) async fn run(worker: Arc<Worker>, mut outcomes: mpsc::Receiver<Finish
             return;
         }
         failpoint::hit("after_record").await;
+        histogram!("outboxd_batch_rows", "step" => "record").record(batch.len() as f64);
         forget(&worker, &batch);
         for (acks, deliveries) in by_consumer(std::mem::take(&mut batch)) {
             acks.ack(&deliveries).await;
@@ -151,6 +152,12 @@ async fn record_sent(worker: &Worker, sent: &[Sent]) -> store::Result<Vec<String
     }
     let record = worker.store.record_sent(sent, worker.instance.get()).await?;
     counter!("outboxd_sent_total").increment(record.sent.len() as u64);
+    for delivered in &record.delivered {
+        histogram!("outboxd_notify_to_sent_seconds").record(delivered.since_notify_s);
+        if let Some(sent) = sent.iter().find(|sent| sent.id == delivered.id) {
+            histogram!("outboxd_seen_to_sent_seconds").record(seconds(delivered.at - sent.published_at));
+        }
+    }
     if record.late > 0 {
         counter!("outboxd_late_successes_total").increment(record.late);
     }
@@ -159,6 +166,11 @@ async fn record_sent(worker: &Worker, sent: &[Sent]) -> store::Result<Vec<String
         warn!(ids = ?record.duplicates, "delivered again although they were SENT; see outboxd.attempts");
     }
     Ok(record.released_keys)
+}
+
+/// Never negative: a clock that was set back is no reason for a strange figure.
+fn seconds(span: chrono::TimeDelta) -> f64 {
+    span.to_std().unwrap_or_default().as_secs_f64()
 }
 
 async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Vec<String>> {

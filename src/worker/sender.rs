@@ -127,6 +127,7 @@ async fn send(
             token: claimed.token,
             channel: name.to_string(),
             http_status: status,
+            published_at: claimed.published_at,
         }),
         Outcome::Failed(failed) => after_failure(claimed, route, position, provider, failed),
     }

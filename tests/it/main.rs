@@ -6,8 +6,13 @@ mod tidy;
 mod check;
 mod config;
 mod connect;
+mod deliver;
+mod demo;
 mod example;
 
+mod deploy;
+mod http;
+mod metrics;
 mod migrate;
 mod roles;
 mod schema;
@@ -25,7 +30,7 @@ mod queue;
 
 mod channel;
 
-mod deliver;
+mod embed;
 mod faults;
 
 mod duty;
@@ -35,5 +40,6 @@ mod schedule;
 mod campaign;
 mod ordering;
 
+mod reference;
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;

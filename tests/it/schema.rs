@@ -34,9 +34,7 @@ const ILLEGAL: &[(&str, &str)] = &[
     ("recipient_has_1_to_4096_characters", "UPDATE outboxd.notification_log SET recipient = ''"),
     ("dedup_key_has_1_to_512_bytes", "UPDATE outboxd.notification_log SET dedup_key = ''"),
     ("ordering_key_has_1_to_512_bytes", "UPDATE outboxd.notification_log SET ordering_key = repeat('x', 513)"),
-    ("headers_are_an_object_of_strings", "UPDATE outboxd.notification_log SET headers = '[]'"),
-    ("headers_are_an_object_of_strings", "UPDATE outboxd.notification_log SET headers = '{\"a\": []}'"),
-    ("headers_are_an_object_of_strings", "UPDATE outboxd.notification_log SET headers = '{\"a\": 1}'"),
+    ("headers_are_an_object", "UPDATE outboxd.notification_log SET headers = '[]'"),
     ("times_are_finite", "UPDATE outboxd.notification_log SET send_at = 'infinity'"),
     ("times_are_finite", "UPDATE outboxd.notification_log SET expires_at = '-infinity'"),
     ("ended_rows_and_only_they_have_finished_at", "UPDATE outboxd.notification_log SET status = 'SENT'"),
@@ -65,10 +63,7 @@ const ILLEGAL: &[(&str, &str)] = &[
     ),
     ("topic_has_1_to_200_bytes", "INSERT INTO outboxd.event (topic, key, payload) VALUES ('', 'k', '{}')"),
     ("key_has_1_to_512_bytes", "INSERT INTO outboxd.event (topic, key, payload) VALUES ('t', '', '{}')"),
-    (
-        "headers_are_an_object_of_strings",
-        "INSERT INTO outboxd.event (topic, key, payload, headers) VALUES ('t', 'k', '{}', '1')",
-    ),
+    ("headers_are_an_object", "INSERT INTO outboxd.event (topic, key, payload, headers) VALUES ('t', 'k', '{}', '1')"),
     ("consumer_has_1_to_200_bytes", "INSERT INTO outboxd.inbox (consumer, message_id) VALUES ('', 'm')"),
     ("message_id_has_1_to_512_bytes", "INSERT INTO outboxd.inbox (consumer, message_id) VALUES ('c', '')"),
     (
@@ -101,7 +96,11 @@ async fn each_constraint_refuses_the_illegal_state_it_names() {
     }
     let tried: Vec<&str> = ILLEGAL.iter().map(|(constraint, _)| *constraint).collect();
     let checks = "SELECT DISTINCT conname::text FROM pg_constraint
-                   WHERE contype = 'c' AND connamespace = 'outboxd'::regnamespace ORDER BY 1";
+                   WHERE contype = 'c' AND connamespace = 'outboxd'::regnamespace
+                     AND conname NOT IN ('notification_is_legal', 'work_is_legal')
+                   UNION SELECT rule[1] FROM pg_proc, regexp_matches(prosrc, $$THEN '([a-z_0-9]+)'$$, 'g') rule
+                          WHERE oid IN ('outboxd._check_notification'::regproc, 'outboxd._check_work'::regproc)
+                   ORDER BY 1";
     let untried: Vec<String> =
         values::<String>(&client, checks).await.into_iter().filter(|name| !tried.contains(&name.as_str())).collect();
     assert_eq!(untried, [""; 0], "every CHECK is tried here");

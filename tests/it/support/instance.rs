@@ -1,5 +1,6 @@
 //! Instances of outboxd: the real binary, as a process that can be killed, stopped and drained.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ pub struct Setup {
     redis_url: Option<String>,
     roles: Option<String>,
     failpoints: Option<String>,
+    env: Vec<(String, String)>,
 }
 
 impl Setup {
@@ -25,7 +27,14 @@ impl Setup {
         let toml = "[worker]\nlease = \"8s\"\nheartbeat = \"500ms\"\nheartbeat_ttl = \"3s\"\n\
             [relay]\nrepublish_after = \"1s\"\n[queue]\nconsumer_ttl = \"1s\"\n"
             .to_owned();
-        Setup { toml, database_url: database_url.to_owned(), redis_url: None, roles: None, failpoints: None }
+        Setup {
+            toml,
+            database_url: database_url.to_owned(),
+            redis_url: None,
+            roles: None,
+            failpoints: None,
+            env: Vec::new(),
+        }
     }
 
     /// Messages travel through this Redis under a prefix of their own.
@@ -68,6 +77,12 @@ impl Setup {
         self
     }
 
+    /// One more variable of the environment.
+    pub fn env(mut self, name: &str, value: &str) -> Setup {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Starts it; ready or not.
     pub fn spawn(&self) -> Instance {
         let dir = process::scratch_dir("instance");
@@ -83,6 +98,7 @@ impl Setup {
             .env("OUTBOXD_CONFIG", &config)
             .env("DATABASE_URL", &self.database_url)
             .env("OUTBOXD_LOG", "info")
+            .envs(self.env.iter().cloned())
             .stderr(file)
             .stdin(std::process::Stdio::null())
             .kill_on_drop(true);
@@ -141,6 +157,15 @@ impl Instance {
 
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Where its HTTP endpoints listen; waits until they do.
+    pub async fn http_addr(&mut self) -> SocketAddr {
+        self.wait_for_log("\"listening\"").await;
+        let log = self.log();
+        let line = log.lines().find(|line| line.contains("\"listening\"")).expect("it says so");
+        let entry: serde_json::Value = serde_json::from_str(line).expect("JSON lines");
+        entry["addr"].as_str().expect("the address").parse().expect("an address")
     }
 
     pub async fn wait_for_log(&mut self, text: &str) {
