@@ -29,18 +29,15 @@ BEGIN
     -- Audiences are read by a function that belongs to this role. Who hands it over must be a member, and the role
     -- may create in the schema just for that.
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_audience')
-       AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid = 'outboxd._read_audience'::pg_catalog.regproc
-                          AND p.proowner = 'outboxd_audience'::pg_catalog.regrole) THEN
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_roles r ON r.oid = p.proowner
+                        WHERE p.oid = 'outboxd._read_audience'::pg_catalog.regproc AND r.rolname = 'outboxd_audience') THEN
         BEGIN
-            IF NOT pg_catalog.pg_has_role(current_user, 'outboxd_audience', 'MEMBER') THEN
-                EXECUTE pg_catalog.format('GRANT outboxd_audience TO %I', current_user);
-            END IF;
             GRANT CREATE ON SCHEMA outboxd TO outboxd_audience;
             ALTER FUNCTION outboxd._read_audience OWNER TO outboxd_audience;
             REVOKE CREATE ON SCHEMA outboxd FROM outboxd_audience;
         EXCEPTION
             WHEN insufficient_privilege THEN
-                RAISE WARNING 'schedules wait: let a DBA run ALTER FUNCTION outboxd._read_audience OWNER TO outboxd_audience';
+                RAISE WARNING 'schedules wait: let a DBA run GRANT outboxd_audience TO %, then migrate again', current_user;
         END;
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_service') THEN

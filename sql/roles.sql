@@ -20,6 +20,18 @@ BEGIN
             END;
         END IF;
     END LOOP;
+    -- Whoever owns the schema hands a function over to this role: see grants.sql.
+    SELECT n.nspowner::regrole::text INTO wanted FROM pg_catalog.pg_namespace n
+     WHERE n.nspname = 'outboxd'
+       AND (SELECT NOT pg_catalog.pg_has_role(n.nspowner, r.oid, 'MEMBER') FROM pg_catalog.pg_roles r WHERE r.rolname = 'outboxd_audience');
+    IF wanted IS NOT NULL THEN
+        BEGIN
+            EXECUTE format('GRANT outboxd_audience TO %s', wanted);
+        EXCEPTION
+            WHEN insufficient_privilege THEN NULL; -- grants.sql says what it needs
+            WHEN internal_error OR unique_violation THEN NULL; -- granted by another migration just now
+        END;
+    END IF;
     -- Lets the view `health` name the session that pins vacuum.
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_service')
        AND NOT pg_catalog.pg_has_role('outboxd_service', 'pg_read_all_stats', 'MEMBER') THEN
