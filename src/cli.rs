@@ -14,13 +14,18 @@ use crate::telemetry;
 
 mod bench;
 mod check;
+mod color;
 mod completions;
+mod dead;
 mod demo;
+mod doctor;
 mod migrate;
 mod run;
 mod schedule;
 mod send;
+mod status;
 mod throwaway;
+mod view;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -71,6 +76,9 @@ enum Command {
     Demo(demo::Args),
     Schedule(schedule::Args),
     Bench(bench::Args),
+    Status(status::Args),
+    Dead(dead::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
 }
 
@@ -171,6 +179,9 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Demo(args) => demo::run(&args).await,
         Command::Schedule(args) => schedule::run(&args, &sources).await,
         Command::Bench(args) => bench::run(&args, &sources).await,
+        Command::Status(args) => status::run(&args, &sources).await,
+        Command::Dead(args) => dead::run(&args, &sources).await,
+        Command::Doctor(args) => doctor::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -15,6 +15,7 @@ pub mod holds;
 pub mod worker;
 
 pub mod bulk;
+pub mod events;
 pub mod heartbeat;
 pub mod reporter;
 pub mod rollup;

@@ -21,6 +21,7 @@ pub mod connect;
 pub mod doorbell;
 pub mod duty;
 mod error;
+pub mod event;
 pub mod hold;
 pub mod instance;
 pub mod observe;

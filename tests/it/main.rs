@@ -22,9 +22,14 @@ mod notify;
 mod notify_many;
 mod ring;
 
+mod event_streams;
 mod events;
+mod health;
 mod inbox;
 mod operate;
+mod operate_bulk;
+mod status;
+mod views;
 
 mod queue;
 

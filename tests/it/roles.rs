@@ -9,7 +9,7 @@ use crate::support::postgres::{self, connect};
 use crate::support::sql::{refused, run, value, values};
 
 const APP_FUNCTIONS: [&str; 5] = ["notify", "notify_many", "publish", "receive", "respond"];
-const ACTIONS: [&str; 14] = [
+const ACTIONS: [&str; 15] = [
     "alter_schedule",
     "cancel",
     "cancel_where",
@@ -17,6 +17,7 @@ const ACTIONS: [&str; 14] = [
     "drop_schedule",
     "pause",
     "pause_channel",
+    "replay_events",
     "resend",
     "resume",
     "resume_channel",
