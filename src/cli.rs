@@ -12,18 +12,24 @@ use crate::config::{Mistakes, Sources};
 use crate::store::connect;
 use crate::telemetry;
 
+mod bench;
 mod check;
 mod color;
 mod completions;
 mod dead;
+mod demo;
 mod doctor;
 mod migrate;
 mod run;
+mod schedule;
+mod send;
 mod status;
+mod throwaway;
 mod view;
 
 const EXAMPLES: &str = "\
 Examples:
+  outboxd demo
   DATABASE_URL=postgres://app@localhost/app outboxd migrate
   outboxd run
   DATABASE_URL=postgres://app@localhost/app outboxd check
@@ -66,10 +72,24 @@ enum Command {
     Run(run::Args),
     Migrate(migrate::Args),
     Check(check::Args),
+    Send(send::Args),
+    Demo(demo::Args),
+    Schedule(schedule::Args),
+    Bench(bench::Args),
     Status(status::Args),
     Dead(dead::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
+}
+
+impl Command {
+    /// What is logged unless the user asks for something else.
+    fn log_filter(&self) -> &'static str {
+        match self {
+            Command::Demo(_) | Command::Bench(_) => telemetry::QUIET_FILTER,
+            _ => telemetry::SERVICE_FILTER,
+        }
+    }
 }
 
 /// How the program ends.
@@ -141,7 +161,8 @@ impl From<anyhow::Error> for Failure {
 
 /// Does what the command line asks.
 pub fn start(cli: Cli) -> Result<Exit, Failure> {
-    telemetry::init(cli.log.as_deref()).map_err(|error| Failure::new(Exit::Usage, error))?;
+    let fallback = cli.command.log_filter();
+    telemetry::init(cli.log.as_deref(), fallback).map_err(|error| Failure::new(Exit::Usage, error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
     runtime.block_on(dispatch(cli))
 }
@@ -154,6 +175,10 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(&args, &sources).await,
         Command::Migrate(args) => migrate::run(&args, &sources).await,
         Command::Check(args) => check::run(&args, &sources).await,
+        Command::Send(args) => send::run(&args, &sources).await,
+        Command::Demo(args) => demo::run(&args).await,
+        Command::Schedule(args) => schedule::run(&args, &sources).await,
+        Command::Bench(args) => bench::run(&args, &sources).await,
         Command::Status(args) => status::run(&args, &sources).await,
         Command::Dead(args) => dead::run(&args, &sources).await,
         Command::Doctor(args) => doctor::run(&args, &sources).await,

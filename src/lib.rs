@@ -15,10 +15,15 @@ pub mod holds;
 pub mod worker;
 
 pub mod bulk;
+pub mod events;
 pub mod heartbeat;
 pub mod reporter;
 pub mod rollup;
 pub mod sweeper;
+
+pub mod duty;
+pub mod retention;
+pub mod scheduler;
 
 pub mod store;
 
@@ -31,3 +36,5 @@ pub mod service;
 pub mod shutdown;
 pub mod systemd;
 pub mod telemetry;
+
+pub use producer::embed::{Notification, Producer, Ticket};

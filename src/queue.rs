@@ -10,6 +10,7 @@ mod address;
 mod broker;
 mod connection;
 mod element;
+pub mod events;
 mod failure;
 mod fairness;
 mod hand;

@@ -6,8 +6,13 @@ mod tidy;
 mod check;
 mod config;
 mod connect;
+mod deliver;
+mod demo;
 mod example;
 
+mod deploy;
+mod http;
+mod metrics;
 mod migrate;
 mod roles;
 mod schema;
@@ -18,6 +23,7 @@ mod notify_many;
 mod ring;
 
 mod dashboards;
+mod event_streams;
 mod events;
 mod health;
 mod inbox;
@@ -31,12 +37,18 @@ mod queue;
 
 mod channel;
 
-mod deliver;
+mod embed;
 mod faults;
 
-mod http;
-mod metrics;
+mod duty;
+mod retention;
+mod schedule;
+
+mod campaign;
+mod ordering;
+
 mod reference;
 
+mod send;
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;

@@ -11,7 +11,7 @@ use crate::support::sql::{value, values};
 /// Lowest first. A module imports only from lines above its own; modules of one line do not know each other.
 const LAYERS: &[&[&str]] = &[
     &["notification"],
-    &["config", "shutdown", "telemetry", "failpoint"],
+    &["config", "shutdown", "telemetry", "failpoint", "systemd"],
     &["retry", "rollup"],
     &["queue", "channel"],
     &["store", "migrate"],
@@ -23,6 +23,7 @@ const LAYERS: &[&[&str]] = &[
         "worker",
         "heartbeat",
         "sweeper",
+        "events",
         "bulk",
         "reporter",
         "retention",

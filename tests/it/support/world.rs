@@ -59,16 +59,20 @@ impl World {
         sql::run(&self.app, &statement).await;
     }
 
-    /// The instances' own stream, for a test that pushes by hand.
-    pub async fn queue(&self) -> Arc<dyn Queue> {
-        let config = QueueConfig {
+    /// As the instances are configured, with a stream.
+    pub fn queue_config(&self) -> QueueConfig {
+        QueueConfig {
             kind: QueueKind::Stream,
             prefix: self.prefix.clone(),
             window: 10_000,
             consumer_ttl: Duration::from_secs(1),
             deliveries_max: 10,
-        };
-        queue::open(&config, Some(&redis::shared().url().into())).await.expect("Redis answers")
+        }
+    }
+
+    /// The instances' own stream, for a test that pushes by hand.
+    pub async fn queue(&self) -> Arc<dyn Queue> {
+        queue::open(&self.queue_config(), Some(&redis::shared().url().into())).await.expect("Redis answers")
     }
 
     /// Waits until every row has ended, then judges.
