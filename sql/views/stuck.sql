@@ -14,7 +14,7 @@ WITH oldest AS (
 ), judged AS MATERIALIZED (
     SELECT p.id, p.attempts, p.instance, p.channel,
            CASE WHEN p.state = 2 THEN p.next_at WHEN p.state = 0 AND p.paused_at IS NOT NULL THEN greatest(p.paused_at, p.next_at)
-                WHEN p.state = 0 THEN coalesce(p.retry_at, p.next_at) ELSE p.next_at END AS since,
+                WHEN p.state = 0 AND p.retry_at <= now() THEN p.retry_at ELSE p.next_at END AS since,
            CASE WHEN p.state = 2 AND p.next_at < now() - interval '5 s' THEN 'lease expired'
                 WHEN p.state = 3 AND p.next_at < now() - interval '1 min' THEN 'waiting behind key'
                 WHEN p.state = 1 AND p.next_at < now() - interval '1 min' THEN 'published without progress'

@@ -22,6 +22,7 @@ mod notify;
 mod notify_many;
 mod ring;
 
+mod dashboards;
 mod event_streams;
 mod events;
 mod health;
@@ -29,6 +30,7 @@ mod inbox;
 mod operate;
 mod operate_bulk;
 mod status;
+mod transcripts;
 mod views;
 
 mod queue;

@@ -21,6 +21,8 @@ const QUESTIONS: &[&str] = &[
     "SELECT * FROM outboxd.workers",
     "SELECT * FROM outboxd.health",
     "SELECT * FROM outboxd.bulk_actions",
+    "SELECT * FROM outboxd.schedules",
+    "SELECT * FROM outboxd.schedule_runs",
     "SELECT * FROM outboxd.notifications WHERE id = 4711",
     "SELECT * FROM outboxd.notifications ORDER BY id DESC LIMIT 50",
     "SELECT * FROM outboxd.attempts WHERE notification_id = 4711",
