@@ -1,6 +1,7 @@
 //! One test binary; modules in the order of a notification's life.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod bench;
 mod channel;
 mod check;
 mod config;
