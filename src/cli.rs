@@ -14,12 +14,18 @@ use crate::telemetry;
 
 mod bench;
 mod check;
+mod color;
 mod completions;
+mod dead;
 mod demo;
+mod doctor;
 mod migrate;
 mod run;
+mod schedule;
 mod send;
+mod status;
 mod throwaway;
+mod view;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,7 +74,11 @@ enum Command {
     Check(check::Args),
     Send(send::Args),
     Demo(demo::Args),
+    Schedule(schedule::Args),
     Bench(bench::Args),
+    Status(status::Args),
+    Dead(dead::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
 }
 
@@ -167,7 +177,11 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Check(args) => check::run(&args, &sources).await,
         Command::Send(args) => send::run(&args, &sources).await,
         Command::Demo(args) => demo::run(&args).await,
+        Command::Schedule(args) => schedule::run(&args, &sources).await,
         Command::Bench(args) => bench::run(&args, &sources).await,
+        Command::Status(args) => status::run(&args, &sources).await,
+        Command::Dead(args) => dead::run(&args, &sources).await,
+        Command::Doctor(args) => doctor::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
     }
 }

@@ -96,6 +96,19 @@ impl Holds {
         self.paused().topics.contains(topic)
     }
 
+    /// Whether an operator paused the channel.
+    pub fn channel_is_paused(&self, channel: &str) -> bool {
+        self.paused().channels.contains(channel)
+    }
+
+    /// Origins that may not be called now, or whose circuit waits for its probe: the channel and the reason of each.
+    pub fn held(&self) -> Vec<(String, HoldReason)> {
+        let now = Instant::now();
+        let holds = self.board.holds().into_iter();
+        let in_force = holds.filter(|(_, _, hold)| hold.until > now || hold.reason != HoldReason::RetryAfter);
+        in_force.map(|(channel, _, hold)| (channel, hold.reason)).collect()
+    }
+
     /// Whether fresh work of the topic would only be parked: its first channel is held as a whole and the route says
     /// to wait.
     pub fn topic_is_held(&self, topic: &str) -> bool {

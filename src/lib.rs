@@ -14,14 +14,27 @@ pub mod channel;
 pub mod holds;
 pub mod worker;
 
+pub mod bulk;
+pub mod events;
 pub mod heartbeat;
+pub mod reporter;
+pub mod rollup;
 pub mod sweeper;
+
+pub mod duty;
+pub mod retention;
+pub mod scheduler;
 
 pub mod store;
 
 pub mod cli;
 pub mod config;
+pub mod failpoint;
+pub mod http;
 pub mod migrate;
 pub mod service;
 pub mod shutdown;
+pub mod systemd;
 pub mod telemetry;
+
+pub use producer::embed::{Notification, Producer, Ticket};

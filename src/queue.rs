@@ -10,6 +10,7 @@ mod address;
 mod broker;
 mod connection;
 mod element;
+pub mod events;
 mod failure;
 mod fairness;
 mod hand;
@@ -87,6 +88,17 @@ pub enum Loss {
     },
 }
 
+/// What the queue's server says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerFacts {
+    /// Its `maxmemory-policy`.
+    pub policy: String,
+    /// Memory in use, in bytes.
+    pub memory_bytes: i64,
+    /// Its `maxmemory` in bytes; 0: no limit.
+    pub memory_max_bytes: i64,
+}
+
 /// How full the queue is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Depth {
@@ -145,11 +157,18 @@ pub trait Queue: Send + Sync + std::fmt::Debug {
     async fn consumer(&self, name: &str) -> Result<Box<dyn Consumer>>;
 
     /// Compares the queue with the highest counter known to have been reached (`seen`: of this process and
-    /// of every instance, as kept in Postgres). `Some` at most once per loss and process.
+    /// of every instance, as kept in Postgres; 0: none). `Some` at most once per loss and process; from then on
+    /// the queue as it is counts. Call it every second, and once before a process's first push: that push's
+    /// counter would replace, in Postgres, the one that shows what was lost before.
     async fn check_loss(&self, seen: i64) -> Result<Option<Loss>>;
 
     /// How full it is.
     async fn depth(&self) -> Result<Depth>;
+
+    /// What its server says of itself; `None`: there is no server.
+    async fn server(&self) -> Result<Option<ServerFacts>> {
+        Ok(None)
+    }
 }
 
 /// One consumer of a [`Queue`]. `take` needs exclusive use; acknowledging does not wait for it.
@@ -164,7 +183,8 @@ pub trait Consumer: Send {
     fn acker(&self) -> Box<dyn Acker>;
 
     /// Keeps this consumer alive in the queue's eyes and takes over what dead ones hold; call it at least
-    /// every third of the consumer TTL. Bounded work.
+    /// every third of the consumer TTL. Bounded work: at most 1,000 messages of a dead consumer per call.
+    /// What it took over comes with the next `take`.
     async fn tend(&mut self) -> Result<Tended>;
 
     /// Gives back what was taken and not acknowledged, for others to take at once, and signs off.

@@ -7,15 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::bulk;
 use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
+use crate::duty::Duty;
+use crate::events::{self, Events};
 use crate::heartbeat::{self, Heartbeat, Seen};
 use crate::holds::{self, Holds};
+use crate::http::{self, Api, Parts, Readiness};
 use crate::migrate;
 use crate::producer::Producer;
 use crate::publisher::Publisher;
+use crate::queue::events::EventStreams;
 use crate::queue::{self, Queue};
 use crate::relay::Relay;
+use crate::reporter::{self, Reporter};
+use crate::retention::{self, Retention};
+use crate::rollup::Counts;
+use crate::scheduler::{self, Scheduler};
 use crate::store::instance::InstanceId;
 use crate::store::{self, Store};
 use crate::sweeper::{self, Sweeper};
@@ -37,6 +46,9 @@ pub enum Error {
     /// A channel cannot work as configured.
     #[error(transparent)]
     Channel(#[from] crate::channel::Error),
+    /// The HTTP endpoints cannot listen.
+    #[error(transparent)]
+    Http(#[from] http::Error),
 }
 
 /// A running instance's parts.
@@ -45,6 +57,7 @@ struct Instance {
     roles: BTreeSet<Role>,
     store: Store,
     queue: Arc<dyn Queue>,
+    event_streams: Option<EventStreams>,
     publisher: Publisher,
     router: Arc<Router>,
     holds: Arc<Holds>,
@@ -61,11 +74,18 @@ pub async fn run(
     shutdown: CancellationToken,
     on_ready: impl FnOnce(i32),
 ) -> Result<Drain, Error> {
-    let instance = Instance::start(config, roles).await?;
-    let id = instance.heartbeat.instance.get();
-    info!(instance = id, queue = instance.queue.kind(), version = env!("CARGO_PKG_VERSION"), "started");
-    on_ready(id);
-    Ok(instance.live(shutdown).await)
+    // First, so that the process answers for itself from its start until after its drain.
+    let readiness = Arc::new(Readiness::new(shutdown.clone()));
+    let api = Api::bind(&config, &roles, Arc::clone(&readiness)).await?;
+    let work = async {
+        let instance = Instance::start(config, roles).await?;
+        let id = instance.heartbeat.instance.get();
+        info!(instance = id, queue = instance.queue.kind(), version = env!("CARGO_PKG_VERSION"), "started");
+        readiness.started(instance.parts());
+        on_ready(id);
+        Ok(Box::pin(instance.live(shutdown)).await)
+    };
+    api.beside(Box::pin(work)).await
 }
 
 impl Instance {
@@ -74,6 +94,12 @@ impl Instance {
         prepare_schema(&config).await?;
         let store = Store::open(&config)?;
         let queue = queue::open(&config.queue, config.redis_url.as_ref()).await?;
+        let event_streams = match &config.redis_url {
+            Some(url) if config.queue.kind != QueueKind::Memory && roles.contains(&Role::Relay) => {
+                Some(EventStreams::open(&config.queue, url).await?)
+            }
+            _ => None,
+        };
         let publisher = Publisher::new(store.clone(), Arc::clone(&queue), config.queue.window);
         let instance = InstanceId::default();
         let heartbeat = Heartbeat {
@@ -90,6 +116,13 @@ impl Instance {
         };
         let registered = heartbeat.register().await?;
         heartbeat.beat(None).await?;
+        // Before the first push: what others pushed and a queue that was emptied since has lost.
+        if let Some(loss) = queue.check_loss(heartbeat.seen.queue_counter()).await? {
+            let rows = store.republish_lost(None).await?;
+            warn!(?loss, rows, "the queue lost messages while nobody ran; they are published again");
+        }
+        // What is queued from here on counts as queued in this minute.
+        store.add_counts(0, &Counts::default()).await?;
         let topics: Vec<String> = config.routes.keys().filter(|topic| *topic != "default").cloned().collect();
         store.name_topics(&topics).await?;
         let holds = Arc::new(Holds::new(store.clone(), instance, Arc::clone(&router), &config));
@@ -99,6 +132,7 @@ impl Instance {
             roles,
             store,
             queue,
+            event_streams,
             publisher,
             router,
             holds,
@@ -124,7 +158,7 @@ impl Instance {
         };
         let sweep = async {
             if self.roles.contains(&Role::Relay) {
-                sweeper::run(&sweeper, &shutdown).await;
+                tokio::join!(sweeper::run(&sweeper, &shutdown), bulk::run(&self.store, &self.nudge, &shutdown));
             }
         };
         let work = async {
@@ -140,14 +174,54 @@ impl Instance {
                 shutdown.cancelled().await;
                 self.heartbeat.draining.store(true, Ordering::Relaxed);
             };
-            let (drain, ..) = tokio::join!(work, publish, sweep, told, holds::run(&self.holds, &shutdown));
+            let (drain, ..) = tokio::join!(
+                work,
+                publish,
+                sweep,
+                told,
+                holds::run(&self.holds, &shutdown),
+                self.plan(&shutdown),
+                self.append_events(&shutdown)
+            );
             beats_stop.cancel();
             drain
         };
         let beats = heartbeat::run(&self.heartbeat, self.config.worker.heartbeat, self.clock_skew_ms, &beats_stop);
-        let (drain, ()) = tokio::join!(until_drained, beats);
+        let reporter = self.reporter();
+        let (drain, (), ()) = tokio::join!(until_drained, beats, reporter::run(&reporter, &beats_stop));
         self.sign_off().await;
         drain
+    }
+
+    /// The duties that one instance does at a time for all.
+    async fn plan(&self, shutdown: &CancellationToken) {
+        if !self.roles.contains(&Role::Scheduler) {
+            return;
+        }
+        let retention = Retention::new(self.store.clone(), self.duty(retention::DUTY), self.config.retention.clone());
+        let scheduler = Scheduler::new(self.store.clone(), self.duty(scheduler::DUTY));
+        tokio::join!(retention::run(retention, shutdown), scheduler::run(scheduler, shutdown));
+    }
+
+    /// Domain events go to Redis, if there is one.
+    async fn append_events(&self, shutdown: &CancellationToken) {
+        if let Some(streams) = self.event_streams.clone() {
+            let events = Events::new(self.store.clone(), streams, self.duty(events::DUTY));
+            events::run(events, shutdown).await;
+        }
+    }
+
+    fn duty(&self, name: &'static str) -> Duty {
+        Duty::new(self.store.clone(), self.heartbeat.instance.clone(), name, self.config.worker.heartbeat_ttl)
+    }
+
+    fn parts(&self) -> Parts {
+        Parts {
+            store: self.store.clone(),
+            queue: Arc::clone(&self.queue),
+            holds: Arc::clone(&self.holds),
+            channels: self.config.channels.keys().cloned().collect(),
+        }
     }
 
     fn pump(&self) -> Pump {
@@ -166,8 +240,18 @@ impl Instance {
                     &self.config.relay,
                 )
             }),
-            publisher: publisher.clone(),
-            store: store.clone(),
+            publisher,
+            store,
+        }
+    }
+
+    fn reporter(&self) -> Reporter {
+        Reporter {
+            store: self.store.clone(),
+            queue: Arc::clone(&self.queue),
+            publisher: self.publisher.clone(),
+            instance: self.heartbeat.instance.clone(),
+            routes: reporter::routes(&self.config.routes),
         }
     }
 
@@ -196,6 +280,7 @@ impl Instance {
             install_id: Arc::clone(&self.install_id),
             config: self.config.worker.clone(),
             deliveries_max: self.config.queue.deliveries_max,
+            tend_every: self.config.queue.consumer_ttl / 4,
             nudge: Arc::clone(&self.nudge),
             progress: Arc::clone(&self.heartbeat.progress),
         }
@@ -204,10 +289,10 @@ impl Instance {
     /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out.
     async fn sign_off(&self) {
         let instance = self.heartbeat.instance.get();
-        if self.config.queue.kind == QueueKind::Memory {
-            if let Err(error) = self.store.republish_lost(Some(&[instance])).await {
-                warn!(%error, "rows in the in-process queue wait for another instance's sweep");
-            }
+        if self.config.queue.kind == QueueKind::Memory
+            && let Err(error) = self.store.republish_lost(Some(&[instance])).await
+        {
+            warn!(%error, "rows in the in-process queue wait for another instance's sweep");
         }
         match self.store.sign_off(instance).await {
             Ok(()) => info!(instance, "signed off"),

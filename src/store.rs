@@ -7,9 +7,10 @@
 //! Each call is bounded in time: by `statement_timeout` in the server and by a clock of our own around it, so that
 //! a half-open link ends in [`Error::Unavailable`] and the connection is thrown away.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
+use metrics::histogram;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
@@ -18,12 +19,19 @@ use crate::config::Config;
 pub mod claim;
 pub mod connect;
 pub mod doorbell;
+pub mod duty;
 mod error;
+pub mod event;
 pub mod hold;
 pub mod instance;
+pub mod observe;
+pub mod operate;
 pub mod publish;
 pub mod record;
 pub mod release;
+pub mod retention;
+pub mod rollup;
+pub mod schedule;
 pub mod sweep;
 
 pub use error::{Error, Result};
@@ -223,11 +231,14 @@ impl Store {
         commit: Commit,
         work: impl AsyncFnOnce(&Object) -> std::result::Result<T, tokio_postgres::Error>,
     ) -> Result<T> {
-        let pool = match commit {
-            Commit::Durable => &self.durable,
-            Commit::Relaxed => &self.relaxed,
+        let (pool, name) = match commit {
+            Commit::Durable => (&self.durable, "durable"),
+            Commit::Relaxed => (&self.relaxed, "relaxed"),
         };
-        let client = pool.get().await.map_err(pool_error)?;
+        let asked_at = Instant::now();
+        let client = pool.get().await;
+        histogram!("outboxd_database_pool_wait_seconds", "pool" => name).record(asked_at.elapsed().as_secs_f64());
+        let client = client.map_err(pool_error)?;
         match tokio::time::timeout(self.call_timeout, work(&client)).await {
             Ok(outcome) => outcome.map_err(|error| Error::of(&error)),
             Err(_) => {

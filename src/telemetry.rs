@@ -1,4 +1,5 @@
-//! Logs: text on a terminal, JSON lines otherwise, always on stderr so that output stays output.
+//! Logs: text on a terminal, JSON lines otherwise, always on stderr so that output stays output. And metrics:
+//! [`catalog`] lists them, [`recorder`] keeps them.
 
 use std::io::IsTerminal;
 
@@ -8,6 +9,17 @@ use tracing_subscriber::EnvFilter;
 pub const SERVICE_FILTER: &str = "info";
 /// What a command with output of its own does.
 pub const QUIET_FILTER: &str = "warn";
+
+pub mod catalog;
+pub mod recorder;
+
+/// This binary's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit it was built from, where the build said so (`OUTBOXD_COMMIT`).
+pub const COMMIT: &str = match option_env!("OUTBOXD_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
 
 /// A filter that is not understood.
 #[derive(Debug, thiserror::Error)]

@@ -16,8 +16,9 @@ WITH outcome AS (
            channel = u.channel, http_status = u.http_status, error = NULL
       FROM done d JOIN outcome u ON u.id = d.id
      WHERE l.id = d.id AND l.status <> 'SENT'
-    RETURNING l.id
+    RETURNING l.id, l.finished_at,
+              greatest(extract(epoch FROM l.finished_at - greatest(l.created_at, l.send_at)), 0)::float8 AS since_notify_s
 )
 SELECT u.id, d.id IS NOT NULL AS had_work, r.id IS NOT NULL AS recorded,
-       d.epoch = u.token AND d.state = 2 AS on_time, d.live_key
+       d.epoch = u.token AND d.state = 2 AS on_time, d.live_key, r.finished_at, r.since_notify_s
   FROM outcome u LEFT JOIN done d ON d.id = u.id LEFT JOIN recorded r ON r.id = u.id

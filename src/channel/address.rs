@@ -139,6 +139,10 @@ mod tests {
         for text in inside {
             assert_ne!(range(text.parse().unwrap()), Range::Public, "{text}");
         }
+    }
+
+    #[test]
+    fn the_neighbours_of_special_ranges_are_public() {
         let outside = [
             "1.1.1.1",
             "8.8.8.8",

@@ -3,6 +3,8 @@
 //!
 //! The pool below may move a request to a fresh connection when a reused one was closed by the peer before
 //! anything of the request was written; `tests/it/channel/transport.rs` shows that it does not do so later.
+//! Over HTTP/2 a server that retires a connection names the streams it has not processed (RFC 9113, 8.7).
+//! Common servers do so every thousand requests, so these, and only these, go out again at once.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
@@ -33,6 +35,9 @@ const IDLE_MAX: Duration = Duration::from_secs(30);
 const IDLE_PER_HOST_MAX: usize = 64;
 /// How often a busy HTTP/2 connection is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(10);
+
+/// How often one attempt goes out again because the server says that it did not look at it.
+const UNPROCESSED_MAX: u32 = 2;
 
 /// The client of one channel and its limits.
 #[derive(Debug)]
@@ -74,23 +79,41 @@ impl Http {
         })
     }
 
-    /// Makes the call, once.
+    /// Makes the call: the provider processes it at most once.
     pub(super) async fn call(&self, url: Url, headers: HeaderMap, body: Bytes) -> Outcome {
         let started = Instant::now();
         let deadline = started + self.timeout;
-        let (handover, body) = Handover::new(started, body);
-        let mut request = Request::new(self.method.clone(), url);
-        *request.headers_mut() = headers;
-        *request.body_mut() = Some(reqwest::Body::wrap(body));
+        for _ in 0..=UNPROCESSED_MAX {
+            let (handover, tracked) = Handover::new(started, body.clone());
+            let mut request = Request::new(self.method.clone(), url.clone());
+            request.headers_mut().clone_from(&headers);
+            *request.body_mut() = Some(reqwest::Body::wrap(tracked));
+            match self.exchange(request, &handover, started, deadline).await {
+                Ok(response) => return self.read(response, started, deadline).await,
+                Err(Broken::Failed(failed)) => return Outcome::Failed(failed),
+                Err(Broken::Unprocessed) => {}
+            }
+        }
+        let error = "the provider did not process the request".to_owned();
+        Outcome::Failed(failed(Failure::Transient, Cause::NoAnswer, error, started))
+    }
 
+    async fn exchange(
+        &self,
+        request: Request,
+        handover: &Handover,
+        started: Instant,
+        deadline: Instant,
+    ) -> Result<Response, Broken> {
         let mut pending = pin!(self.client.execute(request));
         loop {
-            let due = self.answer_due(&handover, deadline);
+            let due = self.answer_due(handover, deadline);
             match timeout_at(due, &mut pending).await {
-                Ok(Ok(response)) => return self.read(response, started, deadline).await,
-                Ok(Err(error)) => return Outcome::Failed(no_answer(&error, &handover, started)),
-                Err(_) if Instant::now() >= self.answer_due(&handover, deadline) => {
-                    return Outcome::Failed(out_of_time(&handover, started));
+                Ok(Ok(response)) => return Ok(response),
+                Ok(Err(error)) if is_unprocessed(&error) => return Err(Broken::Unprocessed),
+                Ok(Err(error)) => return Err(Broken::Failed(no_answer(&error, handover, started))),
+                Err(_) if Instant::now() >= self.answer_due(handover, deadline) => {
+                    return Err(Broken::Failed(out_of_time(handover, started)));
                 }
                 // The request went out while we waited, so its answer is due later.
                 Err(_) => {}
@@ -146,6 +169,25 @@ impl Http {
             bytes_left -= chunk.len();
         }
     }
+}
+
+/// How an exchange can end without an answer.
+enum Broken {
+    /// The server says that it did not process the request.
+    Unprocessed,
+    /// Anything else.
+    Failed(Failed),
+}
+
+/// Whether HTTP/2 vouches for it: the stream was refused, or came after the last one that the server processed
+/// before it retired the connection.
+fn is_unprocessed(error: &reqwest::Error) -> bool {
+    find::<h2::Error>(error).is_some_and(|error| {
+        let reason = error.reason();
+        error.is_remote()
+            && ((error.is_go_away() && reason == Some(h2::Reason::NO_ERROR))
+                || (error.is_reset() && reason == Some(h2::Reason::REFUSED_STREAM)))
+    })
 }
 
 fn out_of_time(handover: &Handover, started: Instant) -> Failed {
@@ -226,3 +268,6 @@ fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(tls)
 }
+
+#[cfg(test)]
+mod tests;

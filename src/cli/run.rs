@@ -2,7 +2,7 @@
 
 use crate::config::{self, Role, Sources};
 use crate::worker::Drain;
-use crate::{migrate, queue, service, shutdown, store};
+use crate::{migrate, queue, service, shutdown, store, systemd};
 
 use super::{Exit, Failure};
 
@@ -33,7 +33,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
         tracing::warn!("{remark}");
     }
     let stop = shutdown::on_signals().map_err(anyhow::Error::from)?;
-    match service::run(config, roles, stop, |_| {}).await? {
+    match Box::pin(service::run(config, roles, stop, |_| systemd::notify("READY=1"))).await? {
         Drain::Clean => Ok(Exit::Clean),
         Drain::Deadline => Ok(Exit::DrainDeadline),
     }
@@ -45,11 +45,13 @@ impl From<service::Error> for Failure {
             service::Error::Store(store::Error::Unavailable(_) | store::Error::Contention(_))
             | service::Error::Queue(queue::Error::Unavailable(_) | queue::Error::Full(_)) => Exit::Unavailable,
             service::Error::Migrate(migrate::Error::Database(_)) => Exit::Unavailable,
+            service::Error::Http(error) if !error.is_configuration() => Exit::Unavailable,
             service::Error::Store(store::Error::Bug(_)) => Exit::Runtime,
             service::Error::Store(store::Error::Refused(_))
             | service::Error::Queue(queue::Error::Unusable(_))
             | service::Error::Migrate(_)
-            | service::Error::Channel(_) => Exit::Config,
+            | service::Error::Channel(_)
+            | service::Error::Http(_) => Exit::Config,
         };
         Failure::new(exit, error)
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+
 use super::instance::millis;
 use super::{Result, Store, query};
 
@@ -12,10 +14,25 @@ pub struct Sent {
     pub id: i64,
     /// The attempt's token.
     pub token: i32,
+    /// What it is about.
+    pub topic: String,
     /// The channel that delivered.
     pub channel: String,
     /// The provider's status.
     pub http_status: u16,
+    /// When its message was published.
+    pub published_at: DateTime<Utc>,
+}
+
+/// A delivery that ended its row.
+#[derive(Debug, Clone, Copy)]
+pub struct Delivered {
+    /// The notification.
+    pub id: i64,
+    /// When it became SENT.
+    pub at: DateTime<Utc>,
+    /// Seconds since notify(), or since `send_at` if that was later.
+    pub since_notify_s: f64,
 }
 
 /// What became of recorded deliveries.
@@ -23,6 +40,8 @@ pub struct Sent {
 pub struct SentRecord {
     /// Recorded as SENT now, late ones included.
     pub sent: Vec<i64>,
+    /// Those of them that ended their row, with their times by the database's clock.
+    pub delivered: Vec<Delivered>,
     /// Recorded as SENT although the lease was over or the row had ended.
     pub late: u64,
     /// They were SENT before: the provider got them twice.
@@ -38,6 +57,8 @@ pub struct Failed {
     pub id: i64,
     /// The attempt's token.
     pub token: i32,
+    /// What it is about.
+    pub topic: String,
     /// `failed` or `unknown`.
     pub outcome: &'static str,
     /// One line for the operator.
@@ -107,6 +128,7 @@ impl Store {
                 (false, _) => ended_before.push(id),
                 (true, true) => {
                     record.sent.push(id);
+                    record.delivered.push(Delivered { id, at: row.get(5), since_notify_s: row.get(6) });
                     record.late += u64::from(row.get::<_, Option<bool>>(3) == Some(false));
                 }
                 (true, false) => record.duplicates.push(id),

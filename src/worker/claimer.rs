@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metrics::counter;
+use metrics::{counter, histogram};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -13,6 +13,7 @@ use tracing::warn;
 use super::recorder::{Acks, Finished};
 use super::taker::Batch;
 use super::{Worker, sender};
+use crate::failpoint;
 use crate::queue::{Delivery, Message};
 use crate::store;
 use crate::store::claim::Case;
@@ -66,7 +67,10 @@ impl Claimer {
         acks: &Acks,
         shutdown: &CancellationToken,
     ) {
+        failpoint::hit("after_take").await;
         let Some(cases) = self.claim_patiently(&deliveries, shutdown).await else { return };
+        histogram!("outboxd_batch_rows", "step" => "claim").record(cases.len() as f64);
+        failpoint::hit("after_claim").await;
         let mut paused = Vec::new();
         let mut done = Vec::new();
         for (message, case) in cases {

@@ -1,18 +1,20 @@
 //! Records outcomes in batches of what is ready, then acknowledges their messages.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::counter;
+use metrics::{counter, histogram};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::{Worker, lock};
+use crate::failpoint;
 use crate::queue::{Acker, Delivery};
 use crate::store;
 use crate::store::claim::Release;
-use crate::store::record::{Failed, Recorder, Sent};
+use crate::store::record::{Failed, Recorder, Sent, SentRecord};
 
 /// Outcomes recorded by one statement at most.
 const BATCH_MAX: usize = 500;
@@ -67,10 +69,13 @@ impl Acks {
 pub(super) async fn run(worker: Arc<Worker>, mut outcomes: mpsc::Receiver<Finished>, stop: CancellationToken) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     while outcomes.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        failpoint::hit("after_call").await;
         let record = record_patiently(&worker, &batch);
         if stop.run_until_cancelled(record).await.is_none() {
             return;
         }
+        failpoint::hit("after_record").await;
+        histogram!("outboxd_batch_rows", "step" => "record").record(batch.len() as f64);
         forget(&worker, &batch);
         for (acks, deliveries) in by_consumer(std::mem::take(&mut batch)) {
             acks.ack(&deliveries).await;
@@ -148,6 +153,7 @@ async fn record_sent(worker: &Worker, sent: &[Sent]) -> store::Result<Vec<String
     }
     let record = worker.store.record_sent(sent, worker.instance.get()).await?;
     counter!("outboxd_sent_total").increment(record.sent.len() as u64);
+    count_sent(worker, sent, &record);
     if record.late > 0 {
         counter!("outboxd_late_successes_total").increment(record.late);
     }
@@ -156,6 +162,20 @@ async fn record_sent(worker: &Worker, sent: &[Sent]) -> store::Result<Vec<String
         warn!(ids = ?record.duplicates, "delivered again although they were SENT; see outboxd.attempts");
     }
     Ok(record.released_keys)
+}
+
+/// A clock that was set back is no reason for a strange figure: no span is negative.
+fn count_sent(worker: &Worker, sent: &[Sent], record: &SentRecord) {
+    let mut counts = worker.publisher.rollup().counts();
+    let by_id: HashMap<i64, &Sent> = sent.iter().map(|sent| (sent.id, sent)).collect();
+    for delivered in &record.delivered {
+        let Some(sent) = by_id.get(&delivered.id) else { continue };
+        let since_notify = Duration::try_from_secs_f64(delivered.since_notify_s).unwrap_or_default();
+        let since_seen = (delivered.at - sent.published_at).to_std().unwrap_or_default();
+        histogram!("outboxd_notify_to_sent_seconds").record(since_notify.as_secs_f64());
+        histogram!("outboxd_seen_to_sent_seconds").record(since_seen.as_secs_f64());
+        counts.sent(&sent.topic, since_notify, since_seen);
+    }
 }
 
 async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Vec<String>> {
@@ -168,6 +188,8 @@ async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Ve
     counter!("outboxd_retries_total").increment(record.waiting.len() as u64);
     counter!("outboxd_dead_letters_total").increment(record.failed.len() as u64);
     counter!("outboxd_late_failures_total").increment(record.late);
+    let topics = failed.iter().map(|failed| (failed.id, &*failed.topic));
+    worker.publisher.rollup().counts().attempted(topics, &record.failed, &record.waiting);
     Ok(record.released_keys)
 }
 

@@ -1,11 +1,15 @@
 //! What the tests stand on: real servers, a real provider, a faulty network.
 
 pub mod certs;
+pub mod http;
 pub mod instance;
 pub mod postgres;
 pub mod process;
+pub mod prometheus;
 pub mod provider;
 pub mod proxy;
 pub mod redis;
 pub mod sql;
 pub mod tls;
+pub mod verdict;
+pub mod world;

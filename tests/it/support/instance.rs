@@ -1,5 +1,6 @@
 //! Instances of outboxd: the real binary, as a process that can be killed, stopped and drained.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,15 +18,23 @@ pub struct Setup {
     redis_url: Option<String>,
     roles: Option<String>,
     failpoints: Option<String>,
+    env: Vec<(String, String)>,
 }
 
 impl Setup {
     /// An instance on this database with the in-process queue, quick to notice and quick to retry.
     pub fn new(database_url: &str) -> Setup {
-        let toml = "[worker]\nlease = \"3s\"\nheartbeat = \"300ms\"\nheartbeat_ttl = \"1500ms\"\n\
-            [queue]\nconsumer_ttl = \"1s\"\n"
+        let toml = "[worker]\nlease = \"8s\"\nheartbeat = \"500ms\"\nheartbeat_ttl = \"3s\"\n\
+            [relay]\nrepublish_after = \"1s\"\n[queue]\nconsumer_ttl = \"1s\"\n"
             .to_owned();
-        Setup { toml, database_url: database_url.to_owned(), redis_url: None, roles: None, failpoints: None }
+        Setup {
+            toml,
+            database_url: database_url.to_owned(),
+            redis_url: None,
+            roles: None,
+            failpoints: None,
+            env: Vec::new(),
+        }
     }
 
     /// Messages travel through this Redis under a prefix of their own.
@@ -38,7 +47,7 @@ impl Setup {
     /// Everything goes to one channel, `webhook`, at this URL, retried every 100 ms.
     pub fn webhook(self, url: &str) -> Setup {
         self.toml(&format!(
-            "[channels.webhook]\nurl = \"{url}\"\ntimeout = \"1s\"\ncircuit = {{ failures = 1000 }}\n\
+            "[channels.webhook]\nurl = \"{url}\"\ntimeout = \"5s\"\ncircuit = {{ failures = 1000 }}\n\
              [routes.default]\nchannels = [\"webhook\"]\nbackoff = {{ base = \"100ms\", max = \"1s\", jitter = 0.0 }}\n"
         ))
     }
@@ -68,6 +77,12 @@ impl Setup {
         self
     }
 
+    /// One more variable of the environment.
+    pub fn env(mut self, name: &str, value: &str) -> Setup {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Starts it; ready or not.
     pub fn spawn(&self) -> Instance {
         let dir = process::scratch_dir("instance");
@@ -83,11 +98,12 @@ impl Setup {
             .env("OUTBOXD_CONFIG", &config)
             .env("DATABASE_URL", &self.database_url)
             .env("OUTBOXD_LOG", "info")
+            .envs(self.env.iter().cloned())
             .stderr(file)
             .stdin(std::process::Stdio::null())
             .kill_on_drop(true);
         for (name, value) in
-            [("REDIS_URL", &self.redis_url), ("OUTBOXD_ROLE", &self.roles), ("OUTBOXD_FAILPOINTS", &self.failpoints)]
+            [("REDIS_URL", &self.redis_url), ("OUTBOXD_ROLE", &self.roles), ("FAILPOINTS", &self.failpoints)]
         {
             if let Some(value) = value {
                 command.env(name, value);
@@ -141,6 +157,15 @@ impl Instance {
 
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Where its HTTP endpoints listen; waits until they do.
+    pub async fn http_addr(&mut self) -> SocketAddr {
+        self.wait_for_log("\"listening\"").await;
+        let log = self.log();
+        let line = log.lines().find(|line| line.contains("\"listening\"")).expect("it says so");
+        let entry: serde_json::Value = serde_json::from_str(line).expect("JSON lines");
+        entry["addr"].as_str().expect("the address").parse().expect("an address")
     }
 
     pub async fn wait_for_log(&mut self, text: &str) {

@@ -1,0 +1,61 @@
+# outboxd in a container. The default target is the daemon; `--target samples` is the pair of sample programs that
+# docker-compose.yml shows it with. Nothing here names an architecture: amd64 and arm64 build alike.
+
+FROM rust:1-slim-bookworm AS build
+WORKDIR /build
+ENV CARGO_TERM_COLOR=never
+
+# Dependencies first, behind stubs: this layer is made anew only when Cargo.toml or Cargo.lock change.
+COPY Cargo.toml Cargo.lock ./
+RUN mkdir -p src examples \
+    && echo 'fn main() {}' | tee src/main.rs examples/sample_app.rs > examples/sample_provider.rs \
+    && touch src/lib.rs \
+    && cargo build --release --locked --bin outboxd \
+    && rm -r src examples
+
+COPY migrations migrations
+COPY sql sql
+COPY src src
+# What /version and outboxd_build_info tell.
+ARG COMMIT=unknown
+# The stubs were newer than the sources are.
+RUN touch src/main.rs src/lib.rs \
+    && OUTBOXD_COMMIT="$COMMIT" cargo build --release --locked --bin outboxd
+
+
+FROM build AS build-samples
+COPY examples examples
+RUN cargo build --release --locked --example sample_app --example sample_provider
+
+
+FROM debian:bookworm-slim AS base
+# The trust store, for providers, Postgres and Redis behind TLS.
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends ca-certificates \
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
+# Numeric, so that Kubernetes can see that it is not root.
+USER 65532:65532
+
+
+FROM base AS samples
+COPY --from=build-samples /build/target/release/examples/sample_app /build/target/release/examples/sample_provider \
+    /usr/local/bin/
+
+
+FROM base AS outboxd
+COPY outboxd.example.toml LICENSE /usr/share/doc/outboxd/
+COPY --from=build /build/target/release/outboxd /usr/local/bin/outboxd
+ARG VERSION=0.1.0
+ARG COMMIT=unknown
+LABEL org.opencontainers.image.title="outboxd" \
+    org.opencontainers.image.description="A transactional-outbox relay for Postgres: your app commits, outboxd delivers." \
+    org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.version="$VERSION" \
+    org.opencontainers.image.revision="$COMMIT"
+# It writes no files: run it with a read-only root. Off loopback it wants OUTBOXD_HTTP_TOKEN.
+EXPOSE 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 CMD ["/usr/local/bin/outboxd", "check", "--ready"]
+# Not through a shell: SIGTERM must reach the daemon itself.
+ENTRYPOINT ["/usr/local/bin/outboxd"]
+CMD ["run"]

@@ -1,0 +1,120 @@
+//! Gauges that must be asked for: rows by topic and status, how late publishing is, how full the queue is.
+//!
+//! Every few seconds, and more rarely when asking takes long, so that a large backlog is not made slower by being looked
+//! at. Each instance shows the whole: over instances take the maximum, not the sum.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use metrics::gauge;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{Parts, Readiness};
+use crate::store::observe::Work;
+use crate::telemetry::recorder;
+
+/// Between samples, and how many times longer than a sample takes.
+const SAMPLE_EVERY: Duration = Duration::from_secs(5);
+const SAMPLE_SHARE: u32 = 20;
+/// Topics with a label of their own; later ones share [`OTHER_TOPICS`].
+const TOPICS_MAX: usize = 100;
+const OTHER_TOPICS: &str = "(other)";
+/// Work whose topic has no lane yet.
+const NEW_TOPICS: &str = "(new)";
+
+/// Which series exist: a series that has nothing to count any more must say 0.
+#[derive(Debug, Default)]
+struct Series {
+    topics: BTreeSet<String>,
+    rows: BTreeMap<(String, &'static str), u64>,
+}
+
+/// Samples until `stop`, once the instance has started.
+pub(super) async fn run(readiness: &Readiness, stop: &CancellationToken) {
+    let Some(parts) = stop.run_until_cancelled(readiness.parts()).await else { return };
+    let mut series = Series::default();
+    let mut is_down = false;
+    let mut wait = Duration::ZERO;
+    while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+        // Histograms keep what was recorded until somebody sorts it into buckets; nobody may ever scrape.
+        recorder::handle().run_upkeep();
+        let started = Instant::now();
+        match stop.run_until_cancelled(pass(parts, &mut series)).await {
+            Some(Ok(())) => is_down = false,
+            Some(Err(error)) => {
+                if !is_down {
+                    warn!(%error, "gauges of rows and queue are out of date");
+                }
+                is_down = true;
+            }
+            None => return,
+        }
+        wait = SAMPLE_EVERY.max(started.elapsed() * SAMPLE_SHARE);
+    }
+}
+
+async fn pass(parts: &Parts, series: &mut Series) -> Result<(), crate::publisher::Error> {
+    let work = parts.store.count_work().await?;
+    series.show(&work);
+    gauge!("outboxd_oldest_unpublished_age_seconds").set(work.unpublished_age_s);
+    // Sets the queue's own gauges.
+    parts.queue.depth().await?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    gauge!("outboxd_sampled_timestamp_seconds").set(now.as_secs_f64());
+    Ok(())
+}
+
+impl Series {
+    fn show(&mut self, work: &Work) {
+        self.rows.values_mut().for_each(|rows| *rows = 0);
+        for found in &work.rows {
+            let topic = self.label(&found.topic);
+            *self.rows.entry((topic, found.status)).or_default() += found.rows;
+        }
+        for ((topic, status), rows) in &self.rows {
+            gauge!("outboxd_rows", "topic" => topic.clone(), "status" => *status).set(*rows as f64);
+        }
+    }
+
+    fn label(&mut self, topic: &str) -> String {
+        if topic.is_empty() {
+            return NEW_TOPICS.to_owned();
+        }
+        if !self.topics.contains(topic) {
+            if self.topics.len() >= TOPICS_MAX {
+                return OTHER_TOPICS.to_owned();
+            }
+            self.topics.insert(topic.to_owned());
+        }
+        topic.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::observe::TopicRows;
+
+    fn rows(topic: &str, rows: u64) -> TopicRows {
+        TopicRows { topic: topic.to_owned(), status: "QUEUED", rows }
+    }
+
+    #[test]
+    fn what_is_gone_counts_zero() {
+        let mut series = Series::default();
+        series.show(&Work { rows: vec![rows("a", 3), rows("", 1)], unpublished_age_s: 0.0 });
+        series.show(&Work { rows: vec![rows("b", 2)], unpublished_age_s: 0.0 });
+        let shown: Vec<(&str, u64)> = series.rows.iter().map(|((topic, _), rows)| (topic.as_str(), *rows)).collect();
+        assert_eq!(shown, [(NEW_TOPICS, 0), ("a", 0), ("b", 2)]);
+    }
+
+    #[test]
+    fn however_many_topics_there_are_the_labels_are_bounded() {
+        let mut series = Series::default();
+        let many: Vec<TopicRows> = (0..TOPICS_MAX * 3).map(|n| rows(&format!("topic-{n}"), 1)).collect();
+        series.show(&Work { rows: many, unpublished_age_s: 0.0 });
+        assert_eq!(series.rows.len(), TOPICS_MAX + 1);
+        assert_eq!(series.rows[&(OTHER_TOPICS.to_owned(), "QUEUED")], TOPICS_MAX as u64 * 2);
+    }
+}

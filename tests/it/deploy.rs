@@ -1,0 +1,219 @@
+//! What people deploy with — Dockerfile, compose file, systemd unit, Kubernetes manifests — says what the program needs,
+//! and nothing that it does not know.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use outboxd::config::{Config, Env, KEYS, Sources, load};
+use serde_json::Value;
+
+fn read(path: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn compose() -> Value {
+    serde_saphyr::from_str(&read("docker-compose.yml")).expect("YAML")
+}
+
+fn manifests() -> Vec<Value> {
+    let text = read("deploy/kubernetes/outboxd.yaml");
+    text.split("\n---\n").map(|document| serde_saphyr::from_str(document).expect("YAML")).collect()
+}
+
+fn manifest(kind: &str) -> Value {
+    manifests().into_iter().find(|manifest| manifest["kind"] == kind).unwrap_or_else(|| panic!("no {kind}"))
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect()
+}
+
+/// `${NAME:-default}` as a shell without NAME sees it.
+fn expanded(text: &str) -> String {
+    match text.split_once("${").and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+        Some((before, (inner, after))) => {
+            let (_, default) = inner.split_once(":-").unwrap_or_else(|| panic!("{inner} has no default"));
+            format!("{before}{default}{}", expanded(after))
+        }
+        None => text.to_owned(),
+    }
+}
+
+fn loaded(env: Env) -> Config {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let sources = Sources { file: Some(file.path().to_owned()), env, overrides: Vec::new() };
+    load(&sources).unwrap_or_else(|mistakes| panic!("{mistakes}")).config
+}
+
+#[test]
+fn the_compose_file_holds_together() {
+    let compose = compose();
+    let services = compose["services"].as_object().unwrap();
+    assert_eq!(keys(&compose["services"]).len(), 7, "{:?}", services.keys());
+    // The parts of the specification that the file uses: a key outside is a mistake in writing.
+    let known: BTreeSet<&str> = BTreeSet::from([
+        "image",
+        "build",
+        "command",
+        "environment",
+        "volumes",
+        "networks",
+        "depends_on",
+        "healthcheck",
+        "restart",
+        "read_only",
+        "cap_drop",
+        "security_opt",
+        "stop_grace_period",
+        "ports",
+        "profiles",
+        "init",
+    ]);
+    for (name, service) in services {
+        let unknown: Vec<_> = keys(service).difference(&known).copied().collect();
+        assert!(unknown.is_empty(), "{name}: {unknown:?}");
+        assert!(service["image"].is_string(), "{name}");
+        for network in service["networks"].as_array().unwrap() {
+            assert!(keys(&compose["networks"]).contains(network.as_str().unwrap()), "{name}: {network}");
+        }
+        for volume in service["volumes"].as_array().into_iter().flatten() {
+            let source = volume.as_str().unwrap().split(':').next().unwrap();
+            assert!(keys(&compose["volumes"]).contains(source), "{name}: {volume}");
+        }
+        for (other, how) in service["depends_on"].as_object().into_iter().flatten() {
+            let other_service = services.get(other).unwrap_or_else(|| panic!("{name} waits for {other}"));
+            let image_has_check = other_service["image"] == "outboxd";
+            if how["condition"] == "service_healthy" {
+                assert!(image_has_check || other_service["healthcheck"].is_object(), "{other} says when it is healthy");
+            }
+        }
+        let target = service["build"]["target"].as_str();
+        assert!(target.is_none_or(|target| read("Dockerfile").contains(&format!(" AS {target}\n"))), "{name}");
+        assert!(
+            service["ports"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .all(|port| { port.as_str().unwrap().starts_with("127.0.0.1:") }),
+            "{name} is published to others"
+        );
+    }
+    assert_eq!(compose["networks"]["internal"]["internal"], true);
+    let fleet = services.values().filter(|service| service["profiles"] == serde_json::json!(["fleet"])).count();
+    assert_eq!(fleet, 2, "and the first makes three");
+}
+
+#[test]
+fn outboxd_understands_what_the_compose_file_tells_it() {
+    let compose = compose();
+    for name in ["outboxd", "outboxd-2", "outboxd-3"] {
+        let given = compose["services"][name]["environment"].as_object().unwrap();
+        let env: Env = given.iter().map(|(key, value)| (key.clone(), expanded(value.as_str().unwrap()))).collect();
+        let config = loaded(env);
+        assert!(config.http_addr.ip().is_loopback() && config.redis_url.is_some());
+        assert_eq!(config.routes["default"].channels, ["push"]);
+        let provider = &compose["services"]["provider"]["environment"]["LISTEN"];
+        assert!(config.channels["push"].url.contains(provider.as_str().unwrap().split_once(':').unwrap().1));
+        assert_eq!(grace_s(compose["services"][name]["stop_grace_period"].as_str().unwrap()), 35);
+        assert!(config.worker.drain.as_secs() + 5 <= 35, "the drain ends before the platform's patience");
+    }
+}
+
+fn grace_s(text: &str) -> u64 {
+    text.trim_end_matches('s').parse().unwrap()
+}
+
+#[test]
+fn no_file_that_people_deploy_with_holds_a_secret() {
+    for path in ["docker-compose.yml", "Dockerfile", "deploy/kubernetes/outboxd.yaml", "deploy/systemd/outboxd.service"]
+    {
+        let text = read(path);
+        for line in text.lines() {
+            let lower = line.to_ascii_lowercase();
+            assert!(!lower.contains("password=") && !lower.contains("password:"), "{path}: {line}");
+            // A URL's user may stand here, a password may not.
+            let user = line.split("://").nth(1).and_then(|rest| rest.split_once('@')).map_or("", |(user, _)| user);
+            assert!(!user.contains(':'), "{path}: {line}");
+        }
+    }
+}
+
+#[test]
+fn the_image_is_bare_unprivileged_and_told_when_to_stop() {
+    let dockerfile = read("Dockerfile");
+    for wanted in [
+        "FROM rust:1-slim-bookworm AS build\n",
+        "FROM debian:bookworm-slim AS base\n",
+        "USER 65532:65532\n",
+        "CMD [\"/usr/local/bin/outboxd\", \"check\", \"--ready\"]\n",
+        "ENTRYPOINT [\"/usr/local/bin/outboxd\"]\nCMD [\"run\"]\n",
+        "STOPSIGNAL SIGTERM\n",
+        concat!("ARG VERSION=", env!("CARGO_PKG_VERSION"), "\n"),
+    ] {
+        assert!(dockerfile.contains(wanted), "{wanted}");
+    }
+    assert!(!dockerfile.contains("amd64\"") && !dockerfile.contains("x86_64"), "no architecture is named");
+    // What the build copies, the context must hold.
+    let ignored = read(".dockerignore");
+    for line in dockerfile.lines().filter(|line| line.starts_with("COPY ") && !line.contains("--from=")) {
+        let words: Vec<&str> = line.split(' ').skip(1).collect();
+        for source in &words[..words.len() - 1] {
+            assert!(ignored.lines().any(|kept| kept == format!("!{source}")), "{source} is not in the context");
+        }
+    }
+}
+
+#[test]
+fn outboxd_understands_what_the_manifests_tell_it() {
+    let toml = manifest("ConfigMap")["data"]["outboxd.toml"].as_str().unwrap().to_owned();
+    let pod = manifest("Deployment")["spec"]["template"]["spec"].clone();
+    let container = &pod["containers"][0];
+    let secrets = tempfile::tempdir().unwrap();
+    let mut env = Env::new();
+    for variable in container["env"].as_array().unwrap() {
+        let (name, path) = (variable["name"].as_str().unwrap(), variable["value"].as_str().unwrap());
+        let file = secrets.path().join(path.rsplit('/').next().unwrap());
+        let value = if name.starts_with("DATABASE") { "postgres://outboxd@db/app" } else { "redis://redis" };
+        std::fs::write(&file, value).unwrap();
+        env.insert(name.to_owned(), file.display().to_string());
+    }
+    let file = secrets.path().join("outboxd.toml");
+    std::fs::write(&file, toml).unwrap();
+    let config =
+        load(&Sources { file: Some(file), env, overrides: Vec::new() }).unwrap_or_else(|m| panic!("{m}")).config;
+    assert!(config.http_token.is_some() && !config.http_addr.ip().is_loopback());
+    assert_eq!(container["ports"][0]["containerPort"], config.http_addr.port());
+    let grace = pod["terminationGracePeriodSeconds"].as_u64().unwrap();
+    assert!(config.worker.drain.as_secs() + 10 <= grace, "the drain ends before the platform's patience");
+}
+
+#[test]
+fn pods_have_no_privileges_and_no_restart_for_an_outage() {
+    let deployment = manifest("Deployment");
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+    assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
+    assert_eq!(container["securityContext"]["capabilities"]["drop"][0], "ALL");
+    assert_eq!(deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"], 0);
+    assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/livez");
+    assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    for (kind, pointer) in [("Deployment", "/spec/selector/matchLabels"), ("Service", "/spec/selector")] {
+        assert_eq!(manifest(kind).pointer(pointer), Some(labels), "{kind}");
+    }
+}
+
+#[test]
+fn the_unit_notifies_drains_and_gives_up_only_on_mistakes() {
+    let unit = read("deploy/systemd/outboxd.service");
+    let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(&format!("{key}="))).unwrap_or_default();
+    assert_eq!((value("Type"), value("DynamicUser"), value("ProtectSystem")), ("notify", "yes", "strict"));
+    assert_eq!(value("RestartPreventExitStatus"), "2 78");
+    assert!(value("TimeoutStopSec").parse::<u64>().unwrap() >= 35);
+    let default = KEYS.iter().find(|key| key.path == "worker.drain").unwrap();
+    assert_eq!(default.fallback, outboxd::config::key::Fallback::Value("25s"), "the files here count on it");
+}

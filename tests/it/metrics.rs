@@ -1,0 +1,163 @@
+//! What `/metrics` shows of a working instance, read strictly.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use outboxd::telemetry::catalog::{Kind, METRICS};
+
+use crate::support::http::get;
+use crate::support::instance::Setup;
+use crate::support::prometheus::Scrape;
+use crate::support::provider::{Provider, Reply};
+use crate::support::{postgres, redis, sql};
+
+async fn scrape(addr: SocketAddr) -> Scrape {
+    let answer = get(addr, "/metrics", &[]).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    Scrape::parse(&answer.body)
+}
+
+/// Scrapes until it is so.
+async fn until(addr: SocketAddr, what: &str, so: impl Fn(&Scrape) -> bool) -> Scrape {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let scrape = scrape(addr).await;
+        if so(&scrape) {
+            return scrape;
+        }
+        assert!(Instant::now() < deadline, "never came true: {what}: {scrape:#?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_working_instance_counts_what_it_does() {
+    let database = postgres::database().await;
+    let provider = Provider::start();
+    provider.answer_with(|call| match call.recipient().as_str() {
+        "bad" => Reply::status(400),
+        "slow" if call.header("outboxd-attempt") == Some("1") => Reply::hang(),
+        "busy" if call.header("outboxd-attempt") == Some("1") => Reply::status(503),
+        _ => Reply::ok(),
+    });
+    let setup = Setup::new(&database.url()).webhook(&provider.url("/hook"));
+    let mut instance = setup.redis(redis::shared().url(), "stream", &redis::unique_prefix()).start().await;
+    let addr = instance.http_addr().await;
+    let app = database.connect().await;
+    for recipient in ["good", "bad", "slow", "busy"] {
+        sql::run(&app, &format!("SELECT outboxd.notify('orders', '{recipient}', '{{}}')")).await;
+    }
+    sql::run(&app, "SELECT outboxd.notify('later', 'r', '{}', send_at => now() + interval '1 day')").await;
+    sql::until(&app, "SELECT count(*) = 4 FROM outboxd.notifications WHERE status IN ('SENT', 'FAILED')").await;
+
+    let rows = |scrape: &Scrape, topic: &str, status: &str| {
+        scrape.value("outboxd_rows", &[("topic", topic), ("status", status)])
+    };
+    let scrape = until(addr, "one dead, one later, none queued", |scrape| {
+        rows(scrape, "orders", "FAILED") == Some(1.0)
+            && rows(scrape, "later", "PENDING") == Some(1.0)
+            && rows(scrape, "orders", "QUEUED").unwrap_or(0.0) == 0.0
+            && scrape.value("outboxd_sent_total", &[]) == Some(3.0)
+            && scrape.value("outboxd_retries_total", &[]) == Some(2.0)
+    })
+    .await;
+    for (name, labels, wanted) in [
+        ("outboxd_sent_total", &[][..], 3.0),
+        ("outboxd_dead_letters_total", &[], 1.0),
+        ("outboxd_unknown_outcomes_total", &[], 1.0),
+        ("outboxd_retries_total", &[], 2.0),
+        ("outboxd_duplicates_total", &[], 0.0),
+        ("outboxd_leases_ended_total", &[], 0.0),
+        ("outboxd_attempts_total", &[("channel", "webhook"), ("outcome", "sent")], 3.0),
+        ("outboxd_attempts_total", &[("channel", "webhook"), ("outcome", "permanent")], 1.0),
+        ("outboxd_attempts_total", &[("channel", "webhook"), ("outcome", "transient")], 1.0),
+        ("outboxd_attempts_total", &[("channel", "webhook"), ("outcome", "unknown")], 1.0),
+        ("outboxd_attempt_duration_seconds_count", &[("channel", "webhook"), ("outcome", "sent")], 3.0),
+        ("outboxd_claims_total", &[("case", "claimed")], 6.0),
+        ("outboxd_notify_to_sent_seconds_count", &[], 3.0),
+        ("outboxd_seen_to_sent_seconds_count", &[], 3.0),
+        ("outboxd_published_total", &[], 6.0),
+        ("outboxd_channel_paused", &[("channel", "webhook")], 0.0),
+        ("outboxd_channel_held_origins", &[("channel", "webhook"), ("reason", "failures")], 0.0),
+        ("outboxd_database_pool_connections_max", &[], 10.0),
+        ("outboxd_queue_depth", &[("backend", "stream")], 0.0),
+        ("outboxd_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0),
+    ] {
+        assert_eq!(scrape.value(name, labels), Some(wanted), "{name} {labels:?}");
+    }
+    // The one that was slow took its timeout of a second; all together less than the test's patience.
+    let latency = scrape.value("outboxd_notify_to_sent_seconds_sum", &[]).unwrap();
+    let seen = scrape.value("outboxd_seen_to_sent_seconds_sum", &[]).unwrap();
+    assert!((1.0..60.0).contains(&latency) && seen > 0.0 && seen < latency, "{latency} {seen}");
+    let started = scrape.value("process_start_time_seconds", &[]).unwrap();
+    assert!(started > 1.7e9, "{started}");
+}
+
+#[tokio::test]
+async fn an_unpublished_row_grows_old_visibly_and_a_paused_one_does_not() {
+    let database = postgres::database().await;
+    let redis = redis::RedisServer::forgetful();
+    let setup = Setup::new(&database.url()).webhook("http://127.0.0.1:9/");
+    // Shows and does not publish: the others' work is not done by anyone.
+    let mut instance = setup.redis(redis.url(), "stream", "t").roles("api").start().await;
+    let addr = instance.http_addr().await;
+    let app = database.connect().await;
+    sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+    let age = |scrape: &Scrape| scrape.value("outboxd_oldest_unpublished_age_seconds", &[]);
+    until(addr, "it ages", |scrape| age(scrape) > Some(0.5)).await;
+    // A topic without a relay has no lane yet; give it one and pause it.
+    sql::run(&app, "SELECT outboxd.pause('orders')").await;
+    sql::run(&app, "UPDATE outboxd.outbox SET lane = (SELECT lane FROM outboxd.topic WHERE name = 'orders')").await;
+    let scrape = until(addr, "it waits on purpose", |scrape| age(scrape) == Some(0.0)).await;
+    assert_eq!(scrape.value("outboxd_rows", &[("topic", "orders"), ("status", "QUEUED")]), Some(1.0));
+}
+
+#[tokio::test]
+async fn a_held_channel_shows() {
+    let database = postgres::database().await;
+    let provider = Provider::start();
+    provider.answer(Reply::status(503).header("retry-after", "60"));
+    let mut instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
+    let addr = instance.http_addr().await;
+    let app = database.connect().await;
+    sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+    let held = [("channel", "webhook"), ("reason", "retry_after")];
+    until(addr, "held", |scrape| scrape.value("outboxd_channel_held_origins", &held) == Some(1.0)).await;
+    sql::run(&app, "SELECT outboxd.pause_channel('webhook')").await;
+    let paused = [("channel", "webhook")];
+    until(addr, "paused", |scrape| scrape.value("outboxd_channel_paused", &paused) == Some(1.0)).await;
+}
+
+#[tokio::test]
+async fn every_metric_is_described_and_named_as_prometheus_wants_it() {
+    let database = postgres::database().await;
+    let provider = Provider::start();
+    let mut instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
+    let addr = instance.http_addr().await;
+    let app = database.connect().await;
+    sql::run(&app, "SELECT outboxd.notify('a \"quoted\\\\topic\"', 'r', '{}')").await;
+    let scrape = until(addr, "it is counted", |scrape| scrape.value("outboxd_sent_total", &[]) == Some(1.0)).await;
+    for (name, family) in &scrape.0 {
+        let metric = METRICS.iter().find(|metric| metric.name == name);
+        let metric = metric.unwrap_or_else(|| panic!("{name} is not in the catalogue"));
+        assert_eq!((family.help.as_deref(), family.kind.as_str()), (Some(metric.help), metric.kind.name()), "{name}");
+        let wanted: BTreeSet<&str> = metric.labels.iter().copied().collect();
+        for sample in &family.samples {
+            let given: BTreeSet<&str> = sample.labels.keys().map(String::as_str).filter(|key| *key != "le").collect();
+            assert_eq!(given, wanted, "{sample:?}");
+        }
+    }
+    for metric in METRICS {
+        let name = metric.name;
+        assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+        assert!(name.starts_with("outboxd_") || name.starts_with("process_"), "{name}");
+        let odd = ["_ms", "_millis", "_minutes", "_kb", "_percent"].iter().find(|unit| name.contains(*unit));
+        assert_eq!(odd, None, "{name} is in a base unit");
+        assert!(metric.help.ends_with('.') && metric.help.len() > 10, "{name}");
+        if metric.kind == Kind::Counter && metric.labels.is_empty() {
+            assert!(scrape.value(name, &[]).is_some(), "{name} is shown before its first event");
+        }
+    }
+}

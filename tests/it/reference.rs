@@ -1,0 +1,115 @@
+//! The reference pages: written from the tables that the program itself uses. `OUTBOXD_BLESS=1` writes them anew.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use outboxd::config::KEYS;
+use outboxd::config::key::{Fallback, Key, Kind};
+use outboxd::telemetry::catalog::{self, METRICS};
+
+fn assert_is_current(page: &str, wanted: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(page);
+    if std::env::var_os("OUTBOXD_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, wanted).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    let at = found.lines().zip(wanted.lines()).position(|(found, wanted)| found != wanted);
+    assert!(
+        found == wanted,
+        "docs/{page} is stale (line {}): OUTBOXD_BLESS=1 cargo test --test it reference:: writes it anew",
+        at.unwrap_or_else(|| found.lines().count().min(wanted.lines().count())) + 1
+    );
+}
+
+#[test]
+fn the_configuration_page_is_current() {
+    let mut page = "# Configuration\n\n\
+        <!-- Written by tests/it/reference.rs from the table of keys in src/config/keys.rs. Do not edit. -->\n\n\
+        The file is `--config`, else `$OUTBOXD_CONFIG`, else `./outboxd.toml`, else `/etc/outboxd/outboxd.toml`; the\n\
+        environment wins over the file, and `--set KEY=VALUE` over both. `outboxd check` shows what came from where.\n\
+        `NAME` stands for a name you choose. Keys marked 🔒 are secrets: they never print, and the variable's name with\n\
+        `_FILE` appended can hold the path of a file to read instead. `outboxd.example.toml` shows all of them in place.\n"
+        .to_owned();
+    let mut section = None;
+    for key in KEYS {
+        let next = section_of(key);
+        if section.as_ref() != Some(&next) {
+            let title = if next.is_empty() { "Connections and HTTP".to_owned() } else { format!("`[{next}]`") };
+            write!(page, "\n## {title}\n\n| key | takes | default | meaning | variable |\n|---|---|---|---|---|\n")
+                .unwrap();
+            section = Some(next.clone());
+        }
+        let name =
+            key.path.strip_prefix(next.replace("NAME", "*").as_str()).unwrap_or(key.path).trim_start_matches('.');
+        let lock = if key.is_secret() { " 🔒" } else { "" };
+        let (takes, default) = (takes(key.kind), default(key));
+        let (name, variable) = (name.replace('*', "NAME"), key.env_name());
+        writeln!(page, "| `{name}`{lock} | {takes} | {default} | {} | `{variable}` |", key.doc).unwrap();
+    }
+    assert_is_current("configuration.md", &page);
+}
+
+/// The table of the file that the key stands in.
+fn section_of(key: &Key) -> String {
+    let parts: Vec<&str> = key.segments().map(|part| if part == "*" { "NAME" } else { part }).collect();
+    match parts.as_slice() {
+        [_] => String::new(),
+        [first @ ("channels" | "routes"), name, ..] => format!("{first}.{name}"),
+        [first, ..] => (*first).to_owned(),
+        [] => unreachable!("no key is empty"),
+    }
+}
+
+fn default(key: &Key) -> String {
+    match key.fallback {
+        Fallback::Required => "**required**".to_owned(),
+        Fallback::Value("") => "none".to_owned(),
+        Fallback::Value(value) => format!("`{value}`"),
+        Fallback::Derived(text) => text.to_owned(),
+    }
+}
+
+fn takes(kind: Kind) -> String {
+    let span = |ms: u64| humantime::format_duration(Duration::from_millis(ms)).to_string();
+    match kind {
+        Kind::Text => "text".to_owned(),
+        Kind::Secret => "text".to_owned(),
+        Kind::SecretUrl => "a URL".to_owned(),
+        Kind::Secrets => "text, or a list".to_owned(),
+        Kind::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        Kind::Flag => "`true` or `false`".to_owned(),
+        Kind::Integer(min, max) => format!("{min} to {max}"),
+        Kind::Bytes(min, max) => format!("{min} to {max} bytes, as `16KiB`"),
+        Kind::Ratio => "0 to 1".to_owned(),
+        Kind::Duration(min, max) => format!("{} to {}", span(min), span(max)),
+        Kind::Rate => "a rate, as `100/s`".to_owned(),
+        Kind::Addr => "an address and port".to_owned(),
+        Kind::Texts => "a list".to_owned(),
+        Kind::Networks => "a list of networks".to_owned(),
+    }
+}
+
+#[test]
+fn the_metrics_page_is_current() {
+    let mut page = "# Metrics\n\n\
+        <!-- Written by tests/it/reference.rs from src/telemetry/catalog.rs. Do not edit. -->\n\n\
+        `GET /metrics` on `http_addr`, in Prometheus text; with `Authorization: Bearer <http_token>` where a token is\n\
+        set. Counters are of one instance since its start: sum them. Gauges that say \"the same on every instance\" show\n\
+        the whole: take the maximum. A topic has a label of its own as long as there are not more than 100.\n\n\
+        | metric | type | labels | says |\n|---|---|---|---|\n"
+        .to_owned();
+    for metric in METRICS {
+        let labels = metric.labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
+        writeln!(page, "| `{}` | {} | {labels} | {} |", metric.name, metric.kind.name(), metric.help).unwrap();
+    }
+    page.push_str("\nBuckets, in seconds or rows:\n\n");
+    for metric in METRICS {
+        if let catalog::Kind::Histogram(buckets) = metric.kind {
+            let buckets: Vec<String> = buckets.iter().map(ToString::to_string).collect();
+            writeln!(page, "- `{}`: {}", metric.name, buckets.join(", ")).unwrap();
+        }
+    }
+    assert_is_current("metrics.md", &page);
+}
