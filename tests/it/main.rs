@@ -3,6 +3,7 @@
 
 mod tidy;
 
+mod bench;
 mod check;
 mod config;
 mod connect;
