@@ -14,11 +14,14 @@ use crate::telemetry;
 
 mod check;
 mod completions;
+mod demo;
 mod migrate;
 mod run;
+mod throwaway;
 
 const EXAMPLES: &str = "\
 Examples:
+  outboxd demo
   DATABASE_URL=postgres://app@localhost/app outboxd migrate
   outboxd run
   DATABASE_URL=postgres://app@localhost/app outboxd check
@@ -61,7 +64,18 @@ enum Command {
     Run(run::Args),
     Migrate(migrate::Args),
     Check(check::Args),
+    Demo(demo::Args),
     Completions(completions::Args),
+}
+
+impl Command {
+    /// What is logged unless the user asks for something else.
+    fn log_filter(&self) -> &'static str {
+        match self {
+            Command::Demo(_) => telemetry::QUIET_FILTER,
+            _ => telemetry::SERVICE_FILTER,
+        }
+    }
 }
 
 /// How the program ends.
@@ -133,7 +147,8 @@ impl From<anyhow::Error> for Failure {
 
 /// Does what the command line asks.
 pub fn start(cli: Cli) -> Result<Exit, Failure> {
-    telemetry::init(cli.log.as_deref()).map_err(|error| Failure::new(Exit::Usage, error))?;
+    let fallback = cli.command.log_filter();
+    telemetry::init(cli.log.as_deref(), fallback).map_err(|error| Failure::new(Exit::Usage, error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
     runtime.block_on(dispatch(cli))
 }
@@ -146,6 +161,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(&args, &sources).await,
         Command::Migrate(args) => migrate::run(&args, &sources).await,
         Command::Check(args) => check::run(&args, &sources).await,
+        Command::Demo(args) => demo::run(&args).await,
         Command::Completions(args) => completions::run(&args),
     }
 }

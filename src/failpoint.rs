@@ -1,6 +1,6 @@
 //! Places where tests make this process die or hang. Debug builds only: in a release build [`hit`] is empty.
 //!
-//! Armed by `OUTBOXD_FAILPOINTS`, e.g. `after_claim=abort` or `after_push=hang@3` (at the third hit).
+//! Armed by `FAILPOINTS`, e.g. `after_claim=abort` or `after_push=hang@3` (at the third hit).
 
 /// A place that tests name. Does nothing unless armed.
 #[cfg(not(debug_assertions))]
@@ -37,7 +37,7 @@ mod armed {
     static POINTS: OnceLock<HashMap<String, Point>> = OnceLock::new();
 
     pub(super) fn action(name: &str) -> Option<Action> {
-        let point = POINTS.get_or_init(|| parse(&std::env::var("OUTBOXD_FAILPOINTS").unwrap_or_default())).get(name)?;
+        let point = POINTS.get_or_init(|| parse(&std::env::var("FAILPOINTS").unwrap_or_default())).get(name)?;
         let hit = point.hits.fetch_add(1, Ordering::Relaxed) + 1;
         (hit == point.at_hit).then_some(point.action)
     }

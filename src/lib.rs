@@ -17,6 +17,9 @@ pub mod worker;
 pub mod heartbeat;
 pub mod sweeper;
 
+pub mod duty;
+pub mod retention;
+
 pub mod store;
 
 pub mod cli;
@@ -28,3 +31,5 @@ pub mod service;
 pub mod shutdown;
 pub mod systemd;
 pub mod telemetry;
+
+pub use producer::embed::{Notification, Producer, Ticket};

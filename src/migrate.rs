@@ -264,7 +264,7 @@ async fn install_sql(client: &mut Client, install: Install) -> Result<bool, Erro
 
 async fn roles_missing(client: &Client) -> Result<Vec<String>, Error> {
     let missing = "SELECT r FROM unnest(ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service']) r
-                    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = r)";
+                    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = r) ORDER BY r";
     Ok(client.query(missing, &[]).await?.iter().map(|row| row.get(0)).collect())
 }
 

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 
+pub mod embed;
+
 use crate::config::ProducerConfig;
 use crate::failpoint;
 use crate::publisher::{Error, Publisher};

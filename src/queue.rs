@@ -145,7 +145,9 @@ pub trait Queue: Send + Sync + std::fmt::Debug {
     async fn consumer(&self, name: &str) -> Result<Box<dyn Consumer>>;
 
     /// Compares the queue with the highest counter known to have been reached (`seen`: of this process and
-    /// of every instance, as kept in Postgres). `Some` at most once per loss and process.
+    /// of every instance, as kept in Postgres; 0: none). `Some` at most once per loss and process; from then on
+    /// the queue as it is counts. Call it every second, and once before a process's first push: that push's
+    /// counter would replace, in Postgres, the one that shows what was lost before.
     async fn check_loss(&self, seen: i64) -> Result<Option<Loss>>;
 
     /// How full it is.
@@ -164,7 +166,8 @@ pub trait Consumer: Send {
     fn acker(&self) -> Box<dyn Acker>;
 
     /// Keeps this consumer alive in the queue's eyes and takes over what dead ones hold; call it at least
-    /// every third of the consumer TTL. Bounded work.
+    /// every third of the consumer TTL. Bounded work: at most 1,000 messages of a dead consumer per call.
+    /// What it took over comes with the next `take`.
     async fn tend(&mut self) -> Result<Tended>;
 
     /// Gives back what was taken and not acknowledged, for others to take at once, and signs off.

@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
+use crate::duty::Duty;
 use crate::heartbeat::{self, Heartbeat, Seen};
 use crate::holds::{self, Holds};
 use crate::http::{self, Api, Parts, Readiness};
@@ -17,6 +18,7 @@ use crate::producer::Producer;
 use crate::publisher::Publisher;
 use crate::queue::{self, Queue};
 use crate::relay::Relay;
+use crate::retention::{self, Retention};
 use crate::store::instance::InstanceId;
 use crate::store::{self, Store};
 use crate::sweeper::{self, Sweeper};
@@ -101,6 +103,11 @@ impl Instance {
         };
         let registered = heartbeat.register().await?;
         heartbeat.beat(None).await?;
+        // Before the first push: what others pushed and a queue that was emptied since has lost.
+        if let Some(loss) = queue.check_loss(heartbeat.seen.queue_counter()).await? {
+            let rows = store.republish_lost(None).await?;
+            warn!(?loss, rows, "the queue lost messages while nobody ran; they are published again");
+        }
         let topics: Vec<String> = config.routes.keys().filter(|topic| *topic != "default").cloned().collect();
         store.name_topics(&topics).await?;
         let holds = Arc::new(Holds::new(store.clone(), instance, Arc::clone(&router), &config));
@@ -151,7 +158,8 @@ impl Instance {
                 shutdown.cancelled().await;
                 self.heartbeat.draining.store(true, Ordering::Relaxed);
             };
-            let (drain, ..) = tokio::join!(work, publish, sweep, told, holds::run(&self.holds, &shutdown));
+            let (drain, ..) =
+                tokio::join!(work, publish, sweep, told, holds::run(&self.holds, &shutdown), self.plan(&shutdown));
             beats_stop.cancel();
             drain
         };
@@ -168,6 +176,18 @@ impl Instance {
             holds: Arc::clone(&self.holds),
             channels: self.config.channels.keys().cloned().collect(),
         }
+    }
+
+    /// The duties that one instance does at a time for all.
+    async fn plan(&self, shutdown: &CancellationToken) {
+        if !self.roles.contains(&Role::Scheduler) {
+            return;
+        }
+        let duty = |name| {
+            Duty::new(self.store.clone(), self.heartbeat.instance.clone(), name, self.config.worker.heartbeat_ttl)
+        };
+        let retention = Retention::new(self.store.clone(), duty(retention::DUTY), self.config.retention.clone());
+        retention::run(retention, shutdown).await;
     }
 
     fn pump(&self) -> Pump {
@@ -216,6 +236,7 @@ impl Instance {
             install_id: Arc::clone(&self.install_id),
             config: self.config.worker.clone(),
             deliveries_max: self.config.queue.deliveries_max,
+            tend_every: self.config.queue.consumer_ttl / 4,
             nudge: Arc::clone(&self.nudge),
             progress: Arc::clone(&self.heartbeat.progress),
         }

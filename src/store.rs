@@ -19,6 +19,7 @@ use crate::config::Config;
 pub mod claim;
 pub mod connect;
 pub mod doorbell;
+pub mod duty;
 mod error;
 pub mod hold;
 pub mod instance;
@@ -26,6 +27,7 @@ pub mod observe;
 pub mod publish;
 pub mod record;
 pub mod release;
+pub mod retention;
 pub mod sweep;
 
 pub use error::{Error, Result};

@@ -16,8 +16,10 @@ pub const COMMIT: &str = match option_env!("OUTBOXD_COMMIT") {
     None => "unknown",
 };
 
-/// What is logged when nobody asks for anything else.
-const DEFAULT_FILTER: &str = "info";
+/// What a service logs when nobody asks for anything else.
+pub const SERVICE_FILTER: &str = "info";
+/// What a command with output of its own does.
+pub const QUIET_FILTER: &str = "warn";
 
 /// A filter that is not understood.
 #[derive(Debug, thiserror::Error)]
@@ -28,9 +30,9 @@ pub struct BadFilter {
     reason: String,
 }
 
-/// Starts logging. The filter is `--log`, else `OUTBOXD_LOG`, else `RUST_LOG`.
-pub fn init(flag: Option<&str>) -> Result<(), BadFilter> {
-    let (origin, filter) = choose(flag, |name| std::env::var(name).ok());
+/// Starts logging. The filter is `--log`, else `OUTBOXD_LOG`, else `RUST_LOG`, else `fallback`.
+pub fn init(flag: Option<&str>, fallback: &str) -> Result<(), BadFilter> {
+    let (origin, filter) = choose(flag, fallback, |name| std::env::var(name).ok());
     let filter = EnvFilter::try_new(filter).map_err(|error| BadFilter { origin, reason: error.to_string() })?;
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second start in one process (an app that embeds the crate has its own logs) changes nothing.
@@ -41,14 +43,14 @@ pub fn init(flag: Option<&str>) -> Result<(), BadFilter> {
     Ok(())
 }
 
-fn choose(flag: Option<&str>, env: impl Fn(&str) -> Option<String>) -> (&'static str, String) {
+fn choose(flag: Option<&str>, fallback: &str, env: impl Fn(&str) -> Option<String>) -> (&'static str, String) {
     if let Some(filter) = flag {
         return ("--log", filter.to_owned());
     }
     ["OUTBOXD_LOG", "RUST_LOG"]
         .into_iter()
         .find_map(|name| Some((name, env(name).filter(|filter| !filter.is_empty())?)))
-        .unwrap_or(("the default", DEFAULT_FILTER.to_owned()))
+        .unwrap_or_else(|| ("the default", fallback.to_owned()))
 }
 
 #[cfg(test)]
@@ -59,9 +61,9 @@ mod tests {
     fn the_flag_wins_over_our_variable_and_that_over_rusts() {
         let both = |name: &str| Some(name.to_lowercase());
         let rust = |name: &str| (name == "RUST_LOG").then(|| "debug".to_owned());
-        assert_eq!(choose(Some("warn"), both), ("--log", "warn".into()));
-        assert_eq!(choose(None, both), ("OUTBOXD_LOG", "outboxd_log".into()));
-        assert_eq!(choose(None, rust), ("RUST_LOG", "debug".into()));
-        assert_eq!(choose(None, |_| None), ("the default", "info".into()));
+        assert_eq!(choose(Some("warn"), "info", both), ("--log", "warn".into()));
+        assert_eq!(choose(None, "info", both), ("OUTBOXD_LOG", "outboxd_log".into()));
+        assert_eq!(choose(None, "info", rust), ("RUST_LOG", "debug".into()));
+        assert_eq!(choose(None, "info", |_| None), ("the default", "info".into()));
     }
 }

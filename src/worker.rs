@@ -62,6 +62,8 @@ pub struct Worker {
     pub config: WorkerConfig,
     /// Deliveries of one message before it counts as a failed attempt.
     pub deliveries_max: u32,
+    /// Between signs of life to the queue: a third of the consumer's TTL there.
+    pub tend_every: Duration,
     /// Tells the relay of retries.
     pub nudge: Arc<Nudge>,
     /// What the heartbeat tells.

@@ -34,10 +34,12 @@ BEGIN
         END IF;
     END LOOP;
 
-    IF answer IS NULL AND live.state = 2 THEN
+    IF answer IS NOT NULL THEN
+        NULL; -- it was PENDING
+    ELSIF live.state = 2 THEN
         UPDATE outboxd.outbox o SET cancel = true WHERE o.id = cancel.id;
         answer := 'in flight: no further attempt';
-    ELSIF answer IS NULL THEN
+    ELSE
         DELETE FROM outboxd.outbox o WHERE o.id = cancel.id;
         UPDATE outboxd.notification_log l
            SET status = 'CANCELED', finished_at = clock_timestamp(), epoch = live.epoch, attempts = live.attempts

@@ -10,6 +10,17 @@
 //! Query parameters: `ca=/path/ca.pem` trusts that CA instead of the system's store (which honours
 //! `SSL_CERT_FILE`); `cert=` and `key=` present a client certificate; `sentinel_username=` and
 //! `sentinel_password=` are for the Sentinels themselves.
+//!
+//! A Redis user of its own needs no more than this (for the prefix `outboxd`; the list is tried by
+//! `tls_and_a_restricted_user_are_enough`):
+//!
+//! ```text
+//! ACL SETUSER outboxd on >secret ~{outboxd}:* +ping +info +cluster|keyslot +cluster|slots
+//!     +eval +multi +exec +hget +hgetall +hincrby +hmget +hset +hdel +hkeys +persist +time
+//!     +pexpire +set +del +exists +sadd +srem +smembers +mget
+//!     +lpush +lmove +blmove +lrange +lrem +lset +llen
+//!     +xadd +xreadgroup +xack +xdel +xlen +xrange +xpending +xclaim +xinfo +xgroup
+//! ```
 
 use redis::{
     Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates,

@@ -63,4 +63,10 @@ impl Broker {
         }
         Ok(loss)
     }
+
+    /// Counts what someone else put into our keys and a consumer threw out.
+    pub(super) fn dropped_garbage(&self, count: usize) {
+        metrics::garbage(self.kind).increment(count as u64);
+        tracing::warn!(backend = self.kind, count, "dropped what is no message");
+    }
 }

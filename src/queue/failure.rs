@@ -30,9 +30,10 @@ enum Remedy {
 
 fn remedy(code: &str) -> Remedy {
     match code {
-        "MOVED" | "ASK" | "READONLY" => Remedy::Elsewhere,
+        "MOVED" | "READONLY" => Remedy::Elsewhere,
         "OOM" => Remedy::Full,
         "WRONGTYPE" | "NOPERM" | "NOAUTH" | "WRONGPASS" | "CROSSSLOT" => Remedy::Act,
+        // ASK: the slot is on its way to another node, MOVED will tell when it has arrived.
         // LOADING, TRYAGAIN, CLUSTERDOWN, MASTERDOWN, MISCONF, BUSY, NOREPLICAS, UNBLOCKED and whatever
         // comes next: a queue that waits loses nothing.
         _ => Remedy::Wait,
@@ -56,6 +57,11 @@ impl Failure {
 
     pub(super) fn has_code(&self, code: &str) -> bool {
         self.codes().iter().any(|found| found == code)
+    }
+
+    /// Of two, the one to report: what somebody must act on comes first, then the later one.
+    pub(super) fn worse(self, later: Failure) -> Failure {
+        if matches!(self, Failure::Unusable(_)) { self } else { later }
     }
 
     /// The command was refused before it did anything, because this server no longer takes our writes.

@@ -12,7 +12,8 @@
 //! that begin in the same second. They only rise, so the highest counter over all instances
 //! always belongs to the newest generation. A fresh process with nothing seen has lost nothing; one that is
 //! told of a counter this server does not know (another server, another prefix, a flush while everybody was
-//! down) reports a loss. Several processes may report the same loss; each does so once.
+//! down) reports a loss. Several processes may report the same loss; each does so once per generation, so two
+//! servers used side by side for a while do not make their processes report for ever.
 //!
 //! Limit: messages removed one by one while the counter stays (XTRIM, LTRIM, DEL by hand) are not seen here.
 
@@ -135,14 +136,16 @@ impl Lineage {
                 self.read(link).await?.ok_or_else(nothing)?
             }
         };
-        let (loss, told) = {
+        let (loss, fell, newest) = {
             let mut known = self.lock();
             let (generation, pushed) = parts(seen);
             known.watch.note(generation, pushed);
-            (known.watch.judge(&found), known.watch.told())
+            let loss = known.watch.judge(&found);
+            (loss, known.watch.has_told(found.generation), known.watch.newest())
         };
         // The count fell within its generation: what is pushed from now on needs one that was not told as lost.
-        if told >= found.generation {
+        // Or nothing was pushed here yet and a newer queue came before: the first push must count above it.
+        if fell || (found.pushed == 0 && newest > found.generation) {
             self.end(link, found.generation).await;
         }
         Ok(loss)

@@ -5,6 +5,7 @@
 //! a consumer block on a plain connection of its own.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub(super) struct Server {
     address: Address,
     /// A key of ours: its slot decides which node of a cluster is meant.
     key: String,
+    /// Which of the hosts to try next; stays where it worked.
+    door: AtomicUsize,
     /// Nodes of the cluster seen last, to ask when none of the configured ones answers.
     known: Mutex<Vec<ConnectionInfo>>,
 }
@@ -39,33 +42,29 @@ pub(super) struct Primary {
 
 impl Server {
     pub(super) fn new(address: Address, key: &str) -> Server {
-        Server { address, key: key.into(), known: Mutex::default() }
+        Server { address, key: key.into(), door: AtomicUsize::new(0), known: Mutex::default() }
     }
 
     pub(super) async fn connect(&self) -> Result<Primary, Failure> {
-        match &self.address {
-            Address::Nodes(nodes) => self.connect_to_one_of(nodes).await,
-            Address::Sentinel { sentinels, name, login } => {
-                let mut failure = Failure::NoPrimary("no sentinel is configured".into());
-                for sentinel in sentinels {
-                    match ask_sentinel(sentinel, name, login).await {
-                        Ok(primary) => return Ok(primary),
-                        Err(error) => failure = error,
-                    }
-                }
-                Err(failure)
-            }
-        }
-    }
-
-    async fn connect_to_one_of(&self, nodes: &[ConnectionInfo]) -> Result<Primary, Failure> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let doors: Vec<&ConnectionInfo> = match &self.address {
+            Address::Nodes(nodes) => nodes.iter().chain(&known).collect(),
+            Address::Sentinel { sentinels, .. } => sentinels.iter().collect(),
+        };
         let mut failure = Failure::NoPrimary("no host is configured".into());
-        for node in nodes.iter().chain(&known) {
-            match self.connect_from(node).await {
-                Ok(primary) => return Ok(primary),
-                Err(unusable @ Failure::Unusable(_)) => return Err(unusable),
-                Err(error) => failure = error,
+        for _ in 0..doors.len() {
+            // Moved on before trying: if this one is silent until the caller gives up, the next call tries another.
+            let door = self.door.fetch_add(1, Ordering::Relaxed);
+            let attempt = match &self.address {
+                Address::Nodes(_) => self.connect_from(doors[door % doors.len()]).await,
+                Address::Sentinel { name, login, .. } => ask_sentinel(doors[door % doors.len()], name, login).await,
+            };
+            match attempt {
+                Ok(primary) => {
+                    self.door.store(door, Ordering::Relaxed);
+                    return Ok(primary);
+                }
+                Err(error) => failure = failure.worse(error),
             }
         }
         Err(failure)

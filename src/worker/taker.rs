@@ -13,8 +13,6 @@ use crate::queue::{self, Consumer, Delivery};
 
 /// How long one take waits for a first message.
 const TAKE_WAIT: Duration = Duration::from_millis(500);
-/// Between signs of life to the queue.
-const TEND_EVERY: Duration = Duration::from_secs(2);
 /// Waits after errors: the first, and at most.
 const ERROR_WAIT_MIN: Duration = Duration::from_millis(50);
 const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -69,19 +67,19 @@ async fn take_until_error(
     let acks = Acks::new(consumer.acker());
     let mut tended_at: Option<Instant> = None;
     loop {
-        if tended_at.is_none_or(|at| at.elapsed() > TEND_EVERY) {
+        if tended_at.is_none_or(|at| at.elapsed() > worker.tend_every) {
             consumer.tend().await?;
             tended_at = Some(Instant::now());
         }
         // Room first: what is taken is out of the other instances' reach.
         let permit = tokio::select! {
             permit = batches.reserve() => permit,
-            () = tokio::time::sleep(TEND_EVERY) => continue,
+            () = tokio::time::sleep(worker.tend_every) => continue,
             () = shutdown.cancelled() => return Ok(()),
         };
         let Ok(permit) = permit else { return Ok(()) };
         let taken = tokio::select! {
-            taken = consumer.take(worker.config.concurrency, TAKE_WAIT) => taken?,
+            taken = consumer.take(worker.config.concurrency, TAKE_WAIT.min(worker.tend_every)) => taken?,
             () = shutdown.cancelled() => return Ok(()),
         };
         if !taken.is_empty() {

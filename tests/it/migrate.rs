@@ -1,8 +1,13 @@
-//! The schema comes up on any number of instances at once, and says clearly why it cannot.
+//! The schema comes up on any number of instances at once, does not get in the app's way, and says clearly why it
+//! cannot.
 
-use outboxd::migrate::{self, Install};
+use futures_util::future::poll_fn;
+use outboxd::migrate::{self, Error, Install};
+use tokio::sync::mpsc;
+use tokio_postgres::{AsyncMessage, Client, NoTls};
 
-use crate::support::postgres;
+use crate::support::postgres::{self, connect};
+use crate::support::sql::{run, value, values};
 
 #[tokio::test]
 async fn eight_migrations_at_once_all_succeed_on_an_empty_database() {
@@ -17,4 +22,182 @@ async fn eight_migrations_at_once_all_succeed_on_an_empty_database() {
     }
     assert_eq!(applied, 1, "one of them did the work");
     assert_eq!(migrate::schema_version(&database.connect().await).await.unwrap(), migrate::newest());
+}
+
+#[tokio::test]
+async fn status_tells_what_is_applied_and_what_is_to_come() {
+    let mut client = postgres::empty_database().await.connect().await;
+    let before = migrate::status(&client).await.unwrap();
+    assert!(before.iter().all(|migration| migration.applied_on.is_none()));
+    assert!(before.iter().all(|migration| migration.sql.contains("CREATE")), "--dry-run can show the text");
+    assert!(!value::<bool>(&client, "SELECT to_regnamespace('outboxd') IS NOT NULL").await, "asking changes nothing");
+    let report = migrate::run(&mut client, Install::Always).await.unwrap();
+    assert_eq!(report.applied.len(), before.len());
+    assert_eq!(report.applied[0], "V0001 create_notification_log");
+    let after = migrate::status(&client).await.unwrap();
+    assert!(after.iter().all(|migration| migration.applied_on.is_some()));
+    assert!(after.is_sorted_by_key(|migration| migration.version));
+}
+
+#[tokio::test]
+async fn a_start_installs_nothing_twice_and_migrate_installs_anew() {
+    let mut client = postgres::database().await.connect().await;
+    let again = migrate::run(&mut client, Install::IfChanged).await.unwrap();
+    assert!(again.applied.is_empty() && !again.installed);
+    run(&client, "DROP FUNCTION outboxd.cancel(bigint)").await;
+    assert!(migrate::run(&mut client, Install::Always).await.unwrap().installed);
+    run(&client, "SELECT outboxd.cancel(outboxd.notify('t', 'r', '{}'))").await;
+}
+
+#[tokio::test]
+async fn an_older_binary_that_starts_leaves_newer_functions_alone() {
+    let mut client = postgres::database().await.connect().await;
+    for (installed, replaced) in [("99.0.0 aa", false), ("0.0.1 aa", true), ("", true)] {
+        run(&client, &format!("UPDATE outboxd.setting SET sql_installed = '{installed}'")).await;
+        let report = migrate::run(&mut client, Install::IfChanged).await.unwrap();
+        assert_eq!(report.installed, replaced, "after {installed:?}");
+    }
+}
+
+#[tokio::test]
+async fn migrating_neither_waits_for_the_apps_transactions_nor_holds_up_its_writes() {
+    let database = postgres::database().await;
+    let (app, other_app) = (database.connect().await, database.connect().await);
+    run(&app, "BEGIN; SELECT outboxd.notify('t', 'r', '{}')").await;
+    run(&app, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')").await;
+    let mut migrator = database.connect().await;
+    run(&migrator, "SET lock_timeout = '2s'").await;
+    migrate::run(&mut migrator, Install::Always).await.expect("no lock of the app is in its way");
+
+    // And the other way round: what an unfinished installation holds does not stop the app.
+    let open = migrator.transaction().await.unwrap();
+    for (_, sql) in migrate::FUNCTIONS.iter().chain(migrate::VIEWS) {
+        open.batch_execute(sql).await.unwrap();
+    }
+    run(&other_app, "SET lock_timeout = '2s'").await;
+    run(&other_app, "SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'k'), outboxd.publish('t', 'k', '{}')").await;
+    run(&other_app, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')").await;
+    open.rollback().await.unwrap();
+    run(&app, "COMMIT").await;
+}
+
+#[tokio::test]
+async fn a_login_with_too_few_rights_is_told_what_it_needs() {
+    let database = postgres::empty_database().await;
+    let admin = database.connect().await;
+    let login = format!("weak_{}", database.name);
+    run(&admin, &format!("CREATE ROLE {login} LOGIN")).await;
+    let mut client = connect(&database.url_as(&login)).await;
+    let error = migrate::run(&mut client, Install::Always).await.expect_err("it may not create a schema");
+    let Error::MissingRights { user, message, hint } = &error else { panic!("{error:?}") };
+    assert_eq!((user, message), (&login, &format!("permission denied for database {}", database.name)));
+    assert!(hint.contains(&format!("GRANT CREATE ON DATABASE {} TO {login}", database.name)), "{hint}");
+
+    migrate::run(&mut database.connect().await, Install::Always).await.unwrap();
+    let error = migrate::run(&mut client, Install::Always).await.expect_err("the schema is another's");
+    let Error::MissingRights { hint, .. } = &error else { panic!("{error:?}") };
+    assert_eq!(hint, "The schema belongs to postgres: run `outboxd migrate` as that login");
+    assert!(error.to_string().starts_with(&format!("{login} lacks rights: permission denied")), "{error}");
+    // The lock was let go: somebody with the rights gets through.
+    migrate::run(&mut database.connect().await, Install::Always).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_service_role_can_start_on_a_schema_that_is_up_to_date() {
+    let database = postgres::database().await;
+    let mut service = database.connect_as_member_of("outboxd_service").await;
+    let report = migrate::run(&mut service, Install::IfChanged).await.unwrap();
+    assert!(!report.installed);
+    let error = migrate::run(&mut service, Install::Always).await.expect_err("it does not own the functions");
+    assert!(matches!(error, Error::MissingRights { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let mut client = postgres::database().await.connect().await;
+    run(
+        &client,
+        "INSERT INTO outboxd.refinery_schema_history (version, name, applied_on, checksum) VALUES (9999, 'later', '', '0')",
+    )
+    .await;
+    let error = migrate::run(&mut client, Install::IfChanged).await.expect_err("it is from the future");
+    assert!(matches!(error, Error::SchemaNewer { schema: 9999, binary } if binary == migrate::newest()), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_edited_migration_is_refused() {
+    let mut client = postgres::database().await.connect().await;
+    run(
+        &client,
+        "DELETE FROM outboxd.refinery_schema_history WHERE version = (SELECT max(version) FROM outboxd.refinery_schema_history);
+         UPDATE outboxd.refinery_schema_history SET checksum = '1' WHERE version = 1",
+    )
+    .await;
+    let error = migrate::run(&mut client, Install::IfChanged).await.expect_err("its past differs");
+    assert!(matches!(error, Error::Diverged(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_hostile_search_path_of_the_migrating_login_gets_nothing_into_the_schema() {
+    let database = postgres::empty_database().await;
+    let admin = database.connect().await;
+    run(
+        &admin,
+        "CREATE SCHEMA hostile;
+         CREATE FUNCTION hostile.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT ''infinity''::timestamptz';
+         CREATE FUNCTION hostile.now() RETURNS timestamptz LANGUAGE sql AS 'SELECT ''infinity''::timestamptz';
+         CREATE FUNCTION hostile.octet_length(text) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 1'",
+    )
+    .await;
+    run(&admin, &format!("ALTER DATABASE {} SET search_path = hostile, pg_catalog", database.name)).await;
+    let mut client = database.connect().await;
+    migrate::run(&mut client, Install::Always).await.unwrap();
+    let depends = "SELECT count(*) FROM pg_catalog.pg_depend WHERE refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass
+                      AND refobjid IN (SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = 'hostile'::pg_catalog.regnamespace)";
+    assert_eq!(value::<i64>(&client, depends).await, 0);
+    assert_eq!(value::<String>(&client, "SHOW search_path").await, "hostile, pg_catalog", "the login's own is back");
+}
+
+/// A connection whose notices and warnings can be read.
+async fn connect_hearing_notices(url: &str) -> (Client, mpsc::UnboundedReceiver<String>) {
+    let (client, mut connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    let (tell, heard) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notice(notice) = message {
+                // Nobody reads any more: the test is over.
+                let _ = tell.send(format!("{}: {}", notice.severity(), notice.message()));
+            }
+        }
+    });
+    (client, heard)
+}
+
+#[tokio::test]
+async fn roles_that_may_not_be_created_are_warned_of_and_granted_once_a_dba_made_them() {
+    // Roles belong to the server, so this needs one that never had ours.
+    let server = postgres::start(&[]).await;
+    let admin = connect(&server.url("postgres")).await;
+    run(&admin, "CREATE ROLE owner LOGIN NOCREATEROLE").await;
+    run(&admin, "CREATE DATABASE app OWNER owner").await;
+    let url = server.url("app").replace("postgres@", "owner@");
+    let (mut owner, mut notices) = connect_hearing_notices(&url).await;
+
+    let report = migrate::run(&mut owner, Install::Always).await.unwrap();
+    assert_eq!(report.roles_missing, ["outboxd_app", "outboxd_operator", "outboxd_service"]);
+    assert_eq!(
+        notices.recv().await.unwrap(),
+        "WARNING: role outboxd_app is missing and may not be created by owner: let a DBA run sql/roles.sql, then migrate again"
+    );
+    run(&owner, "SELECT outboxd.notify('t', 'r', '{}')").await;
+
+    let dba = connect(&server.url("app")).await;
+    run(&dba, include_str!("../../sql/roles.sql")).await;
+    run(&dba, include_str!("../../sql/roles.sql")).await;
+    let report = migrate::run(&mut owner, Install::Always).await.unwrap();
+    assert_eq!(report.roles_missing, [""; 0]);
+    let granted = "SELECT has_function_privilege(r, 'outboxd.' || f, 'EXECUTE') FROM (VALUES
+        ('outboxd_app', 'notify_many(text, jsonb)'), ('outboxd_operator', 'cancel(bigint)'), ('outboxd_service', '_ring()')) v(r, f)";
+    assert_eq!(values::<bool>(&owner, granted).await, [true; 3]);
+    assert!(value::<bool>(&owner, "SELECT pg_has_role('outboxd_service', 'pg_read_all_stats', 'MEMBER')").await);
 }

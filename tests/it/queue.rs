@@ -5,6 +5,7 @@ mod faults;
 mod list;
 mod loss;
 mod memory;
+mod metrics;
 mod stream;
 mod topology;
 

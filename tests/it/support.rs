@@ -11,3 +11,5 @@ pub mod proxy;
 pub mod redis;
 pub mod sql;
 pub mod tls;
+pub mod verdict;
+pub mod world;

@@ -1,6 +1,6 @@
 //! The comparison of what was pushed with what Redis shows. Pure: no Redis, no clock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::super::Loss;
 
@@ -20,7 +20,7 @@ pub(super) fn parts(counter: i64) -> (i64, i64) {
 #[derive(Debug)]
 pub(super) struct Found {
     pub generation: i64,
-    pushed: i64,
+    pub pushed: i64,
     ended: HashMap<i64, i64>,
 }
 
@@ -43,23 +43,27 @@ impl Found {
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     seen: BTreeMap<i64, i64>,
-    /// Losses of generations up to this one have been told.
-    told: i64,
+    /// Generations whose loss has been told. One by one: while two Redis servers are in use side by side
+    /// (a deployment that changes `redis_url`), the other's generations say nothing about our own.
+    told: BTreeSet<i64>,
 }
+
+/// Told generations that are remembered; older ones are not mentioned any more.
+const TOLD_MAX: usize = 100;
 
 impl Watch {
     /// The newest generation heard of.
     pub(super) fn newest(&self) -> i64 {
-        self.seen.last_key_value().map_or(self.told, |(generation, _)| *generation)
+        let seen = self.seen.last_key_value().map(|(generation, _)| *generation);
+        seen.max(self.told.last().copied()).unwrap_or(0)
     }
 
-    /// Losses up to this generation have been told.
-    pub(super) fn told(&self) -> i64 {
-        self.told
+    pub(super) fn has_told(&self, generation: i64) -> bool {
+        self.told.contains(&generation)
     }
 
     pub(super) fn note(&mut self, generation: i64, pushed: i64) {
-        if generation > self.told {
+        if generation > 0 && !self.has_told(generation) {
             let seen = self.seen.entry(generation).or_default();
             *seen = pushed.max(*seen);
         }
@@ -74,13 +78,17 @@ impl Watch {
                 Some(reached) => Loss::Tail { seen: counter(generation, pushed), found: counter(generation, reached) },
                 None => Loss::All,
             };
-            self.told = generation;
+            self.told.insert(generation);
             if worst != Some(Loss::All) {
                 worst = Some(loss);
             }
         }
-        let (told, current) = (self.told, found.generation);
-        self.seen.retain(|generation, _| *generation > told && *generation >= current);
+        while self.told.len() > TOLD_MAX {
+            self.told.pop_first();
+        }
+        // Only the current generation can still grow; the others have just been judged.
+        let told = &self.told;
+        self.seen.retain(|generation, _| *generation == found.generation && !told.contains(generation));
         worst
     }
 }
@@ -135,6 +143,16 @@ mod tests {
         watch.note(6, 4);
         assert_eq!(watch.judge(&found(6, 4, &[])), None);
         assert_eq!(watch.judge(&found(7, 0, &[(6, 3)])), tail(6, 4, 3));
+    }
+
+    #[test]
+    fn a_newer_queue_used_side_by_side_is_told_once_and_hides_nothing_of_ours() {
+        let mut watch = watch(&[(5, 10), (9, 3)]);
+        assert_eq!(watch.judge(&found(5, 10, &[])), Some(Loss::All));
+        watch.note(9, 70);
+        watch.note(5, 12);
+        assert_eq!(watch.judge(&found(5, 12, &[])), None);
+        assert_eq!(watch.judge(&found(10, 0, &[(5, 11)])), tail(5, 12, 11));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::super::broker::Broker;
 use super::super::connection::Link;
+use super::super::element::Element;
 use super::super::failure::Failure;
 use super::super::hand::Hand;
 use super::super::liveness::Liveness;
@@ -102,37 +103,44 @@ impl ListConsumer {
         pipe.cmd("LRANGE").arg(&self.processing).arg(0).arg(-1);
         // On the blocking link: a BLMOVE that nobody waits for any more has ended when this is answered.
         let (elements,): (Vec<Vec<u8>>,) = self.blocking.query_blocking(&pipe, self.liveness.block_max()).await?;
-        self.rescan = false;
-        let names = elements.into_iter().rev().map(|raw| String::from_utf8_lossy(&raw).into_owned()).collect();
+        // What is no text is no message, so it cannot be in hand.
+        let (mut names, mut garbage) = (Vec::new(), Vec::new());
+        for raw in elements.into_iter().rev() {
+            match String::from_utf8(raw) {
+                Ok(name) => names.push(name),
+                Err(error) => garbage.push(error.into_bytes()),
+            }
+        }
         let found = self.hand.not_held(&before, names);
-        let deliveries = self.accept(found.into_iter().map(String::into_bytes).collect()).await?;
+        let deliveries = self.accept(found.into_iter().map(String::into_bytes).chain(garbage).collect()).await?;
         self.ready.extend(deliveries);
+        self.rescan = false;
         Ok(())
     }
 
-    /// Makes deliveries of elements that Redis moved to the own list; drops what is no message.
+    /// Makes deliveries of elements that Redis moved to the own list. Drops what is no message first: nothing may
+    /// fail between holding a delivery and handing it out.
     async fn accept(&self, elements: Vec<Vec<u8>>) -> Result<Vec<Delivery>> {
-        let mut deliveries = Vec::with_capacity(elements.len());
+        let mut decoded = Vec::with_capacity(elements.len());
         let mut garbage = redis::pipe();
         for raw in elements {
-            let Some(decoded) = element::decode(&raw) else {
-                garbage.cmd("LREM").arg(&self.processing).arg(-1).arg(raw).ignore();
-                continue;
-            };
-            let name = String::from_utf8_lossy(&raw).into_owned();
-            self.hand.hold(&name);
-            deliveries.push(Delivery {
-                message: decoded.message,
-                times_delivered: decoded.deliveries_before.saturating_add(1),
-                handle: Handle::Element(name),
-            });
+            match element::decode(&raw) {
+                Some(element) => decoded.push((element, String::from_utf8_lossy(&raw).into_owned())),
+                None => {
+                    garbage.cmd("LREM").arg(&self.processing).arg(-1).arg(raw).ignore();
+                }
+            }
         }
         if !garbage.is_empty() {
-            metrics::garbage(self.broker.kind).increment(garbage.len() as u64);
-            tracing::warn!(backend = self.broker.kind, elements = garbage.len(), "dropped what is no message");
             self.broker.link.query::<()>(&garbage).await?;
+            self.broker.dropped_garbage(garbage.len());
         }
-        Ok(deliveries)
+        let deliver = |(element, name): (Element, String)| {
+            self.hand.hold(&name);
+            let times_delivered = element.deliveries_before.saturating_add(1);
+            Delivery { message: element.message, times_delivered, handle: Handle::Element(name) }
+        };
+        Ok(decoded.into_iter().map(deliver).collect())
     }
 
     /// Waits for the first element and moves up to `max`, in one round trip.
@@ -142,6 +150,10 @@ impl ListConsumer {
         self.liveness.beat_if_due(&mut pipe, keys);
         pipe.cmd("BLMOVE").arg(&keys.main).arg(&self.processing).arg("RIGHT").arg("LEFT");
         pipe.arg(block.as_secs_f64().max(0.001));
+        if max == 1 {
+            let (first,): (Option<Vec<u8>>,) = self.blocking.query_blocking(&pipe, block).await?;
+            return Ok(first.into_iter().collect());
+        }
         pipe.cmd("EVAL").arg(MOVE).arg(2).arg(&keys.main).arg(&self.processing).arg(max - 1);
         let (first, more): (Option<Vec<u8>>, Vec<Vec<u8>>) = self.blocking.query_blocking(&pipe, block).await?;
         Ok(first.into_iter().chain(more).collect())

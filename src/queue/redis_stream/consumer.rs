@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::super::connection::Link;
+use super::super::element::Element;
 use super::super::failure::Failure;
 use super::super::fairness;
 use super::super::hand::Hand;
@@ -68,9 +69,10 @@ impl StreamConsumer {
         };
         let deliveries: HashMap<String, u32> = pending.iter().map(|line| (line.0.clone(), line.3)).collect();
         let mut ids = self.hand.not_held(&before, pending.into_iter().map(|line| line.0).collect());
-        self.rescan = ids.len() > CLAIMED_MAX;
+        let more = ids.len() > CLAIMED_MAX;
         ids.truncate(CLAIMED_MAX);
         self.claim(&ids, Duration::ZERO, &deliveries).await?;
+        self.rescan = more;
         Ok(())
     }
 
@@ -87,30 +89,28 @@ impl StreamConsumer {
         Ok(count)
     }
 
-    /// Makes deliveries of entries that are now pending for this consumer; drops what is no message.
+    /// Makes deliveries of entries that are now pending for this consumer. Drops what is no message first: nothing
+    /// may fail between holding a delivery and handing it out.
     async fn accept(&self, entries: Vec<Entry>, delivered: &HashMap<String, u32>) -> Result<Vec<Delivery>> {
-        let mut deliveries = Vec::with_capacity(entries.len());
+        let mut decoded = Vec::with_capacity(entries.len());
         let mut garbage = Vec::new();
         for (id, fields) in entries {
             let raw = fields.iter().flatten().find(|(name, _)| name == FIELD.as_bytes());
-            let Some(decoded) = raw.and_then(|(_, raw)| element::decode(raw)) else {
-                garbage.push(id);
-                continue;
-            };
-            self.hand.hold(&id);
-            let before = decoded.deliveries_before.saturating_add(delivered.get(&id).copied().unwrap_or(0));
-            deliveries.push(Delivery {
-                message: decoded.message,
-                times_delivered: before.saturating_add(1),
-                handle: Handle::Entry(id),
-            });
+            match raw.and_then(|(_, raw)| element::decode(raw)) {
+                Some(element) => decoded.push((element, id)),
+                None => garbage.push(id),
+            }
         }
         if !garbage.is_empty() {
-            metrics::garbage(self.shared.broker.kind).increment(garbage.len() as u64);
-            tracing::warn!(backend = self.shared.broker.kind, entries = garbage.len(), "dropped what is no message");
             self.shared.remove(&garbage).await?;
+            self.shared.broker.dropped_garbage(garbage.len());
         }
-        Ok(deliveries)
+        let deliver = |(element, id): (Element, String)| {
+            self.hand.hold(&id);
+            let before = element.deliveries_before.saturating_add(delivered.get(&id).copied().unwrap_or(0));
+            Delivery { message: element.message, times_delivered: before.saturating_add(1), handle: Handle::Entry(id) }
+        };
+        Ok(decoded.into_iter().map(deliver).collect())
     }
 
     /// Waits for new entries, up to `max`, in one round trip.

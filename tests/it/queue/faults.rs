@@ -106,7 +106,7 @@ async fn a_flush_under_a_waiting_consumer_is_noticed_and_repaired(config: QueueC
     let held = holder.take(100, NO_WAIT).await.unwrap();
     let mut waiting = queue.consumer("waiting").await.unwrap();
     let take = tokio::spawn(async move { (waiting.take(10, PATIENCE).await, waiting) });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    server.has_blocked_clients(1).await;
 
     server.run::<()>("FLUSHALL").await;
     let flushed = Instant::now();

@@ -39,6 +39,25 @@ async fn a_message_moved_after_the_client_stopped_waiting_is_found_by_looking_ag
 }
 
 #[tokio::test]
+async fn garbage_in_the_own_list_is_removed_when_it_is_found_by_looking() {
+    let config = config(QueueKind::List);
+    let queue = open_at(&config, shared().url()).await.unwrap();
+    let processing = format!("{{{}}}:v1:list:processing:w", config.prefix);
+    let mut connection = shared().connection().await;
+    redis::cmd("LPUSH")
+        .arg(&processing)
+        .arg(b"\xff\xfe")
+        .arg("nonsense")
+        .arg("5:1")
+        .exec_async(&mut connection)
+        .await
+        .unwrap();
+    let mut consumer = queue.consumer("w").await.unwrap();
+    assert_eq!(ids(&consumer.take(10, NO_WAIT).await.unwrap()), [5]);
+    assert_eq!(shared().run::<Vec<String>>(&format!("LRANGE {processing} 0 -1")).await, ["5:1"]);
+}
+
+#[tokio::test]
 async fn a_dead_workers_list_goes_back_in_order_and_its_traces_go() {
     let config = config(QueueKind::List);
     let queue = open_at(&config, shared().url()).await.unwrap();

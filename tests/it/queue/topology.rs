@@ -6,7 +6,7 @@ use outboxd::config::{QueueConfig, QueueKind};
 use outboxd::queue::{Error, Loss};
 
 use super::{PATIENCE, config, eventually, ids, messages, open_at, take_all};
-use crate::support::redis::{RedisCluster, RedisPair, SecureRedis, USER_RULES};
+use crate::support::redis::{RedisCluster, RedisPair, SecureRedis, documented_user_rules};
 
 const KINDS: [QueueKind; 2] = [QueueKind::List, QueueKind::Stream];
 
@@ -25,11 +25,12 @@ async fn a_cluster_carries_messages_from_any_of_its_nodes_and_through_a_moved_sl
         assert_eq!(ids(&take_all(&mut consumer, 4).await), [0, 1, 2, 3]);
 
         assert_eq!(ids(&take_all(&mut consumer, 6).await), (4..10).collect::<Vec<_>>());
-        let waiting = tokio::spawn(async move { consumer.take(10, PATIENCE).await });
+        let waiting = tokio::spawn(async move { take_all(&mut consumer, 1).await });
+        cluster.nodes[owner].has_blocked_clients(1).await;
         cluster.move_slot(&key, owner, other).await;
         let pushed = queue.push(&messages(10..11)).await.unwrap();
         assert!(pushed.counter > seen, "MOVED is followed within the call");
-        assert_eq!(ids(&waiting.await.unwrap().unwrap()), [10], "also by a take that was waiting");
+        assert_eq!(ids(&waiting.await.unwrap()), [10], "a consumer that was waiting finds its way too");
         assert_eq!(queue.check_loss(pushed.counter).await.unwrap(), None, "a moved slot lost nothing");
         assert_eq!(queue.depth().await.unwrap().in_flight, 11);
     }
@@ -101,7 +102,7 @@ async fn tls_and_a_restricted_user_are_enough() {
     let secure = SecureRedis::start();
     for kind in KINDS {
         let config = config(kind);
-        let rules = USER_RULES.replace("PREFIX", &config.prefix);
+        let rules = documented_user_rules(&config.prefix);
         let user = format!("worker-{}", config.prefix);
         secure.server.run::<()>(&format!("ACL SETUSER {user} on >s3cret%/@ {rules}")).await;
         let url =

@@ -24,8 +24,8 @@ pub struct Setup {
 impl Setup {
     /// An instance on this database with the in-process queue, quick to notice and quick to retry.
     pub fn new(database_url: &str) -> Setup {
-        let toml = "[worker]\nlease = \"3s\"\nheartbeat = \"300ms\"\nheartbeat_ttl = \"1500ms\"\n\
-            [queue]\nconsumer_ttl = \"1s\"\n"
+        let toml = "[worker]\nlease = \"8s\"\nheartbeat = \"500ms\"\nheartbeat_ttl = \"3s\"\n\
+            [relay]\nrepublish_after = \"1s\"\n[queue]\nconsumer_ttl = \"1s\"\n"
             .to_owned();
         Setup {
             toml,
@@ -47,7 +47,7 @@ impl Setup {
     /// Everything goes to one channel, `webhook`, at this URL, retried every 100 ms.
     pub fn webhook(self, url: &str) -> Setup {
         self.toml(&format!(
-            "[channels.webhook]\nurl = \"{url}\"\ntimeout = \"1s\"\ncircuit = {{ failures = 1000 }}\n\
+            "[channels.webhook]\nurl = \"{url}\"\ntimeout = \"5s\"\ncircuit = {{ failures = 1000 }}\n\
              [routes.default]\nchannels = [\"webhook\"]\nbackoff = {{ base = \"100ms\", max = \"1s\", jitter = 0.0 }}\n"
         ))
     }
@@ -103,7 +103,7 @@ impl Setup {
             .stdin(std::process::Stdio::null())
             .kill_on_drop(true);
         for (name, value) in
-            [("REDIS_URL", &self.redis_url), ("OUTBOXD_ROLE", &self.roles), ("OUTBOXD_FAILPOINTS", &self.failpoints)]
+            [("REDIS_URL", &self.redis_url), ("OUTBOXD_ROLE", &self.roles), ("FAILPOINTS", &self.failpoints)]
         {
             if let Some(value) = value {
                 command.env(name, value);

@@ -5,7 +5,7 @@ mod secure;
 mod sentinel;
 
 pub use cluster::RedisCluster;
-pub use secure::{SecureRedis, USER_RULES};
+pub use secure::{SecureRedis, documented_user_rules};
 pub use sentinel::RedisPair;
 
 use std::path::PathBuf;
@@ -75,7 +75,8 @@ impl RedisServer {
         let started = Instant::now();
         while !self.answers() {
             let tail = log_tail(&self.log());
-            assert!(started.elapsed() < START_TIMEOUT, "redis-server does not answer:\n{tail}");
+            let pid = self.processes.last().map(Leashed::pid);
+            assert!(started.elapsed() < START_TIMEOUT, "redis-server (pid {pid:?}) does not answer:\n{tail}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -142,6 +143,11 @@ impl RedisServer {
         let written = self.info("replication", "master_repl_offset").await;
         wait("the replica has it all", async || replica.info("replication", "slave_repl_offset").await >= written)
             .await;
+    }
+
+    /// Waits until this many clients block.
+    pub async fn has_blocked_clients(&self, count: u64) {
+        wait("clients block", async || self.info("clients", "blocked_clients").await >= Some(count)).await;
     }
 
     async fn info(&self, section: &str, name: &str) -> Option<u64> {

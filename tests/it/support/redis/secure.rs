@@ -7,11 +7,13 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use super::super::process::{free_port, scratch_dir};
 use super::RedisServer;
 
-/// What the documentation tells operators to grant, for the prefix `{prefix}`.
-pub const USER_RULES: &str = "~{PREFIX}:* +ping +info +eval +multi +exec +hget +hgetall +hincrby +hmget +hset +hdel +hkeys \
-     +persist +time +pexpire +set +del +exists +sadd +srem +smembers +mget \
-     +lpush +lmove +blmove +lrange +lrem +lset +llen \
-     +xadd +xreadgroup +xack +xdel +xlen +xrange +xpending +xclaim +xinfo +xgroup";
+/// The rules that the documentation of `redis_url` gives for a user of its own.
+pub fn documented_user_rules(prefix: &str) -> String {
+    let docs = include_str!("../../../../src/queue/address.rs");
+    let block = docs.split("ACL SETUSER outboxd on >secret ").nth(1).and_then(|rest| rest.split("//! ```").next());
+    let words = block.expect("the rules are documented").split_whitespace().filter(|word| *word != "//!");
+    words.collect::<Vec<_>>().join(" ").replace("{outboxd}", &format!("{{{prefix}}}"))
+}
 
 /// The server and its CA.
 #[derive(Debug)]

@@ -1,0 +1,87 @@
+//! The two instances: this very program, as `outboxd run`, in processes of their own.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::providers::{CHANNELS, Providers};
+use super::shop;
+use crate::cli::throwaway::leash::Leash;
+use crate::cli::throwaway::postgres::{Postgres, connect};
+use crate::cli::throwaway::redis::Redis;
+
+/// Where they write down that they are alive, and for how long that counts.
+pub(super) const HEARTBEAT: &str = "1s";
+pub(super) const HEARTBEAT_TTL: &str = "4s";
+pub(super) const LEASE: &str = "5s";
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A running instance.
+#[derive(Debug)]
+pub(super) struct Instance {
+    leash: Leash,
+    pid: u32,
+}
+
+impl Instance {
+    /// Its process id, as in the view `workers`.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// SIGKILL.
+    pub(super) fn kill(&mut self) -> Result<()> {
+        self.leash.kill()
+    }
+}
+
+/// Starts two and waits until both have a heartbeat.
+pub(super) async fn start(postgres: &Postgres, redis: Option<&Redis>, providers: &Providers) -> Result<[Instance; 2]> {
+    let config = config(postgres, redis, providers);
+    let instances = [launch(&config)?, launch(&config)?];
+    let client = connect(&postgres.url(shop::DATABASE)).await?;
+    let began = Instant::now();
+    let alive = "SELECT count(*) FROM outboxd.workers WHERE state = 'alive'";
+    while client.query_one(alive, &[]).await?.get::<_, i64>(0) < 2 {
+        if began.elapsed() > READY_TIMEOUT {
+            let logs: Vec<String> = instances.iter().map(|instance| instance.leash.log_tail()).collect();
+            bail!("the instances do not start:\n{}", logs.join("\n"));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(instances)
+}
+
+fn launch(config: &str) -> Result<Instance> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut leash = Leash::new("instance", None)?;
+    let file = leash.path("outboxd.toml");
+    std::fs::write(&file, config)?;
+    // Its rows are thrown away with the database, so it need not drain.
+    let pid = leash.start(&[&program.display().to_string(), "run", "--config", &file], "KILL")?;
+    Ok(Instance { leash, pid })
+}
+
+/// As an operator would write it, but with short times, so that a dead instance is noticed within seconds.
+fn config(postgres: &Postgres, redis: Option<&Redis>, providers: &Providers) -> String {
+    let redis_url = redis.map_or(String::new(), |redis| format!("redis_url = \"{}\"\n", redis.url()));
+    let channels: String = CHANNELS
+        .iter()
+        .map(|channel| {
+            let url = providers.url(channel);
+            format!(
+                "[channels.{channel}]\nurl = \"{url}\"\ntimeout = \"2s\"\n\
+                 circuit = {{ failures = 20, open_for = \"1s\" }}\n"
+            )
+        })
+        .collect();
+    format!(
+        "database_url = \"{}\"\n{redis_url}http_addr = \"127.0.0.1:0\"\n\
+         [queue]\nconsumer_ttl = \"3s\"\n\
+         [worker]\nheartbeat = \"{HEARTBEAT}\"\nheartbeat_ttl = \"{HEARTBEAT_TTL}\"\nlease = \"{LEASE}\"\n\
+         {channels}\
+         [routes.default]\nchannels = {CHANNELS:?}\nattempts_before_failover = 2\non_hold = \"failover\"\n\
+         backoff = {{ base = \"250ms\", max = \"2s\", jitter = 0.2 }}\n",
+        postgres.url(shop::DATABASE)
+    )
+}

@@ -1,0 +1,86 @@
+//! Duties that one instance does at a time for all: retention, schedules, rollups.
+//!
+//! **Guarantee.** At most one instance works under a duty's lease: each statement of the work names the owner and
+//! checks the lease in the database, under a lock that keeps the duty from changing hands meanwhile. An owner that was
+//! paused and wakes up late changes nothing. When the owner signs off the next one takes over at its next look; when
+//! it dies, as soon as its lease has run out.
+//!
+//! **Limit.** The lease says who may begin a statement, not who is computing: between statements two instances may
+//! both believe that they own the duty. Only the database decides.
+
+use std::time::{Duration, Instant};
+
+use tracing::{info, warn};
+
+use crate::store::duty::Taken;
+use crate::store::instance::InstanceId;
+use crate::store::{self, Store};
+
+/// A lease is never longer, so that a duty moves over within seconds.
+const LEASE_MAX: Duration = Duration::from_secs(10);
+/// Looks of those who do not have the duty, at most this far apart.
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(2);
+/// A lease is renewed after this part of it.
+const RENEW_SHARE: u32 = 3;
+
+/// One duty as one instance sees it.
+#[derive(Debug)]
+pub struct Duty {
+    store: Store,
+    instance: InstanceId,
+    name: &'static str,
+    lease: Duration,
+    held: Option<Held>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    owner: i32,
+    renew_at: Instant,
+}
+
+impl Duty {
+    /// A duty that is not ours yet. Who is silent for `heartbeat_ttl` is dead, so no lease is longer than that.
+    pub fn new(store: Store, instance: InstanceId, name: &'static str, heartbeat_ttl: Duration) -> Duty {
+        Duty { store, instance, name, lease: heartbeat_ttl.min(LEASE_MAX), held: None }
+    }
+
+    /// Takes or keeps the duty: the owner's number for the statements done under it, or `None` while somebody else
+    /// has it. Call it before each statement; it asks the database only when the lease needs renewing.
+    pub async fn hold(&mut self) -> store::Result<Option<i32>> {
+        let owner = self.instance.get();
+        let started = Instant::now();
+        if let Some(held) = self.held.filter(|held| held.owner == owner && started < held.renew_at) {
+            return Ok(Some(held.owner));
+        }
+        self.held = None;
+        let taken = self.store.take_duty(self.name, owner, self.lease).await?;
+        if taken == Taken::Elsewhere {
+            return Ok(None);
+        }
+        if taken == Taken::New {
+            info!(duty = self.name, instance = owner, "took over");
+        }
+        self.held = Some(Held { owner, renew_at: started + self.lease / RENEW_SHARE });
+        Ok(Some(owner))
+    }
+
+    /// A statement found the lease gone: ask before the next one.
+    pub fn lost(&mut self) {
+        self.held = None;
+    }
+
+    /// Gives the duty up, so that the next owner need not wait.
+    pub async fn let_go(&mut self) {
+        if let Some(held) = self.held.take() {
+            if let Err(error) = self.store.release_duty(self.name, held.owner).await {
+                warn!(%error, duty = self.name, "could not give the duty up; its lease will run out");
+            }
+        }
+    }
+
+    /// How long to wait before asking again, for those who do not have it and for owners who must renew.
+    pub fn look_every(&self) -> Duration {
+        (self.lease / (RENEW_SHARE + 1)).min(LOOK_EVERY_MAX)
+    }
+}

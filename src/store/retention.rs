@@ -1,0 +1,94 @@
+//! Deleting what is past its retention, a short statement at a time.
+
+use std::time::Duration;
+
+use tokio_postgres::Row;
+
+use super::instance::millis;
+use super::release::bounded;
+use super::{Query, Result, Store, query};
+
+/// A table that retention walks up by id or time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Walked {
+    /// Attempts.
+    Attempts,
+    /// Events of `publish()`.
+    Events,
+    /// Receipts of `receive()`.
+    Inbox,
+    /// Operators' actions.
+    Audit,
+}
+
+/// How long ended notifications are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Kept {
+    /// SENT.
+    pub sent: Duration,
+    /// FAILED.
+    pub failed: Duration,
+    /// CANCELED.
+    pub canceled: Duration,
+    /// Rows created later than this ago are not looked at.
+    pub border: Duration,
+}
+
+/// What one step did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Step {
+    /// `None`: the lease was not ours and nothing was done. Else whether the walk has come to what is too young.
+    pub is_caught_up: Option<bool>,
+    /// Rows deleted.
+    pub deleted: u64,
+    /// Attempts that went with their notifications.
+    pub attempts: u64,
+}
+
+impl Store {
+    /// One step up notification_log.
+    pub async fn delete_notifications(&self, owner: i32, rows: u32, kept: Kept, new_walk: Duration) -> Result<Step> {
+        let query = query!("retention_delete_notifications", Relaxed, [INT4, INT4, INT8, INT8, INT8, INT8, INT8]);
+        let spans = [kept.sent, kept.failed, kept.canceled, kept.border, new_walk].map(millis);
+        let rows =
+            self.query(query, &[&owner, &bounded(rows), &spans[0], &spans[1], &spans[2], &spans[3], &spans[4]]).await?;
+        let attempts = rows.first().map_or(0, |row| count(row, 2));
+        Ok(Step { attempts, ..step(&rows) })
+    }
+
+    /// One step up another table.
+    pub async fn delete_walked(
+        &self,
+        table: Walked,
+        owner: i32,
+        rows: u32,
+        kept: Duration,
+        new_walk: Duration,
+    ) -> Result<Step> {
+        let query: &Query = match table {
+            Walked::Attempts => query!("retention_delete_attempts", Relaxed, [INT4, INT4, INT8, INT8]),
+            Walked::Events => query!("retention_delete_events", Relaxed, [INT4, INT4, INT8, INT8]),
+            Walked::Inbox => query!("retention_delete_inbox", Relaxed, [INT4, INT4, INT8, INT8]),
+            Walked::Audit => query!("retention_delete_audits", Relaxed, [INT4, INT4, INT8, INT8]),
+        };
+        Ok(step(&self.query(query, &[&owner, &bounded(rows), &millis(kept), &millis(new_walk)]).await?))
+    }
+
+    /// Rows of instances that ended long ago.
+    pub async fn delete_instances(&self, owner: i32, kept: Duration) -> Result<Step> {
+        let query = query!("retention_delete_instances", Relaxed, [INT4, INT8]);
+        Ok(step(&self.query(query, &[&owner, &millis(kept)]).await?))
+    }
+}
+
+fn step(rows: &[Row]) -> Step {
+    rows.first().map_or_else(Step::default, |row| Step {
+        is_caught_up: row.get(0),
+        deleted: count(row, 1),
+        attempts: 0,
+    })
+}
+
+fn count(row: &Row, column: usize) -> u64 {
+    u64::try_from(row.get::<_, i64>(column)).unwrap_or(0)
+}

@@ -1,0 +1,87 @@
+//! Apps that embed the crate push after their commit; the relay is still the guarantee.
+
+use std::time::Duration;
+
+use outboxd::config::{QueueConfig, QueueKind};
+use outboxd::{Notification, Producer};
+use serde_json::json;
+
+use crate::support::world::{Carrier, World};
+use crate::support::{redis, sql};
+
+const SOON: Duration = Duration::from_secs(15);
+
+async fn producer(world: &World) -> Producer {
+    Producer::connect(&world.queue_config(), Some(&redis::shared().url().into())).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_app_pushes_after_its_commit_without_any_relay() {
+    let world = World::new(Carrier::Stream).await;
+    // Nobody publishes here: what arrives was pushed by the app.
+    let _worker = world.setup.clone().roles("worker").start().await;
+    let producer = producer(&world).await;
+    let mut app = world.database.connect().await;
+    let tx = app.transaction().await.unwrap();
+    let ticket = producer.notify(&tx, &Notification::new("orders", "r", json!({"n": 1}))).await.unwrap();
+    tx.commit().await.unwrap();
+    producer.after_commit(ticket);
+    world.provider.wait_for(1, SOON).await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    producer.close().await;
+}
+
+#[tokio::test]
+async fn an_app_that_dies_between_commit_and_push_leaves_the_rest_to_the_relay() {
+    let world = World::new(Carrier::Stream).await;
+    let _instance = world.setup.start().await;
+    let producer = producer(&world).await;
+    let mut app = world.database.connect().await;
+    let tx = app.transaction().await.unwrap();
+    let _never_pushed = producer.notify(&tx, &Notification::new("orders", "r", json!({}))).await.unwrap();
+    tx.commit().await.unwrap();
+    world.provider.wait_for(1, SOON).await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+}
+
+#[tokio::test]
+async fn app_and_relay_pushing_the_same_rows_deliver_them_once() {
+    let world = World::new(Carrier::Stream).await;
+    let _instance = world.setup.start().await;
+    let producer = producer(&world).await;
+    let mut app = world.database.connect().await;
+    for n in 0..100 {
+        let tx = app.transaction().await.unwrap();
+        let recipient = format!("r{n}");
+        let ticket = producer.notify(&tx, &Notification::new("orders", &recipient, json!({}))).await.unwrap();
+        tx.commit().await.unwrap();
+        producer.after_commit(ticket);
+    }
+    world.provider.wait_for(100, SOON).await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+}
+
+#[tokio::test]
+async fn an_app_without_redis_is_told_so() {
+    let config =
+        QueueConfig { kind: QueueKind::Memory, prefix: "x".into(), window: 1, consumer_ttl: SOON, deliveries_max: 1 };
+    let refused = Producer::connect(&config, None).await.unwrap_err();
+    assert!(refused.to_string().contains("set redis_url"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_example_commits_and_pushes() {
+    let world = World::new(Carrier::Stream).await;
+    let _worker = world.setup.clone().roles("worker").start().await;
+    let output = tokio::process::Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--example", "after_commit"])
+        .env("DATABASE_URL", world.database.url())
+        .env("REDIS_URL", redis::shared().url())
+        .env("OUTBOXD_QUEUE_PREFIX", &world.prefix)
+        .output()
+        .await
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    world.provider.wait_for(1, SOON).await;
+    sql::until(&world.app, "SELECT status = 'SENT' FROM outboxd.notifications").await;
+}

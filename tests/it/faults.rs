@@ -1,0 +1,4 @@
+//! Faults that must be survived, each observed at the provider's ledger and in the rows.
+
+mod publish;
+mod work;

@@ -1,0 +1,200 @@
+//! Between the commit and the queue.
+
+use std::time::{Duration, Instant};
+
+use outboxd::queue::{self, Message};
+
+use crate::support::provider::Reply;
+use crate::support::proxy::{Fault, Proxy};
+use crate::support::world::{Carrier, World};
+use crate::support::{postgres, sql};
+
+const SOON: Duration = Duration::from_secs(15);
+
+#[tokio::test]
+async fn a_producer_killed_after_its_commit_and_before_the_push_loses_nothing() {
+    for carrier in [Carrier::Memory, Carrier::Stream] {
+        let world = World::new(carrier).await;
+        let mut first = world.setup.clone().failpoints("after_release=abort").start().await;
+        world.insert(20).await;
+        assert_ne!(first.exit_code().await, 0, "it died where it was told to");
+        assert_eq!(world.provider.count(), 0);
+        let _second = world.setup.start().await;
+        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    }
+}
+
+#[tokio::test]
+async fn a_message_for_an_id_nobody_committed_is_dropped() {
+    let world = World::new(Carrier::Stream).await;
+    let _instance = world.setup.start().await;
+    let rolled_back: i64 = {
+        let mut other = world.database.connect().await;
+        let transaction = other.transaction().await.unwrap();
+        let row = transaction.query_one("SELECT outboxd.notify('orders', 'ghost', '{}')", &[]).await.unwrap();
+        transaction.rollback().await.unwrap();
+        row.get(0)
+    };
+    let queue = world.queue().await;
+    let ghosts = [rolled_back, 999_999_999].map(|id| Message { id, epoch: 0 });
+    queue.push(&ghosts).await.unwrap();
+    world.notify(1).await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    assert_eq!(world.provider.count(), 1, "only the committed one was called");
+    let deadline = Instant::now() + SOON;
+    while queue.depth().await.unwrap() != queue::Depth::default() {
+        assert!(Instant::now() < deadline, "the ghosts are gone from the queue");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_commit_whose_reply_is_swallowed_can_be_repeated_with_the_same_dedup_key() {
+    let world = World::new(Carrier::Memory).await;
+    let _instance = world.setup.start().await;
+    let proxy = Proxy::start(world.database.port).await;
+    let url = world.database.url().replace(&world.database.port.to_string(), &proxy.port().to_string());
+    let app = postgres::connect(&url).await;
+    sql::run(&app, "SELECT 1").await;
+    proxy.set(Fault::SwallowReplies);
+    let notify = "SELECT outboxd.notify('orders', 'r', '{}', dedup_key => 'order-1')";
+    let reply = tokio::time::timeout(Duration::from_secs(1), app.batch_execute(notify)).await;
+    assert!(reply.is_err(), "the app never hears of its commit");
+    sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.notification_log").await;
+    proxy.heal();
+    sql::run(&postgres::connect(&url).await, notify).await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    assert_eq!(world.provider.count(), 1);
+}
+
+#[tokio::test]
+async fn a_lower_id_that_commits_late_is_delivered_and_keeps_its_place_behind_its_key() {
+    let world = World::new(Carrier::Stream).await;
+    let _instance = world.setup.start().await;
+    let mut late = world.database.connect().await;
+    let transaction = late.transaction().await.unwrap();
+    let notify = "SELECT outboxd.notify('orders', $1, '{}', ordering_key => 'k')";
+    transaction.query_one("SELECT outboxd.notify('orders', 'late', '{}')", &[]).await.unwrap();
+    transaction.query_one(notify, &[&"late-keyed"]).await.unwrap();
+    // Others pass: the bound would move beyond the late one's number if nobody looked at who holds the lock.
+    for batch in 1..=5 {
+        world.notify(200).await;
+        world.provider.wait_for(200 * batch, SOON).await;
+    }
+    world.app.query_one(notify, &[&"early-keyed"]).await.unwrap();
+    world.provider.wait_for(1_001, SOON).await;
+    transaction.commit().await.unwrap();
+    world.provider.wait_for(1_003, Duration::from_secs(3)).await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+}
+
+#[tokio::test]
+async fn an_app_transaction_longer_than_the_republish_time_is_delivered_once() {
+    let world = World::new(Carrier::Stream).await;
+    let _instance = world.setup.start().await;
+    let mut app = world.database.connect().await;
+    let transaction = app.transaction().await.unwrap();
+    transaction.query_one("SELECT outboxd.notify('orders', 'slow', '{}')", &[]).await.unwrap();
+    // The database's own clock passes the time: republish_after is 1 s here.
+    transaction.execute("SELECT pg_sleep(2)", &[]).await.unwrap();
+    assert_eq!(world.provider.count(), 0, "nothing is sent before the commit");
+    transaction.commit().await.unwrap();
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+}
+
+#[tokio::test]
+async fn a_relay_killed_between_push_and_confirm_loses_nothing_and_repeats_nothing() {
+    for carrier in [Carrier::List, Carrier::Stream] {
+        let world = World::new(carrier).await;
+        let mut first = world.setup.clone().failpoints("after_push=abort").roles("producer,relay").start().await;
+        world.notify(50).await;
+        first.exit_code().await;
+        let _second = world.setup.start().await;
+        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    }
+}
+
+#[tokio::test]
+async fn of_two_relays_one_that_stops_mid_batch_holds_up_nobody() {
+    let world = World::new(Carrier::Stream).await;
+    let mut stopped = world.setup.clone().failpoints("after_reserve=hang").roles("producer,relay").start().await;
+    world.notify(50).await;
+    stopped.wait_for_log("failpoint hit").await;
+    let _other = world.setup.start().await;
+    world.notify(50).await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    drop(stopped);
+}
+
+#[tokio::test]
+async fn a_row_that_can_never_be_sent_fails_and_the_others_flow_on() {
+    let world = World::new(Carrier::Memory).await;
+    let poison = "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
+        VALUES ('orders', 'poison', to_jsonb(repeat('x', 8000000)), now() - interval '1 hour')";
+    sql::run(&world.app, poison).await;
+    world.insert(20).await;
+    let started = Instant::now();
+    let _instance = world.setup.start().await;
+    world.provider.wait_for(20, Duration::from_secs(6)).await;
+    assert!(started.elapsed() < Duration::from_secs(6));
+    sql::until(&world.app, "SELECT status = 'FAILED' FROM outboxd.notifications WHERE recipient = 'poison'").await;
+    let error: String = sql::value(&world.app, "SELECT error FROM outboxd.dead_letters").await;
+    assert!(error.starts_with("payload has 800000"), "{error}");
+}
+
+#[tokio::test]
+async fn two_instances_share_what_is_due_and_a_third_takes_its_share() {
+    let world = World::new(Carrier::Stream).await;
+    world.insert(3_000).await;
+    let _first = world.setup.start().await;
+    let _second = world.setup.start().await;
+    world.provider.wait_for(500, SOON).await;
+    let _third = world.setup.start().await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    assert_eq!(world.provider.count(), 3_000);
+}
+
+#[tokio::test]
+async fn what_was_committed_while_nobody_ran_is_delivered_after_the_start() {
+    let world = World::new(Carrier::Memory).await;
+    world.notify(1_000).await;
+    let _instance = world.setup.start().await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+}
+
+#[tokio::test]
+async fn a_paused_topic_waits_and_the_others_flow_on() {
+    let world = World::new(Carrier::Stream).await;
+    let _instance = world.setup.start().await;
+    world.notify(1).await;
+    world.provider.wait_for(1, SOON).await;
+    sql::run(&world.app, "SELECT outboxd.pause('orders')").await;
+    world.provider.answer(Reply::ok());
+    // The pause is seen within a second; a marker of another topic shows that the relay is past it.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    world.notify(20).await;
+    sql::run(&world.app, "SELECT outboxd.notify('other', 'r', '{}')").await;
+    world.provider.wait_for(2, SOON).await;
+    assert_eq!(world.provider.ledger()[1].json()["topic"], "other");
+    sql::run(&world.app, "SELECT outboxd.resume('orders')").await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    assert_eq!(world.provider.count(), 22);
+}
+
+#[tokio::test]
+async fn nothing_is_missed_by_an_idle_relay() {
+    let world = World::new(Carrier::Memory).await;
+    let _instance = world.setup.start().await;
+    let mut waits = Vec::new();
+    for n in 1..=30 {
+        // Pauses around the time at which the relay goes to sleep.
+        tokio::time::sleep(Duration::from_millis(rand::random_range(0..450))).await;
+        let committed = Instant::now();
+        world.notify(1).await;
+        world.provider.wait_for(n, SOON).await;
+        waits.push(world.provider.ledger()[n - 1].at.duration_since(committed));
+    }
+    waits.sort_unstable();
+    // The slow poll alone would let half of them wait for more than 500 ms.
+    assert!(waits[26] < Duration::from_millis(300), "hardly one waited: {waits:?}");
+}

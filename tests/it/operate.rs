@@ -1,0 +1,257 @@
+//! What operators do in SQL: cancel, retry, resend, pause. Each action is audited.
+
+use tokio_postgres::Client;
+
+use crate::support::postgres;
+use crate::support::sql::{pid, refused, run, until_blocked, value, values};
+
+async fn notify(client: &Client, more: &str) -> i64 {
+    value(client, &format!("SELECT outboxd.notify('t', 'r', '{{\"a\": 1}}'{more})")).await
+}
+
+/// "STATUS outbox-state epoch attempts"; no live row: "-".
+async fn look(client: &Client, id: i64) -> String {
+    let sql = format!(
+        "SELECT concat_ws(' ', l.status, coalesce(o.state::text, '-'), coalesce(o.epoch, l.epoch), coalesce(o.attempts, l.attempts))
+           FROM outboxd.notification_log l LEFT JOIN outboxd.outbox o USING (id) WHERE id = {id}"
+    );
+    value(client, &sql).await
+}
+
+/// What a worker's claim does.
+async fn claim(client: &Client, id: i64) {
+    let sql = "UPDATE outboxd.outbox SET state = 2, retry_at = NULL, epoch = epoch + 1, attempts = attempts + 1,
+                      instance = 1, next_at = clock_timestamp() + interval '60 s' WHERE id =";
+    run(client, &format!("{sql} {id}")).await;
+}
+
+/// What giving up does.
+async fn fail(client: &Client, id: i64) {
+    let sql = format!(
+        "WITH gone AS (DELETE FROM outboxd.outbox WHERE id = {id} RETURNING epoch, attempts)
+         UPDATE outboxd.notification_log l SET status = 'FAILED', finished_at = clock_timestamp(), error = 'no',
+                http_status = 500, channel = 'push', epoch = gone.epoch, attempts = gone.attempts FROM gone WHERE id = {id}"
+    );
+    run(client, &sql).await;
+}
+
+async fn audit(client: &Client) -> Vec<String> {
+    values(client, "SELECT concat_ws(' ', action, subject, affected, detail) FROM outboxd.audit ORDER BY id").await
+}
+
+async fn cancel(client: &Client, id: i64) -> String {
+    value(client, &format!("SELECT outboxd.cancel({id})")).await
+}
+
+#[tokio::test]
+async fn cancel_says_what_happened() {
+    let client = postgres::database().await.connect().await;
+    let pending = notify(&client, ", send_at => now() + interval '1 hour'").await;
+    let ready = notify(&client, "").await;
+    let published = notify(&client, "").await;
+    run(&client, &format!("UPDATE outboxd.outbox SET state = 1, batch = 1 WHERE id = {published}")).await;
+    let working = notify(&client, "").await;
+    claim(&client, working).await;
+
+    for id in [pending, ready, published] {
+        assert_eq!(cancel(&client, id).await, "canceled");
+        assert_eq!(look(&client, id).await, "CANCELED - 0 0");
+        assert_eq!(cancel(&client, id).await, "nothing to cancel: it is CANCELED");
+    }
+    assert_eq!(cancel(&client, working).await, "in flight: no further attempt");
+    assert_eq!(look(&client, working).await, "QUEUED 2 1 1");
+    assert!(value::<bool>(&client, &format!("SELECT cancel FROM outboxd.outbox WHERE id = {working}")).await);
+
+    let refusal = refused(&client, "SELECT outboxd.cancel(4711)").await;
+    assert_eq!((refusal.code.as_str(), refusal.message.as_str()), ("P0002", "cancel: there is no notification 4711"));
+    assert_eq!(refusal.hint, "Its retention may have passed; see outboxd.notifications.");
+    assert_eq!(
+        audit(&client).await,
+        [
+            format!("cancel {pending} 1 {{\"answer\": \"canceled\"}}"),
+            format!("cancel {ready} 1 {{\"answer\": \"canceled\"}}"),
+            format!("cancel {published} 1 {{\"answer\": \"canceled\"}}"),
+            format!("cancel {working} 1 {{\"answer\": \"in flight: no further attempt\"}}"),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_cancel_that_loses_the_race_to_a_claim_or_an_outcome_says_so() {
+    let database = postgres::database().await;
+    let (worker, operator, observer) = (database.connect().await, database.connect().await, database.connect().await);
+    let waiter = pid(&operator).await;
+    let id = notify(&worker, "").await;
+    run(&worker, "BEGIN").await;
+    claim(&worker, id).await;
+    let (answer, ()) = tokio::join!(cancel(&operator, id), async {
+        until_blocked(&observer, waiter).await;
+        run(&worker, "COMMIT").await;
+    });
+    assert_eq!(answer, "in flight: no further attempt");
+    run(&worker, "BEGIN").await;
+    fail(&worker, id).await;
+    let (answer, ()) = tokio::join!(cancel(&operator, id), async {
+        until_blocked(&observer, waiter).await;
+        run(&worker, "COMMIT").await;
+    });
+    assert_eq!(answer, "nothing to cancel: it is FAILED");
+}
+
+#[tokio::test]
+async fn a_cancel_that_loses_the_race_to_the_producer_cancels_the_live_row() {
+    let database = postgres::database().await;
+    let (producer, operator, observer) = (database.connect().await, database.connect().await, database.connect().await);
+    let waiter = pid(&operator).await;
+    let id = notify(&producer, ", send_at => now() + interval '1 hour'").await;
+    let release = format!(
+        "BEGIN; UPDATE outboxd.notification_log SET status = 'QUEUED' WHERE id = {id} AND status = 'PENDING';
+         INSERT INTO outboxd.outbox (id) VALUES ({id})"
+    );
+    run(&producer, &release).await;
+    let (answer, ()) = tokio::join!(cancel(&operator, id), async {
+        until_blocked(&observer, waiter).await;
+        run(&producer, "COMMIT").await;
+    });
+    assert_eq!(answer, "canceled");
+    assert_eq!(look(&observer, id).await, "CANCELED - 0 0");
+}
+
+#[tokio::test]
+async fn canceling_the_live_row_of_a_key_admits_the_next() {
+    let client = postgres::database().await.connect().await;
+    let first = notify(&client, ", ordering_key => 'k'").await;
+    let second = notify(&client, ", ordering_key => 'k'").await;
+    run(&client, "SELECT outboxd._admit(ARRAY['k', 'k', NULL, 'nobody''s'])").await;
+    assert_eq!(look(&client, first).await, "QUEUED 0 0 0");
+    run(&client, "SELECT outboxd._admit(ARRAY['k'])").await;
+    assert_eq!(look(&client, second).await, "QUEUED 3 0 0", "one live row a key");
+    assert_eq!(cancel(&client, first).await, "canceled");
+    assert_eq!(look(&client, second).await, "QUEUED 0 0 0");
+    assert!(value::<bool>(&client, "SELECT retry_at <= clock_timestamp() FROM outboxd.outbox").await, "due at once");
+}
+
+#[tokio::test]
+async fn retry_brings_back_failed_and_canceled_with_a_new_epoch() {
+    let client = postgres::database().await.connect().await;
+    let failed = notify(&client, "").await;
+    claim(&client, failed).await;
+    fail(&client, failed).await;
+    let canceled = notify(&client, ", ordering_key => 'k'").await;
+    cancel(&client, canceled).await;
+    assert!(value::<bool>(&client, &format!("SELECT outboxd.retry({failed})")).await);
+    assert!(value::<bool>(&client, &format!("SELECT outboxd.retry({canceled})")).await);
+    assert_eq!(look(&client, failed).await, "QUEUED 0 2 1", "above every epoch of its first life; attempts go on");
+    assert_eq!(look(&client, canceled).await, "QUEUED 3 1 0", "it queues behind its key again");
+    let clean = "SELECT count(*) FROM outboxd.notification_log WHERE error IS NULL AND finished_at IS NULL AND failed_at IS NULL";
+    assert_eq!(value::<i64>(&client, clean).await, 2);
+    assert!(!value::<bool>(&client, &format!("SELECT outboxd.retry({failed})")).await, "it is QUEUED already");
+    assert_eq!(refused(&client, "SELECT outboxd.retry(4711)").await.code, "P0002");
+    assert_eq!(audit(&client).await[1..], [format!("retry {failed} 1"), format!("retry {canceled} 1")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_operators_who_retry_at_once_one_wins() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let id = notify(&client, "").await;
+    fail(&client, id).await;
+    let operators = (0..8).map(|_| {
+        let database = database.clone();
+        tokio::spawn(
+            async move { value::<bool>(&database.connect().await, &format!("SELECT outboxd.retry({id})")).await },
+        )
+    });
+    let mut wins = 0;
+    for operator in operators.collect::<Vec<_>>() {
+        wins += usize::from(operator.await.unwrap());
+    }
+    assert_eq!(wins, 1);
+    assert_eq!(look(&client, id).await, "QUEUED 0 1 0");
+}
+
+#[tokio::test]
+async fn retry_dead_takes_the_topics_oldest_first_within_its_bounds() {
+    let client = postgres::database().await.connect().await;
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        let id = notify(&client, "").await;
+        fail(&client, id).await;
+        ids.push(id);
+    }
+    let other: i64 = value(&client, "SELECT outboxd.notify('other', 'r', '{}')").await;
+    fail(&client, other).await;
+    let age = "UPDATE outboxd.notification_log SET finished_at = now() - make_interval(hours => 10 - id::int)";
+    run(&client, age).await;
+
+    let live = "SELECT id FROM outboxd.outbox ORDER BY id";
+    assert_eq!(value::<i64>(&client, "SELECT outboxd.retry_dead('t', max => 1)").await, 1);
+    assert_eq!(values::<i64>(&client, live).await, ids[..1]);
+    let since = format!(
+        "SELECT outboxd.retry_dead('t', since => (SELECT failed_at FROM outboxd.dead_letters WHERE id = {}))",
+        ids[2]
+    );
+    assert_eq!(value::<i64>(&client, &since).await, 2);
+    assert_eq!(values::<i64>(&client, live).await, [ids[0], ids[2], ids[3]]);
+    assert_eq!(value::<i64>(&client, "SELECT outboxd.retry_dead('t')").await, 1);
+    assert_eq!(value::<i64>(&client, "SELECT outboxd.retry_dead('t')").await, 0);
+    assert_eq!(look(&client, other).await, "FAILED - 0 0");
+    assert_eq!(refused(&client, "SELECT outboxd.retry_dead(NULL)").await.code, "22004");
+    assert!(audit(&client).await[0].starts_with("retry_dead t 1 {\"max\": 1"));
+}
+
+#[tokio::test]
+async fn resend_makes_a_new_notification_of_a_sent_one_only() {
+    let client = postgres::database().await.connect().await;
+    let sent = notify(&client, ", dedup_key => 'd', ordering_key => 'k', headers => '{\"h\": \"v\"}'").await;
+    let refusal = refused(&client, &format!("SELECT outboxd.resend({sent})")).await;
+    assert_eq!(refusal.code, "55000");
+    assert_eq!(refusal.message, format!("resend: notification {sent} is QUEUED, not SENT"));
+    assert_eq!(refusal.hint, "It is still on its way.");
+    run(
+        &client,
+        "UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now(); DELETE FROM outboxd.outbox",
+    )
+    .await;
+    let new: i64 = value(&client, &format!("SELECT outboxd.resend({sent})")).await;
+    assert_ne!(new, sent);
+    let same = format!(
+        "SELECT (a.topic, a.recipient, a.payload, a.headers, a.ordering_key) = (b.topic, b.recipient, b.payload, b.headers, b.ordering_key)
+                AND b.dedup_key IS NULL AND a.status = 'SENT' AND b.status = 'QUEUED'
+           FROM outboxd.notification_log a, outboxd.notification_log b WHERE a.id = {sent} AND b.id = {new}"
+    );
+    assert!(value::<bool>(&client, &same).await);
+    assert_eq!(audit(&client).await, [format!("resend {sent} 1 {{\"new_id\": {new}}}")]);
+    fail(&client, new).await;
+    assert_eq!(refused(&client, &format!("SELECT outboxd.resend({new})")).await.hint, "Use outboxd.retry(id).");
+}
+
+#[tokio::test]
+async fn pause_and_resume_hold_and_free_a_topic() {
+    let client = postgres::database().await.connect().await;
+    let paused = "SELECT concat_ws(' ', paused_at IS NOT NULL, rewinds) FROM outboxd.topic WHERE name = 'quiz'";
+    run(&client, "SELECT outboxd.pause('quiz'), outboxd.pause('quiz')").await;
+    assert_eq!(value::<String>(&client, paused).await, "t 0", "an unknown topic can be paused before its first row");
+    run(&client, "SELECT outboxd.resume('quiz'), outboxd.resume('quiz')").await;
+    assert_eq!(value::<String>(&client, paused).await, "f 1");
+    assert_eq!(refused(&client, "SELECT outboxd.pause(NULL)").await.code, "22023");
+    assert_eq!(audit(&client).await, ["pause quiz 1", "pause quiz 1", "resume quiz 1"]);
+}
+
+#[tokio::test]
+async fn pause_channel_keeps_an_open_circuit_as_it_is() {
+    let client = postgres::database().await.connect().await;
+    run(
+        &client,
+        "INSERT INTO outboxd.channel_hold (channel, held_until, reason, openings) VALUES ('sms', now() + interval '1 h', 'circuit', 3)",
+    )
+    .await;
+    let hold =
+        "SELECT concat_ws(' ', paused_at IS NOT NULL, held_until IS NOT NULL, openings) FROM outboxd.channel_hold";
+    run(&client, "SELECT outboxd.pause_channel('sms')").await;
+    assert_eq!(value::<String>(&client, hold).await, "t t 3");
+    run(&client, "SELECT outboxd.resume_channel('sms'), outboxd.resume_channel('unknown')").await;
+    assert_eq!(value::<String>(&client, hold).await, "f t 3");
+    assert_eq!(refused(&client, "SELECT outboxd.pause_channel('')").await.code, "22023");
+    assert_eq!(audit(&client).await, ["pause_channel sms 1", "resume_channel sms 1"]);
+}

@@ -1,0 +1,157 @@
+//! Retention: what is past its time goes, in steps that wait for nobody; what is not, stays.
+
+use outboxd::retention::{Retention, Table};
+use outboxd::store::Store;
+use outboxd::store::retention::Walked;
+use tokio_postgres::Client;
+
+use crate::duty::{config, held};
+use crate::support::{postgres, sql};
+
+/// (status, written, ended), in days ago.
+const ROWS: &str = "INSERT INTO outboxd.notification_log (status, created_at, finished_at, error, topic, recipient, payload, dedup_key)
+    SELECT s::outboxd.status, now() - c * interval '1 day', now() - f * interval '1 day',
+           CASE s WHEN 'FAILED' THEN 'e' END, 't', s || c, '{}', s || c FROM ";
+
+async fn setup(set: &[(&str, &str)]) -> (Client, Retention) {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let config = config(&database, set);
+    let store = Store::open(&config).unwrap();
+    let (duty, _) = held(&store, &client, outboxd::retention::DUTY).await;
+    (client, Retention::new(store, duty, config.retention))
+}
+
+/// Steps until the walk is at its end; rows deleted.
+async fn walk(retention: &mut Retention, table: Table) -> u64 {
+    let mut deleted = 0;
+    loop {
+        let step = retention.pass(table).await.unwrap();
+        deleted += step.deleted;
+        if step.is_caught_up.expect("the duty is ours") {
+            return deleted;
+        }
+    }
+}
+
+/// A day later, as far as walks go.
+async fn next_day(client: &Client) {
+    sql::run(client, "UPDATE outboxd.retention_walk SET restarted_at = restarted_at - interval '25 h'").await;
+}
+
+#[tokio::test]
+async fn each_outcome_is_kept_for_its_own_time_and_what_is_alive_stays() {
+    let (client, mut retention) = setup(&[]).await;
+    let rows = "(VALUES ('SENT', 9, 8.5), ('SENT', 8, 6), ('SENT', 6, 5), ('FAILED', 31, 30.1), ('FAILED', 29, 28),
+                        ('CANCELED', 40, 8), ('CANCELED', 8, 6.9), ('PENDING', 400, NULL), ('QUEUED', 399, NULL)) v(s, c, f)";
+    sql::run(&client, &format!("{ROWS} {rows}")).await;
+    sql::run(&client, "INSERT INTO outboxd.attempt (notification_id, token, outcome) SELECT id, 1, 'failed' FROM outboxd.notification_log")
+        .await;
+    assert_eq!(walk(&mut retention, Table::Notifications).await, 3);
+    let left: Vec<String> = sql::values(&client, "SELECT dedup_key FROM outboxd.notification_log ORDER BY id").await;
+    assert_eq!(left, ["SENT8", "SENT6", "FAILED29", "CANCELED8", "PENDING400", "QUEUED399"]);
+    assert_eq!(
+        sql::value::<i64>(&client, "SELECT count(*) FROM outboxd.attempt").await,
+        6,
+        "attempts go with their row"
+    );
+
+    sql::run(&client, "UPDATE outboxd.notification_log SET finished_at = finished_at - interval '3 days'").await;
+    assert_eq!(walk(&mut retention, Table::Notifications).await, 0, "the walk has passed them");
+    next_day(&client).await;
+    assert_eq!(walk(&mut retention, Table::Notifications).await, 3, "the next walk finds what the first had to leave");
+    let left: Vec<String> = sql::values(&client, "SELECT dedup_key FROM outboxd.notification_log ORDER BY id").await;
+    assert_eq!(left, ["SENT6", "PENDING400", "QUEUED399"]);
+}
+
+#[tokio::test]
+async fn a_dedup_key_is_remembered_as_long_as_its_row() {
+    let (client, mut retention) = setup(&[]).await;
+    let notify = "SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'k')";
+    let first: i64 = sql::value(&client, notify).await;
+    let end = "UPDATE outboxd.notification_log SET status = 'SENT', created_at = now() - interval '9 days', finished_at = now() - ";
+    sql::run(&client, &format!("{end} interval '6 days'")).await;
+    walk(&mut retention, Table::Notifications).await;
+    assert_eq!(sql::value::<i64>(&client, notify).await, first);
+    sql::run(&client, &format!("{end} interval '8 days'")).await;
+    next_day(&client).await;
+    assert_eq!(walk(&mut retention, Table::Notifications).await, 1);
+    assert!(sql::value::<i64>(&client, notify).await > first);
+}
+
+#[tokio::test]
+async fn attempts_events_receipts_and_actions_go_after_their_time_but_no_event_that_is_still_to_be_appended() {
+    let (client, mut retention) = setup(&[]).await;
+    let days = "now() - n * interval '1 day' FROM generate_series(1, 100) n";
+    for insert in [
+        format!(
+            "outboxd.attempt (notification_id, token, outcome, ended_at) SELECT 0, n, 'failed', {days} ORDER BY n DESC"
+        ),
+        format!("outboxd.event (topic, key, payload, created_at) SELECT 't', 'k', '{{}}', {days} ORDER BY n DESC"),
+        format!("outboxd.inbox (consumer, message_id, received_at) SELECT 'c', n, {days} ORDER BY n DESC"),
+        format!("outboxd.audit (action, subject, affected, at) SELECT 'a', n, 1, {days} ORDER BY n DESC"),
+    ] {
+        sql::run(&client, &format!("INSERT INTO {insert}")).await;
+    }
+    sql::run(
+        &client,
+        "INSERT INTO outboxd.event_outbox (event_id) SELECT id FROM outboxd.event ORDER BY id OFFSET 50 LIMIT 1",
+    )
+    .await;
+    for (table, deleted) in [(Walked::Attempts, 71), (Walked::Events, 50), (Walked::Inbox, 94), (Walked::Audit, 11)] {
+        assert_eq!(walk(&mut retention, Table::Walked(table)).await, deleted, "{table:?}");
+        assert_eq!(walk(&mut retention, Table::Walked(table)).await, 0, "{table:?}");
+    }
+    sql::run(&client, "DELETE FROM outboxd.event_outbox").await;
+    assert_eq!(walk(&mut retention, Table::Walked(Walked::Events)).await, 44);
+}
+
+#[tokio::test]
+async fn a_step_waits_for_no_lock_and_leaves_what_is_locked_to_the_next_walk() {
+    let (client, mut retention) = setup(&[("database.statement_timeout", "2s")]).await;
+    sql::run(&client, &format!("{ROWS} (SELECT 'SENT' s, n c, n f FROM generate_series(8, 107) n) v")).await;
+    sql::run(&client, "BEGIN").await;
+    sql::run(&client, "SELECT FROM outboxd.notification_log WHERE id % 10 = 0 FOR UPDATE").await;
+    sql::run(&client, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    assert_eq!(walk(&mut retention, Table::Notifications).await, 90);
+    sql::run(&client, "COMMIT").await;
+    next_day(&client).await;
+    assert_eq!(walk(&mut retention, Table::Notifications).await, 10);
+}
+
+#[tokio::test]
+async fn two_hundred_thousand_old_rows_go_in_steps_that_read_by_key_and_never_twice() {
+    let (client, mut retention) = setup(&[]).await;
+    sql::run(
+        &client,
+        &format!("{ROWS} (SELECT 'SENT' s, 8 + 1.0 / n c, 8 f FROM generate_series(1, 200000) n) v")
+            .replace("s || c)", "NULL)")
+            .replace("s || c FROM", "NULL FROM"),
+    )
+    .await;
+    sql::run(&client, "SELECT outboxd.notify('t', 'young', '{}')").await;
+    let plan = plan_of_a_step(&client).await;
+    assert!(!plan.contains("Seq Scan on notification_log") && !plan.contains("Seq Scan on attempt"), "{plan}");
+    let reads =
+        "SELECT (seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_user_tables WHERE relname = 'notification_log'";
+    let started = std::time::Instant::now();
+    assert_eq!(walk(&mut retention, Table::Notifications).await, 200_000);
+    println!("200,000 rows in {:?} without rests", started.elapsed());
+    assert_eq!(sql::value::<i64>(&client, "SELECT count(*) FROM outboxd.notification_log").await, 1);
+    sql::until(&client, &format!("SELECT ({reads}) >= 200000")).await;
+    let read: i64 = sql::value(&client, reads).await;
+    assert!(read < 1_500_000, "each row is read a few times, by key: {read}");
+}
+
+/// With the planner settings of our sessions, on a table that was never analysed, with a generic plan.
+async fn plan_of_a_step(client: &Client) -> String {
+    let sql_text = include_str!("../../sql/queries/retention_delete_notifications.sql");
+    sql::run(
+        client,
+        "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+        SET plan_cache_mode = force_generic_plan",
+    )
+    .await;
+    sql::run(client, &format!("PREPARE step AS {sql_text}")).await;
+    sql::values::<String>(client, "EXPLAIN EXECUTE step (1, 1000, 1, 1, 1, 1, 1)").await.join("\n")
+}

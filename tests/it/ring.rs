@@ -1,0 +1,126 @@
+//! The doorbell: rung by whoever writes while an instance sleeps and listens, and only then.
+
+use std::time::Duration;
+
+use futures_util::future::poll_fn;
+use tokio::sync::mpsc;
+use tokio_postgres::{AsyncMessage, Client, NoTls};
+
+use crate::support::postgres::{self, Database};
+use crate::support::sql::{refused, run, value};
+
+const ASLEEP: &str = "SELECT setval('outboxd.doorbell', (extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
+const AWAKE: &str = "SELECT setval('outboxd.doorbell', (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 60000)";
+const DOWN: &str = "SELECT setval('outboxd.doorbell', (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 5100)";
+
+/// A session that listens on the channel, as a sleeping instance does.
+struct Listener {
+    client: Client,
+    heard: mpsc::UnboundedReceiver<String>,
+}
+
+async fn listen(database: &Database) -> Listener {
+    let (client, mut connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
+    let (tell, heard) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notification(notification) = message {
+                // Nobody listens any more: the test is over.
+                let _ = tell.send(notification.payload().to_string());
+            }
+        }
+    });
+    run(&client, "LISTEN outboxd").await;
+    Listener { client, heard }
+}
+
+impl Listener {
+    /// How often the bell rang so far. A marker sent through the same channel comes after all earlier rings.
+    async fn rings(&mut self) -> usize {
+        run(&self.client, "SELECT pg_notify('outboxd', 'marker')").await;
+        let mut rings = 0;
+        loop {
+            let payload = tokio::time::timeout(Duration::from_secs(10), self.heard.recv()).await.unwrap().unwrap();
+            match payload.as_str() {
+                "" => rings += 1,
+                "marker" => return rings,
+                other => panic!("unexpected: {other}"),
+            }
+        }
+    }
+}
+
+const WRITES: [&str; 5] = [
+    "SELECT outboxd.notify('t', 'r', '{}')",
+    "SELECT outboxd.notify('t', 'r', '{}', ordering_key => 'k', send_at => now() + interval '1 minute')",
+    r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1}, {"recipient": "s", "payload": 1}]')"#,
+    "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}'), ('t', 's', '{}')",
+    "SELECT outboxd.publish('t', 'k', '{}')",
+];
+
+#[tokio::test]
+async fn every_kind_of_write_rings_once_if_the_bell_is_fresh_and_never_otherwise() {
+    let database = postgres::database().await;
+    let mut listener = listen(&database).await;
+    let app = database.connect().await;
+    for write in WRITES {
+        for (bell, rings) in [(ASLEEP, 1), (AWAKE, 0), (DOWN, 0)] {
+            run(&app, bell).await;
+            run(&app, write).await;
+            assert_eq!(listener.rings().await, rings, "{write} after {bell}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_rings_before_the_commit_nor_after_a_rollback() {
+    let database = postgres::database().await;
+    let mut listener = listen(&database).await;
+    let app = database.connect().await;
+    run(&app, ASLEEP).await;
+    run(&app, "BEGIN; SELECT outboxd.notify('t', 'r', '{}')").await;
+    assert_eq!(listener.rings().await, 0);
+    run(&app, "ROLLBACK").await;
+    assert_eq!(listener.rings().await, 0);
+    run(&app, ASLEEP).await;
+    run(&app, "BEGIN; SELECT outboxd.notify('t', 'r', '{}'), outboxd.notify('t', 'r', '{}'); COMMIT").await;
+    assert_eq!(listener.rings().await, 1, "one ring a transaction");
+}
+
+#[tokio::test]
+async fn the_bell_is_read_outside_the_snapshot() {
+    let database = postgres::database().await;
+    let mut listener = listen(&database).await;
+    let app = database.connect().await;
+    run(&app, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outboxd.notification_log").await;
+    run(&listener.client, ASLEEP).await;
+    run(&app, "SELECT outboxd.notify('t', 'r', '{}'); COMMIT").await;
+    assert_eq!(listener.rings().await, 1);
+}
+
+#[tokio::test]
+async fn ring_off_keeps_quiet_and_lets_a_transaction_be_prepared() {
+    let database = postgres::database().await;
+    let mut listener = listen(&database).await;
+    let app = database.connect().await;
+    for off in ["off", "OFF", "false", "0"] {
+        run(&app, ASLEEP).await;
+        run(&app, &format!("SET outboxd.ring = '{off}'")).await;
+        for write in WRITES {
+            run(&app, write).await;
+        }
+        assert_eq!(listener.rings().await, 0, "ring = {off}");
+    }
+    run(&app, ASLEEP).await;
+    run(&app, "BEGIN; SELECT outboxd.notify('t', 'prepared', '{}'); PREPARE TRANSACTION 'two_phase'").await;
+    run(&app, "COMMIT PREPARED 'two_phase'").await;
+
+    run(&app, "RESET outboxd.ring").await;
+    run(&app, ASLEEP).await;
+    let refusal = refused(&app, "BEGIN; SELECT outboxd.notify('t', 'r', '{}'); PREPARE TRANSACTION 'two_phase'").await;
+    assert_eq!(refusal.code, "0A000", "what ring = off is for: {refusal:?}");
+    run(&app, "ROLLBACK").await;
+    let prepared =
+        "SELECT count(*) FROM outboxd.outbox JOIN outboxd.notification_log USING (id) WHERE recipient = 'prepared'";
+    assert_eq!(value::<i64>(&app, prepared).await, 1);
+}

@@ -1,0 +1,228 @@
+//! Who may do what: the app its five functions and its INSERT, operators the views and actions, nobody through
+//! PUBLIC; and no search_path changes what our functions do.
+
+use std::collections::BTreeSet;
+
+use tokio_postgres::Client;
+
+use crate::support::postgres::{self, connect};
+use crate::support::sql::{refused, run, value, values};
+
+const APP_FUNCTIONS: [&str; 5] = ["notify", "notify_many", "publish", "receive", "respond"];
+const ACTIONS: [&str; 8] =
+    ["cancel", "pause", "pause_channel", "resend", "resume", "resume_channel", "retry", "retry_dead"];
+
+/// Everything in the schema that `role` may use, as "kind name privilege".
+async fn privileges(client: &Client, role: &str) -> BTreeSet<String> {
+    let sql = format!(
+        "SELECT 'function ' || p.proname || ' execute' FROM pg_proc p
+          WHERE p.pronamespace = 'outboxd'::regnamespace AND has_function_privilege('{role}', p.oid, 'EXECUTE')
+         UNION ALL
+         SELECT 'relation ' || c.relname || ' ' || lower(p) FROM pg_class c,
+                unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) p
+          WHERE c.relnamespace = 'outboxd'::regnamespace AND c.relkind IN ('r', 'v', 'm', 'p')
+            AND has_table_privilege('{role}', c.oid, p)
+         UNION ALL
+         SELECT 'sequence ' || c.relname || ' ' || lower(p) FROM pg_class c, unnest(ARRAY['SELECT', 'USAGE', 'UPDATE']) p
+          WHERE c.relnamespace = 'outboxd'::regnamespace AND c.relkind = 'S' AND has_sequence_privilege('{role}', c.oid, p)
+         UNION ALL
+         SELECT 'column ' || c.relname || '.' || a.attname || ' ' || lower(p)
+           FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) p
+          WHERE c.relnamespace = 'outboxd'::regnamespace AND c.relkind = 'r' AND NOT has_table_privilege('{role}', c.oid, p)
+            AND has_column_privilege('{role}', c.oid, a.attnum, p)
+         UNION ALL
+         SELECT 'schema ' || lower(p) FROM unnest(ARRAY['USAGE', 'CREATE']) p WHERE has_schema_privilege('{role}', 'outboxd', p)"
+    );
+    values::<String>(client, &sql).await.into_iter().collect()
+}
+
+fn set(items: impl IntoIterator<Item = String>) -> BTreeSet<String> {
+    items.into_iter().collect()
+}
+
+#[tokio::test]
+async fn the_app_may_do_its_part_and_nothing_else() {
+    let client = postgres::database().await.connect().await;
+    let columns = ["topic", "recipient", "payload", "send_at", "dedup_key", "ordering_key", "expires_at", "headers"];
+    let mut wanted = set(APP_FUNCTIONS.map(|f| format!("function {f} execute")));
+    wanted.extend(columns.map(|c| format!("column notification_log.{c} insert")));
+    wanted.extend(["column notification_log.id select".to_string(), "schema usage".to_string()]);
+    assert_eq!(privileges(&client, "outboxd_app").await, wanted);
+}
+
+#[tokio::test]
+async fn operators_read_views_and_act_and_nothing_else() {
+    let client = postgres::database().await.connect().await;
+    let mut wanted = set(ACTIONS.map(|f| format!("function {f} execute")));
+    let views = "SELECT 'relation ' || relname || ' select' FROM pg_class
+                  WHERE relnamespace = 'outboxd'::regnamespace AND relkind = 'v'";
+    wanted.extend(values::<String>(&client, views).await);
+    wanted.extend(["relation audit select".to_string(), "schema usage".to_string()]);
+    assert_eq!(privileges(&client, "outboxd_operator").await, wanted);
+}
+
+#[tokio::test]
+async fn public_has_nothing() {
+    let database = postgres::database().await;
+    let admin = database.connect().await;
+    let nobody = format!("nobody_{}", database.name);
+    run(&admin, &format!("CREATE ROLE {nobody} LOGIN")).await;
+    assert_eq!(privileges(&admin, &nobody).await, BTreeSet::new());
+    let client = connect(&database.url_as(&nobody)).await;
+    for sql in [
+        "SELECT outboxd.notify('t', 'r', '{}')",
+        "SELECT * FROM outboxd.notifications",
+        "SELECT outboxd.cancel(1)",
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')",
+    ] {
+        let refusal = refused(&client, sql).await;
+        assert_eq!(
+            (refusal.code.as_str(), refusal.message.as_str()),
+            ("42501", "permission denied for schema outboxd")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
+    let database = postgres::database().await;
+    let app = database.connect_as_member_of("outboxd_app").await;
+    run(&app, "SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'd', ordering_key => 'k')").await;
+    run(&app, r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1}]')"#).await;
+    run(&app, "SELECT outboxd.publish('t', 'k', '{}')").await;
+    run(&app, "SELECT * FROM outboxd.receive('c', 'm'); SELECT outboxd.respond('c', 'm', '1')").await;
+    let id: i64 = value(
+        &app,
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
+         VALUES ('t', 'r', '{}', now(), 'd2', 'k', now() + interval '1 h', '{}') RETURNING id",
+    )
+    .await;
+    run(&app, "INSERT INTO outboxd.notification_log (topic, recipient, payload, dedup_key) VALUES ('t', 'r', '{}', 'd2') ON CONFLICT DO NOTHING").await;
+    assert!(id > 0);
+    let mut forbidden: Vec<String> = [
+        "SELECT * FROM outboxd.notification_log",
+        "SELECT recipient FROM outboxd.notification_log",
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}') RETURNING payload",
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status) VALUES ('t', 'r', '{}', 'QUEUED')",
+        "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE VALUES (1, 't', 'r', '{}')",
+        "UPDATE outboxd.notification_log SET topic = 'x'",
+        "DELETE FROM outboxd.notification_log",
+        "TRUNCATE outboxd.notification_log",
+        "DELETE FROM outboxd.outbox",
+        "DELETE FROM outboxd.dead_letters",
+        "SELECT nextval('outboxd.notification_log_id_seq')",
+        "SELECT setval('outboxd.doorbell', 1)",
+        "SELECT outboxd.cancel(1)",
+        "SELECT outboxd.retry(1)",
+        "SELECT outboxd.retry_dead('t')",
+        "SELECT outboxd.resend(1)",
+        "SELECT outboxd.pause('t')",
+        "SELECT outboxd.resume('t')",
+        "SELECT outboxd.pause_channel('c')",
+        "SELECT outboxd.resume_channel('c')",
+        "SELECT outboxd._ring()",
+        "SELECT outboxd._requeue('{1}')",
+        "SELECT outboxd._admit('{k}')",
+        "SELECT outboxd._items('[]')",
+        "SELECT outboxd._reject_headers('x', '{}')",
+        "CREATE TABLE outboxd.mine (a int)",
+        "CREATE TRIGGER mine AFTER INSERT ON outboxd.notification_log EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+    ]
+    .map(String::from)
+    .into();
+    let admin = database.connect().await;
+    let others = "SELECT relname::text FROM pg_class WHERE relnamespace = 'outboxd'::regnamespace
+                     AND relkind IN ('r', 'v') AND relname <> 'notification_log'";
+    for relation in values::<String>(&admin, others).await {
+        forbidden.push(format!("SELECT FROM outboxd.{relation}"));
+    }
+    for sql in &forbidden {
+        let refusal = refused(&app, sql).await;
+        assert_eq!(refusal.code, "42501", "{sql}: {refusal:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_operators_login_reads_each_view_and_takes_each_action() {
+    let database = postgres::database().await;
+    let admin = database.connect().await;
+    run(&admin, "SELECT outboxd.notify('t', 'r', '{}') FROM generate_series(1, 3)").await;
+    run(&admin, "UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now() WHERE id = 3; DELETE FROM outboxd.outbox WHERE id = 3").await;
+    let operator = database.connect_as_member_of("outboxd_operator").await;
+    let views = "SELECT relname::text FROM pg_class WHERE relnamespace = 'outboxd'::regnamespace AND relkind = 'v'";
+    for view in values::<String>(&admin, views).await {
+        run(&operator, &format!("SELECT * FROM outboxd.{view}")).await;
+    }
+    assert_eq!(value::<String>(&operator, "SELECT outboxd.cancel(1)").await, "canceled");
+    assert!(value::<bool>(&operator, "SELECT outboxd.retry(1)").await);
+    run(&operator, "SELECT outboxd.retry_dead('t'), outboxd.resend(3), outboxd.pause('t'), outboxd.resume('t')").await;
+    run(&operator, "SELECT outboxd.pause_channel('c'), outboxd.resume_channel('c')").await;
+    let actor = "SELECT count(*) FROM outboxd.audit WHERE actor = session_user";
+    assert_eq!(value::<i64>(&operator, actor).await, 8, "each action is in the audit, under the login's name");
+    for sql in [
+        "SELECT * FROM outboxd.notification_log",
+        "SELECT * FROM outboxd.outbox",
+        "DELETE FROM outboxd.audit",
+        "UPDATE outboxd.audit SET actor = 'someone else'",
+        "UPDATE outboxd.setting SET payload_bytes_max = 2000",
+        "UPDATE outboxd.dead_letters SET error = ''",
+        "SELECT outboxd.notify('t', 'r', '{}')",
+        "SELECT outboxd._requeue('{1}')",
+    ] {
+        assert_eq!(refused(&operator, sql).await.code, "42501", "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn every_security_definer_function_pins_its_search_path() {
+    let client = postgres::database().await.connect().await;
+    let loose = "SELECT proname::text FROM pg_proc WHERE pronamespace = 'outboxd'::regnamespace
+                    AND proconfig IS DISTINCT FROM ARRAY['search_path=pg_catalog, pg_temp']";
+    assert_eq!(values::<String>(&client, loose).await, [""; 0]);
+}
+
+/// Stand-ins for what our functions use; each fails loudly if it is ever called.
+const HOSTILE: &str = "
+    CREATE SCHEMA hostile;
+    CREATE FUNCTION hostile.octet_length(text) RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$;
+    CREATE FUNCTION hostile.length(text) RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$;
+    CREATE FUNCTION hostile.isfinite(timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$;
+    CREATE FUNCTION hostile.now() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$;
+    CREATE FUNCTION hostile.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$;
+    CREATE FUNCTION hostile.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$;
+    CREATE FUNCTION hostile.jsonb_typeof(jsonb) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$;
+    CREATE FUNCTION hostile.le(timestamptz, timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$;
+    CREATE OPERATOR hostile.<= (LEFTARG = timestamptz, RIGHTARG = timestamptz, FUNCTION = hostile.le);
+    CREATE FUNCTION hostile.eq(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$;
+    CREATE OPERATOR hostile.= (LEFTARG = text, RIGHTARG = text, FUNCTION = hostile.eq);
+    CREATE FUNCTION hostile.eq(bigint, bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$;
+    CREATE OPERATOR hostile.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = hostile.eq);
+    CREATE TABLE hostile.setting AS SELECT 1 AS payload_bytes_max, interval '0' AS send_ahead_max;
+    GRANT USAGE ON SCHEMA hostile TO PUBLIC";
+
+#[tokio::test]
+async fn a_hostile_search_path_does_not_change_what_our_functions_do() {
+    let database = postgres::database().await;
+    let admin = database.connect().await;
+    run(&admin, HOSTILE).await;
+    let app = database.connect_as_member_of("outboxd_app").await;
+    let operator = database.connect_as_member_of("outboxd_operator").await;
+    for client in [&app, &operator] {
+        run(client, "CREATE TEMP TABLE notification_log (id bigint, topic text); CREATE TEMP TABLE outbox (id bigint)")
+            .await;
+        run(client, "CREATE TEMP TABLE setting (payload_bytes_max int); CREATE TEMP TABLE audit (id bigint)").await;
+        run(client, "SET search_path = hostile, pg_temp, outboxd, pg_catalog").await;
+    }
+    let bell = "SELECT setval('outboxd.doorbell', (extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
+    run(&admin, bell).await;
+    run(&app, "SELECT outboxd.notify('t', 'r', '{}'), outboxd.notify('t', 'r', '{}', dedup_key => 'k', headers => '{\"a\": \"b\"}')").await;
+    run(&app, r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1, "dedup_key": "k"}]')"#).await;
+    run(&app, "SELECT outboxd.publish('t', 'k', '{}')").await;
+    run(&app, "SELECT * FROM outboxd.receive('c', 'm'); SELECT outboxd.respond('c', 'm', '1')").await;
+    run(&app, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'plain', '{}')").await;
+    run(&operator, "SELECT outboxd.cancel(1), outboxd.retry(1), outboxd.retry_dead('t'), outboxd.pause('t')").await;
+    run(&operator, "SELECT * FROM outboxd.queue_state; SELECT * FROM outboxd.notifications").await;
+    let counts = "SELECT concat_ws(' ', (SELECT count(*) FROM outboxd.notification_log), (SELECT count(*) FROM outboxd.outbox),
+                         (SELECT count(*) FROM outboxd.event), (SELECT count(*) FROM outboxd.inbox), (SELECT count(*) FROM outboxd.audit))";
+    assert_eq!(value::<String>(&admin, counts).await, "3 2 1 1 4");
+}

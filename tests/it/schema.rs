@@ -1,0 +1,168 @@
+//! The tables themselves: constraints refuse illegal states, a normal life is made of HOT updates, plans stay
+//! on their indexes.
+
+use tokio_postgres::Client;
+
+use crate::support::postgres;
+use crate::support::sql::{refused, run, until, value, values};
+
+/// (constraint, statement that would break it)
+const ILLEGAL: &[(&str, &str)] = &[
+    ("topic_has_1_to_200_bytes", "UPDATE outboxd.notification_log SET topic = ''"),
+    ("topic_has_1_to_200_bytes", "UPDATE outboxd.notification_log SET topic = repeat('x', 201)"),
+    ("recipient_has_1_to_4096_characters", "UPDATE outboxd.notification_log SET recipient = ''"),
+    ("dedup_key_has_1_to_512_bytes", "UPDATE outboxd.notification_log SET dedup_key = ''"),
+    ("ordering_key_has_1_to_512_bytes", "UPDATE outboxd.notification_log SET ordering_key = repeat('x', 513)"),
+    ("headers_are_an_object", "UPDATE outboxd.notification_log SET headers = '[]'"),
+    ("times_are_finite", "UPDATE outboxd.notification_log SET send_at = 'infinity'"),
+    ("times_are_finite", "UPDATE outboxd.notification_log SET expires_at = '-infinity'"),
+    ("ended_rows_and_only_they_have_finished_at", "UPDATE outboxd.notification_log SET status = 'SENT'"),
+    ("ended_rows_and_only_they_have_finished_at", "UPDATE outboxd.notification_log SET status = 'CANCELED'"),
+    ("ended_rows_and_only_they_have_finished_at", "UPDATE outboxd.notification_log SET finished_at = now()"),
+    (
+        "failed_rows_have_an_error",
+        "UPDATE outboxd.notification_log SET status = 'FAILED', finished_at = now(), error = NULL",
+    ),
+    ("state_is_ready_published_processing_or_behind_key", "UPDATE outboxd.outbox SET state = 4"),
+    ("processing_rows_have_a_worker", "UPDATE outboxd.outbox SET state = 2"),
+    ("published_rows_have_a_publication", "UPDATE outboxd.outbox SET state = 1"),
+    ("only_ready_rows_wait_for_a_retry", "UPDATE outboxd.outbox SET state = 1, batch = 1, retry_at = now()"),
+    ("only_rows_with_a_key_wait_behind_it", "UPDATE outboxd.outbox SET state = 3"),
+    ("rows_that_have_their_turn_hold_their_key", "UPDATE outboxd.outbox SET ordering_key = 'k'"),
+    ("lane_0_means_unassigned", "INSERT INTO outboxd.topic (lane, name) OVERRIDING SYSTEM VALUE VALUES (0, 'x')"),
+    (
+        "only_whole_channels_are_paused",
+        "INSERT INTO outboxd.channel_hold (channel, origin, paused_at) VALUES ('c', 'https://a', now())",
+    ),
+    ("holds_and_only_they_have_a_reason", "INSERT INTO outboxd.channel_hold (channel, reason) VALUES ('c', 'why')"),
+    ("probes_have_an_owner_and_an_end", "INSERT INTO outboxd.channel_hold (channel, probe_by) VALUES ('c', 1)"),
+    (
+        "outcome_is_known_to_us",
+        "INSERT INTO outboxd.attempt (notification_id, token, outcome) VALUES (1, 1, 'perhaps')",
+    ),
+    ("topic_has_1_to_200_bytes", "INSERT INTO outboxd.event (topic, key, payload) VALUES ('', 'k', '{}')"),
+    ("key_has_1_to_512_bytes", "INSERT INTO outboxd.event (topic, key, payload) VALUES ('t', '', '{}')"),
+    ("headers_are_an_object", "INSERT INTO outboxd.event (topic, key, payload, headers) VALUES ('t', 'k', '{}', '1')"),
+    ("consumer_has_1_to_200_bytes", "INSERT INTO outboxd.inbox (consumer, message_id) VALUES ('', 'm')"),
+    ("message_id_has_1_to_512_bytes", "INSERT INTO outboxd.inbox (consumer, message_id) VALUES ('c', '')"),
+    (
+        "responses_and_only_they_have_responded_at",
+        "INSERT INTO outboxd.inbox (consumer, message_id, response) VALUES ('c', 'm', '1')",
+    ),
+    ("there_is_one_row_of_settings", "INSERT INTO outboxd.setting (only_row) VALUES (false)"),
+    ("payload_limit_is_between_1_kib_and_64_mib", "UPDATE outboxd.setting SET payload_bytes_max = 1023"),
+];
+
+#[tokio::test]
+async fn each_constraint_refuses_the_illegal_state_it_names() {
+    let client = postgres::database().await.connect().await;
+    run(&client, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    for (constraint, statement) in ILLEGAL {
+        let refusal = refused(&client, statement).await;
+        assert_eq!(refusal.code, "23514", "{statement}: {refusal:?}");
+        assert!(refusal.message.contains(&format!("\"{constraint}\"")), "{statement}: {refusal:?}");
+    }
+    let tried: Vec<&str> = ILLEGAL.iter().map(|(constraint, _)| *constraint).collect();
+    let checks = "SELECT DISTINCT conname::text FROM pg_constraint
+                   WHERE contype = 'c' AND connamespace = 'outboxd'::regnamespace ORDER BY 1";
+    let untried: Vec<String> =
+        values::<String>(&client, checks).await.into_iter().filter(|name| !tried.contains(&name.as_str())).collect();
+    assert_eq!(untried, [""; 0], "every CHECK is tried here");
+}
+
+/// What publish, claim and complete do to the rows of a normal life, 200 notifications one by one.
+async fn live_and_send(client: &Client) {
+    let life = "DO $$
+        DECLARE one bigint;
+        BEGIN
+            FOR n IN 1..200 LOOP
+                one := outboxd.notify('t', 'r' || n, '{\"text\": \"hello\"}');
+                UPDATE outboxd.outbox SET state = 1, batch = 1, next_at = clock_timestamp() WHERE id = one;
+                UPDATE outboxd.outbox SET state = 2, instance = 1, epoch = epoch + 1, attempts = attempts + 1,
+                       next_at = clock_timestamp() + interval '60 s' WHERE id = one;
+                COMMIT;
+                DELETE FROM outboxd.outbox WHERE id = one;
+                UPDATE outboxd.notification_log SET status = 'SENT', finished_at = clock_timestamp(), epoch = 1, attempts = 1,
+                       channel = 'push', http_status = 200 WHERE id = one;
+                COMMIT;
+            END LOOP;
+        END $$";
+    run(client, life).await;
+}
+
+/// HOT updates and updates of a table, once the statistics have seen `updates`.
+async fn hot_updates(client: &Client, table: &str, updates: i64) -> (i64, i64) {
+    let version: i32 = value(client, "SELECT current_setting('server_version_num')::int").await;
+    if version >= 150_000 {
+        run(client, "SELECT pg_stat_force_next_flush()").await;
+    }
+    until(client, &format!("SELECT n_tup_upd >= {updates} FROM pg_stat_user_tables WHERE relid = '{table}'::regclass"))
+        .await;
+    let row = client
+        .query_one(
+            "SELECT n_tup_hot_upd, n_tup_upd FROM pg_stat_user_tables WHERE relid = $1::text::regclass",
+            &[&table],
+        )
+        .await
+        .unwrap();
+    (row.get(0), row.get(1))
+}
+
+#[tokio::test]
+async fn from_queued_to_sent_every_update_is_hot() {
+    let client = postgres::database().await.connect().await;
+    live_and_send(&client).await;
+    let (hot, all) = hot_updates(&client, "outboxd.notification_log", 200).await;
+    assert_eq!(all, 200);
+    // A row at the end of a full page may have to move.
+    assert!(hot * 100 >= all * 90, "log: {hot} of {all} updates are HOT");
+    let (hot, all) = hot_updates(&client, "outboxd.outbox", 400).await;
+    assert_eq!(all, 400);
+    assert!(hot * 100 >= all * 90, "outbox: {hot} of {all} updates are HOT");
+}
+
+#[tokio::test]
+async fn an_index_on_the_status_would_end_hot_updates() {
+    let client = postgres::database().await.connect().await;
+    run(&client, "CREATE INDEX ON outboxd.notification_log (status)").await;
+    live_and_send(&client).await;
+    let (hot, all) = hot_updates(&client, "outboxd.notification_log", 200).await;
+    assert_eq!((hot, all), (0, 200), "this is how the test above would see it");
+}
+
+async fn plan(client: &Client, sql: &str) -> String {
+    values::<String>(client, &format!("EXPLAIN {sql}")).await.join("\n")
+}
+
+#[tokio::test]
+async fn lookups_stay_on_their_indexes_when_a_big_table_was_never_analysed() {
+    let client = postgres::database().await.connect().await;
+    run(&client, "ALTER TABLE outboxd.notification_log SET (autovacuum_enabled = off)").await;
+    run(
+        &client,
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, dedup_key, status)
+         SELECT 't' || n % 7, 'r', '{}', 'key ' || n, 'QUEUED' FROM generate_series(1, 50000) n",
+    )
+    .await;
+    run(&client, "SET plan_cache_mode = force_generic_plan").await;
+    run(
+        &client,
+        "PREPARE dedup(text, text) AS SELECT id FROM outboxd.notification_log WHERE topic = $1 AND dedup_key = $2",
+    )
+    .await;
+    run(&client, "PREPARE many(bigint[]) AS SELECT id FROM outboxd.notification_log WHERE id = ANY ($1) AND status = 'FAILED' FOR UPDATE")
+        .await;
+    run(&client, "PREPARE dead(text) AS SELECT id FROM outboxd.notification_log WHERE failed_at IS NOT NULL AND topic = $1 ORDER BY failed_at LIMIT 10")
+        .await;
+    run(&client, "PREPARE due AS SELECT id FROM outboxd.notification_log WHERE due_at <= now() ORDER BY due_at LIMIT 10 FOR UPDATE SKIP LOCKED")
+        .await;
+    for (statement, index) in [
+        ("EXECUTE dedup('t1', 'key 1')", "notification_log_dedup"),
+        ("EXECUTE many('{1,2,3}')", "notification_log_pkey"),
+        ("EXECUTE dead('t1')", "notification_log_failed"),
+        ("EXECUTE due", "notification_log_due"),
+    ] {
+        let plan = plan(&client, statement).await;
+        assert!(plan.contains(index) && !plan.contains("Seq Scan"), "{statement}:\n{plan}");
+    }
+}

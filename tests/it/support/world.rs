@@ -1,0 +1,82 @@
+//! A database, a provider, and how instances between them are set up: what most tests of faults begin with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outboxd::config::{QueueConfig, QueueKind};
+use outboxd::queue::{self, Queue};
+use tokio_postgres::Client;
+
+use super::instance::Setup;
+use super::postgres::{self, Database};
+use super::provider::Provider;
+use super::verdict::{self, Verdict};
+use super::{redis, sql};
+
+/// Which queue carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier {
+    Memory,
+    List,
+    Stream,
+}
+
+pub struct World {
+    pub database: Database,
+    pub app: Client,
+    pub provider: Provider,
+    pub setup: Setup,
+    pub prefix: String,
+}
+
+impl World {
+    /// A migrated database, a provider that answers 200, and instances that send everything there.
+    pub async fn new(carrier: Carrier) -> World {
+        let database = postgres::database().await;
+        let provider = Provider::start();
+        let prefix = redis::unique_prefix();
+        let setup = Setup::new(&database.url()).webhook(&provider.url("/hook"));
+        let setup = match carrier {
+            Carrier::Memory => setup,
+            Carrier::List => setup.redis(redis::shared().url(), "list", &prefix),
+            Carrier::Stream => setup.redis(redis::shared().url(), "stream", &prefix),
+        };
+        World { app: database.connect().await, database, provider, setup, prefix }
+    }
+
+    /// Commits `count` notifications, each in the same transaction as the others.
+    pub async fn notify(&self, count: i32) {
+        let statement = format!("SELECT outboxd.notify('orders', 'r' || n, '{{}}') FROM generate_series(1, {count}) n");
+        sql::run(&self.app, &statement).await;
+    }
+
+    /// Commits `count` plain INSERTs in one transaction.
+    pub async fn insert(&self, count: i32) {
+        let statement = format!(
+            "INSERT INTO outboxd.notification_log (topic, recipient, payload)
+             SELECT 'orders', 'r' || n, '{{}}' FROM generate_series(1, {count}) n"
+        );
+        sql::run(&self.app, &statement).await;
+    }
+
+    /// As the instances are configured, with a stream.
+    pub fn queue_config(&self) -> QueueConfig {
+        QueueConfig {
+            kind: QueueKind::Stream,
+            prefix: self.prefix.clone(),
+            window: 10_000,
+            consumer_ttl: Duration::from_secs(1),
+            deliveries_max: 10,
+        }
+    }
+
+    /// The instances' own stream, for a test that pushes by hand.
+    pub async fn queue(&self) -> Arc<dyn Queue> {
+        queue::open(&self.queue_config(), Some(&redis::shared().url().into())).await.expect("Redis answers")
+    }
+
+    /// Waits until every row has ended, then judges.
+    pub async fn settle(&self) -> Verdict {
+        verdict::settle(&self.app, &self.provider).await
+    }
+}

@@ -1,0 +1,274 @@
+//! Style kept by a failing test: who imports whom, names, sizes, every SQL file used and valid, the schema as
+//! checked in.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::postgres;
+use crate::support::sql::{value, values};
+
+/// Lowest first. A module imports only from lines above its own; modules of one line do not know each other.
+const LAYERS: &[&[&str]] = &[
+    &["notification", "systemd"],
+    &["config", "shutdown", "telemetry", "failpoint"],
+    &["retry"],
+    &["queue", "channel"],
+    &["store", "migrate"],
+    &["publisher", "holds", "duty"],
+    &["producer", "relay", "wakeup", "worker", "heartbeat", "sweeper", "retention", "scheduler", "http"],
+    &["service"],
+    &["cli"],
+];
+
+/// What crosses the lines all the same, and why.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    ("config", "store::connect", "one parser of connection strings, beside the connector that obeys it"),
+    ("wakeup", "producer::Producer", "wakeup decides when producer and relay make a pass"),
+    ("wakeup", "relay::Relay", "wakeup decides when producer and relay make a pass"),
+    ("wakeup", "relay::Scan", "wakeup decides when producer and relay make a pass"),
+    ("worker", "wakeup::Nudge", "a handle to say that there is work"),
+    ("sweeper", "wakeup::Nudge", "a handle to say that there is work"),
+    ("sweeper", "heartbeat::Seen", "what the heartbeat heard of the others"),
+    ("heartbeat", "worker::Progress", "what the heartbeat tells of the worker"),
+];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|e| e == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn stems(dir: &str) -> BTreeSet<String> {
+    files(&root().join(dir), "sql").iter().map(|f| f.file_stem().unwrap().to_str().unwrap().to_string()).collect()
+}
+
+/// The shipped lines of a source file: no comments, nothing from its `#[cfg(test)]` module on, which comes last.
+fn shipped(path: &Path) -> String {
+    if path.file_stem().is_some_and(|stem| stem == "tests") {
+        return String::new();
+    }
+    let text = fs::read_to_string(path).unwrap();
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let code = text[..end].lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.collect::<Vec<_>>().join("\n")
+}
+
+/// "src/queue/memory.rs" belongs to "queue".
+fn module(path: &Path) -> String {
+    let inside = path.strip_prefix(root().join("src")).unwrap();
+    inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_string()
+}
+
+/// What `crate::` paths name, two steps deep: "store::Store", "queue".
+fn imports(code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let rest = &code[at + "crate::".len()..];
+        for path in expand(rest) {
+            found.insert(path.split("::").take(2).collect::<Vec<_>>().join("::"));
+        }
+    }
+    found
+}
+
+/// "a::{b, c::d}" → "a::b", "a::c::d"; "{a, b::c}" → "a", "b::c".
+fn expand(path: &str) -> Vec<String> {
+    let head: String = path.chars().take_while(|c| c.is_alphanumeric() || *c == '_' || *c == ':').collect();
+    let rest = &path[head.len()..];
+    if !rest.starts_with('{') {
+        return vec![head.trim_end_matches("::").to_string()];
+    }
+    let (mut depth, mut parts, mut part) = (0, Vec::new(), String::new());
+    for c in rest.chars() {
+        match c {
+            '{' if depth == 0 => depth = 1,
+            '}' if depth == 1 => break,
+            ',' if depth == 1 => parts.push(std::mem::take(&mut part)),
+            _ => {
+                depth += i32::from(c == '{') - i32::from(c == '}');
+                part.push(c);
+            }
+        }
+    }
+    parts.push(part);
+    let parts = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty());
+    parts.flat_map(expand).map(|part| format!("{head}{part}")).collect()
+}
+
+fn layer(module: &str) -> usize {
+    let layer = LAYERS.iter().position(|modules| modules.contains(&module));
+    layer.unwrap_or_else(|| panic!("give the module `{module}` its place in LAYERS (tests/it/tidy.rs)"))
+}
+
+#[test]
+fn modules_import_only_downward() {
+    let mut wrong = Vec::new();
+    let mut used = BTreeSet::new();
+    for path in files(&root().join("src"), "rs") {
+        let from = module(&path);
+        if from == "main" || from == "lib" {
+            continue;
+        }
+        for import in imports(&shipped(&path)) {
+            let to = import.split("::").next().unwrap();
+            // Macros and items of the crate's root have no place in the order.
+            if to == from || to.is_empty() || !root().join(format!("src/{to}.rs")).exists() {
+                continue;
+            }
+            let exception = EXCEPTIONS.iter().position(|(f, i, _)| *f == from && *i == import);
+            used.extend(exception);
+            if exception.is_none() && layer(to) >= layer(&from) {
+                wrong.push(format!("{}: {import}", path.strip_prefix(root()).unwrap().display()));
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0], "imports that do not point downward (LAYERS in tests/it/tidy.rs)");
+    let unused: Vec<_> = (0..EXCEPTIONS.len()).filter(|i| !used.contains(i)).map(|i| EXCEPTIONS[i]).collect();
+    assert!(unused.is_empty(), "exceptions that nobody needs any more: {unused:?}");
+}
+
+#[test]
+fn pure_modules_know_no_runtime_no_sql_and_no_clock() {
+    for file in ["notification.rs", "retry.rs"] {
+        let code = shipped(&root().join("src").join(file));
+        for word in ["tokio", "postgres", "SystemTime", "Instant", "Utc::now", "store", "redis", "rand::rng"] {
+            assert!(!code.contains(word), "src/{file} speaks of {word}");
+        }
+    }
+}
+
+#[test]
+fn no_source_file_is_over_400_lines_and_none_unwraps() {
+    for path in files(&root().join("src"), "rs") {
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= 400, "{} has {lines} lines: look for the second noun in it", path.display());
+        assert!(!shipped(&path).contains(".unwrap()"), "{} unwraps: state the invariant in an expect", path.display());
+    }
+}
+
+#[test]
+fn migrations_are_numbered_without_gaps_and_named_in_words() {
+    for (n, path) in (1..).zip(files(&root().join("migrations"), "sql")) {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let words = name.strip_prefix(&format!("V{n:04}__")).unwrap_or_else(|| panic!("{name} is not V{n:04}__…"));
+        assert!(words.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'), "{name}");
+    }
+}
+
+#[test]
+fn every_function_and_view_file_is_installed() {
+    for (dir, listed) in [("functions", outboxd::migrate::FUNCTIONS), ("views", outboxd::migrate::VIEWS)] {
+        let listed: BTreeSet<String> = listed
+            .iter()
+            .map(|(name, _)| name.trim_start_matches(&format!("{dir}/")).trim_end_matches(".sql").to_string())
+            .collect();
+        assert_eq!(listed, stems(&format!("sql/{dir}")), "sql/{dir} and the list in src/migrate.rs");
+    }
+}
+
+/// The parameters of a statement: 1, 2, … as far as `$n` goes.
+fn parameters(sql: &str) -> usize {
+    (1..100).take_while(|n| sql.contains(&format!("${n}"))).count()
+}
+
+#[tokio::test]
+async fn every_query_is_used_explained_and_valid_on_the_migrated_schema() {
+    let client = postgres::database().await.connect().await;
+    let source: String =
+        files(&root().join("src"), "rs").iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let mut wrong = Vec::new();
+    for stem in stems("sql/queries") {
+        let text = fs::read_to_string(root().join(format!("sql/queries/{stem}.sql"))).unwrap();
+        let (header, body): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with("--"));
+        let (header, body) = (header.join("\n"), body.join("\n"));
+        if !source.contains(&format!("\"{stem}\"")) && !source.contains(&format!("/{stem}.sql")) {
+            wrong.push(format!("{stem}: nobody runs it"));
+        }
+        if !text.starts_with("-- ") {
+            wrong.push(format!("{stem}: its header must say what it is for"));
+        }
+        for n in 1..=parameters(&body) {
+            if !header.contains(&format!("${n} ")) {
+                wrong.push(format!("{stem}: its header does not explain ${n}"));
+            }
+        }
+        if let Err(error) = client.prepare(&text).await {
+            wrong.push(format!("{stem}: {:?}", error.as_db_error().map(|db| db.message().to_string())));
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[tokio::test]
+async fn every_view_every_column_of_one_and_every_public_function_has_a_comment() {
+    let client = postgres::database().await.connect().await;
+    let silent = "SELECT 'view ' || c.relname FROM pg_class c
+                   WHERE c.relnamespace = 'outboxd'::regnamespace AND c.relkind = 'v' AND obj_description(c.oid, 'pg_class') IS NULL
+                  UNION ALL
+                  SELECT 'column ' || c.relname || '.' || a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+                   WHERE c.relnamespace = 'outboxd'::regnamespace AND c.relkind = 'v' AND a.attnum > 0 AND NOT a.attisdropped
+                     AND col_description(c.oid, a.attnum) IS NULL
+                  UNION ALL
+                  SELECT 'function ' || p.proname FROM pg_proc p
+                   WHERE p.pronamespace = 'outboxd'::regnamespace AND left(p.proname, 1) <> '_' AND obj_description(p.oid, 'pg_proc') IS NULL";
+    assert_eq!(values::<String>(&client, silent).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn the_schema_is_the_one_checked_in() {
+    let client = postgres::database().await.connect().await;
+    let lines: Vec<String> = values(&client, include_str!("schema_dump.sql")).await;
+    let found = format!("{}\n", lines.join("\n"));
+    let path = root().join("tests/schema.sql");
+    if std::env::var_os("OUTBOXD_BLESS").is_some_and(|bless| bless == "1") {
+        fs::write(&path, &found).unwrap();
+    }
+    let checked_in = fs::read_to_string(&path).unwrap_or_default();
+    let difference: Vec<String> = checked_in
+        .lines()
+        .filter(|line| !lines.iter().any(|found| found == line))
+        .map(|line| format!("- {line}"))
+        .chain(lines.iter().filter(|line| !checked_in.lines().any(|old| old == *line)).map(|line| format!("+ {line}")))
+        .collect();
+    let server: String = value(&client, "SHOW server_version").await;
+    assert!(
+        checked_in == found,
+        "Postgres {server}: tests/schema.sql differs; if that is wanted, run this test with OUTBOXD_BLESS=1\n{}",
+        difference.join("\n")
+    );
+}
+
+#[test]
+fn every_test_that_the_documents_name_exists() {
+    let mut code = String::new();
+    for dir in ["src", "tests"] {
+        code.extend(files(&root().join(dir), "rs").iter().map(|path| fs::read_to_string(path).unwrap()));
+    }
+    for document in ["README.md", "ARCHITECTURE.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        for quoted in text.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains("::")) {
+            let name = quoted.rsplit("::").next().unwrap();
+            assert!(code.contains(&format!("fn {name}(")), "{document} names `{quoted}`, which does not exist");
+        }
+    }
+}
+
+#[test]
+fn imports_are_read_from_every_form_of_use() {
+    let code = "use crate::store::{Store, connect::{Target, Tls}};\nuse crate::{queue, channel::http};\nlet x = crate::retry::next(1);";
+    let expected = ["channel::http", "queue", "retry::next", "store::Store", "store::connect"];
+    assert_eq!(imports(code), expected.map(String::from).into());
+}
