@@ -13,4 +13,4 @@ CREATE TABLE outboxd.duty (
         CHECK ((owner IS NULL) = (until IS NULL) AND (owner IS NULL) = (since IS NULL))
 ) WITH (fillfactor = 50);
 
-INSERT INTO outboxd.duty (name) VALUES ('retention'), ('schedules'), ('rollups');
+INSERT INTO outboxd.duty (name) VALUES ('retention'), ('schedules'), ('rollups'), ('events');

@@ -72,8 +72,9 @@ impl Duty {
 
     /// Gives the duty up, so that the next owner need not wait.
     pub async fn let_go(&mut self) {
-        let Some(held) = self.held.take() else { return };
-        if let Err(error) = self.store.release_duty(self.name, held.owner).await {
+        if let Some(held) = self.held.take()
+            && let Err(error) = self.store.release_duty(self.name, held.owner).await
+        {
             warn!(%error, duty = self.name, "could not give the duty up; its lease will run out");
         }
     }

@@ -17,6 +17,7 @@ pub mod embed;
 use crate::config::ProducerConfig;
 use crate::failpoint;
 use crate::publisher::{Error, Publisher};
+use crate::rollup::NO_TOPIC;
 use crate::store::Store;
 use crate::store::instance::InstanceId;
 use crate::store::release::{Cursor, Released, TopicScan, Waiting};
@@ -98,6 +99,7 @@ impl Producer {
             refused: released.refused,
         };
         if counts.refused > 0 {
+            self.publisher.rollup().counts().failed(NO_TOPIC, counts.refused);
             warn!(rows = counts.refused, "rows that can never be sent are FAILED; see outboxd.dead_letters");
         }
         if counts.pushed > 0 {

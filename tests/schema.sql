@@ -179,7 +179,7 @@ END
     CONSTRAINT notification_is_legal CHECK (outboxd._check_notification(topic, recipient, dedup_key, ordering_key, headers, send_at, expires_at, status, finished_at, error))
     CONSTRAINT notification_log_pkey PRIMARY KEY (id)
     CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log USING btree (topic, dedup_key) WHERE (dedup_key IS NOT NULL)
-    CREATE INDEX notification_log_due ON outboxd.notification_log USING btree (topic, due_at, id) WHERE (due_at IS NOT NULL)
+    CREATE INDEX notification_log_due ON outboxd.notification_log USING btree (due_at) INCLUDE (topic) WHERE (due_at IS NOT NULL)
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
     CREATE TRIGGER ring AFTER INSERT ON outboxd.notification_log FOR EACH STATEMENT EXECUTE FUNCTION outboxd._ring_after_insert()
@@ -272,122 +272,12 @@ TABLE retention_walk WITH (fillfactor=50)
     CONSTRAINT retention_walk_pkey PRIMARY KEY (name)
     CREATE UNIQUE INDEX retention_walk_pkey ON outboxd.retention_walk USING btree (name)
     GRANT delete, insert, select, update TO outboxd_service
-TABLE schedule
-    id bigint NOT NULL IDENTITY ALWAYS
-    name text NOT NULL
-    cron text NOT NULL
-    timezone text NOT NULL
-    topic text NOT NULL
-    audience text NOT NULL
-    lead interval NOT NULL
-    spread interval NOT NULL
-    catch_up interval NOT NULL
-    version integer NOT NULL DEFAULT 1
-    created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
-    changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
-    next_slot timestamp with time zone
-    error text
-    CONSTRAINT catch_up_is_up_to_a_week CHECK (((catch_up >= '00:00:00'::interval) AND (catch_up <= '7 days'::interval)))
-    CONSTRAINT lead_is_up_to_a_day CHECK (((lead >= '00:00:00'::interval) AND (lead <= '1 day'::interval)))
-    CONSTRAINT name_has_1_to_200_bytes CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 200)))
-    CONSTRAINT schedule_name_key UNIQUE (name)
-    CONSTRAINT schedule_pkey PRIMARY KEY (id)
-    CONSTRAINT schedules_with_an_error_have_no_slot CHECK (((error IS NULL) OR (next_slot IS NULL)))
-    CONSTRAINT spread_is_up_to_a_day CHECK (((spread >= '00:00:00'::interval) AND (spread <= '1 day'::interval)))
-    CONSTRAINT topic_has_1_to_200_bytes CHECK (((octet_length(topic) >= 1) AND (octet_length(topic) <= 200)))
-    CREATE UNIQUE INDEX schedule_name_key ON outboxd.schedule USING btree (name)
-    CREATE UNIQUE INDEX schedule_pkey ON outboxd.schedule USING btree (id)
-    GRANT delete, insert, select, update TO outboxd_service
-SEQUENCE schedule_id_seq
-    GRANT select, update, usage TO outboxd_service
-TABLE schedule_recipient
-    run_id bigint NOT NULL
-    attempt integer NOT NULL
-    n bigint NOT NULL
-    recipient text NOT NULL
-    payload jsonb NOT NULL
-    CONSTRAINT recipient_has_1_to_4096_characters CHECK (((length(recipient) >= 1) AND (length(recipient) <= 4096)))
-    CONSTRAINT schedule_recipient_pkey PRIMARY KEY (run_id, attempt, n)
-    CREATE UNIQUE INDEX schedule_recipient_pkey ON outboxd.schedule_recipient USING btree (run_id, attempt, n)
-    GRANT delete, insert, select, update TO outboxd_service
-TABLE schedule_run WITH (fillfactor=70)
-    id bigint NOT NULL IDENTITY ALWAYS
-    schedule_id bigint NOT NULL
-    version integer NOT NULL
-    schedule text NOT NULL
-    topic text NOT NULL
-    audience text NOT NULL
-    spread interval NOT NULL
-    slot timestamp with time zone NOT NULL
-    release_at timestamp with time zone NOT NULL
-    state text NOT NULL
-    attempt integer NOT NULL DEFAULT 0
-    staged integer
-    position bigint NOT NULL DEFAULT 0
-    recipients bigint
-    prepared bigint NOT NULL DEFAULT 0
-    released bigint NOT NULL DEFAULT 0
-    error text
-    started_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
-    prepared_at timestamp with time zone
-    ended_at timestamp with time zone
-    CONSTRAINT a_slot_runs_once UNIQUE (schedule_id, version, slot)
-    CONSTRAINT ended_runs_and_only_they_have_ended_at CHECK (((state = ANY (ARRAY['preparing'::text, 'prepared'::text])) = (ended_at IS NULL)))
-    CONSTRAINT failed_runs_have_an_error CHECK (((state <> 'failed'::text) OR (error IS NOT NULL)))
-    CONSTRAINT schedule_run_pkey PRIMARY KEY (id)
-    CONSTRAINT state_is_known_to_us CHECK ((state = ANY (ARRAY['preparing'::text, 'prepared'::text, 'released'::text, 'missed'::text, 'failed'::text, 'canceled'::text])))
-    CREATE UNIQUE INDEX a_slot_runs_once ON outboxd.schedule_run USING btree (schedule_id, version, slot)
-    CREATE INDEX schedule_run_open ON outboxd.schedule_run USING btree (id) WHERE ((ended_at IS NULL) OR (staged IS NOT NULL))
-    CREATE UNIQUE INDEX schedule_run_pkey ON outboxd.schedule_run USING btree (id)
-    CREATE INDEX schedule_run_slot ON outboxd.schedule_run USING btree (slot)
-    GRANT delete, insert, select, update TO outboxd_service
-SEQUENCE schedule_run_id_seq
-    GRANT select, update, usage TO outboxd_service
-VIEW schedule_runs
-    run bigint
-    schedule text
-    slot timestamp with time zone
-    state text
-    recipients bigint
-    prepared bigint
-    released bigint
-    error text
-    topic text
-    audience text
-    started_at timestamp with time zone
-    prepared_at timestamp with time zone
-    release_at timestamp with time zone
-    ended_at timestamp with time zone
-    GRANT select TO outboxd_operator
-    GRANT delete, insert, select, update TO outboxd_service
-VIEW schedules
-    name text
-    cron text
-    timezone text
-    topic text
-    audience text
-    lead interval
-    spread interval
-    catch_up interval
-    state text
-    next_slot timestamp with time zone
-    last_slot timestamp with time zone
-    last_state text
-    error text
-    created_at timestamp with time zone
-    changed_at timestamp with time zone
-    GRANT select TO outboxd_operator
-    GRANT delete, insert, select, update TO outboxd_service
 TABLE setting
     only_row boolean NOT NULL DEFAULT true
     install_id text NOT NULL DEFAULT "left"(replace((gen_random_uuid())::text, '-'::text, ''::text), 12)
     payload_bytes_max integer NOT NULL DEFAULT 262144
     send_ahead_max interval NOT NULL DEFAULT '5 years'::interval
     sql_installed text NOT NULL DEFAULT ''::text
-    audience_rows_max bigint NOT NULL DEFAULT 5000000
-    audience_time_max interval NOT NULL DEFAULT '00:02:00'::interval
-    CONSTRAINT audience_has_1_row_or_more CHECK ((audience_rows_max > 0))
-    CONSTRAINT audience_time_is_between_100_ms_and_1_hour CHECK (((audience_time_max >= '00:00:00.1'::interval) AND (audience_time_max <= '01:00:00'::interval)))
     CONSTRAINT payload_limit_is_between_1_kib_and_64_mib CHECK (((payload_bytes_max >= 1024) AND (payload_bytes_max <= 67108864)))
     CONSTRAINT setting_pkey PRIMARY KEY (only_row)
     CONSTRAINT there_is_one_row_of_settings CHECK (only_row)
@@ -423,23 +313,16 @@ VIEW workers
     GRANT select TO outboxd_operator
     GRANT delete, insert, select, update TO outboxd_service
 FUNCTION _admit(keys text[]) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _cancel_runs(schedule_id bigint, slots_after timestamp with time zone) RETURNS bigint LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _check_notification(topic text, recipient text, dedup_key text, ordering_key text, headers jsonb, send_at timestamp with time zone, expires_at timestamp with time zone, status outboxd.status, finished_at timestamp with time zone, error text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE GRANT TO outboxd_app, outboxd_service
 FUNCTION _check_work(state smallint, instance integer, batch bigint, retry_at timestamp with time zone, ordering_key text, live_key text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE GRANT TO outboxd_service
 FUNCTION _items(items jsonb) RETURNS TABLE(n bigint, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _read_audience(audience text, slot timestamp with time zone, rows_max bigint) RETURNS TABLE(recipient text, payload jsonb) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject(what text, topic text, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _reject_cron(what text, cron text) RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject_headers(what text, headers jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject_items(topic text, items jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _reject_schedule(what text, s outboxd.schedule) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _requeue(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _ring() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _ring_after_insert() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION alter_schedule(name text, cron text DEFAULT NULL::text, timezone text DEFAULT NULL::text, topic text DEFAULT NULL::text, audience text DEFAULT NULL::text, lead interval DEFAULT NULL::interval, spread interval DEFAULT NULL::interval, catch_up interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION cancel(id bigint) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
-FUNCTION create_schedule(name text, cron text, timezone text, topic text, audience text, lead interval DEFAULT '00:10:00'::interval, spread interval DEFAULT '00:00:00'::interval, catch_up interval DEFAULT '01:00:00'::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
-FUNCTION drop_schedule(name text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION notify(topic text, recipient text, payload jsonb, send_at timestamp with time zone DEFAULT now(), dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION notify_many(topic text, items jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION pause(topic text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service

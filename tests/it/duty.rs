@@ -19,8 +19,7 @@ const LEASE: Duration = Duration::from_secs(60);
 
 /// The configuration of an instance on this database, with these keys set.
 pub fn config(database: &Database, set: &[(&str, &str)]) -> Config {
-    let mut sources = Sources::default();
-    sources.overrides = vec![("database_url".into(), database.url())];
+    let sources = Sources { overrides: vec![("database_url".into(), database.url())], ..Sources::default() };
     sources.overrides.extend(set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
     load(&sources).unwrap_or_else(|mistakes| panic!("{mistakes}")).config
 }

@@ -22,9 +22,16 @@ mod notify;
 mod notify_many;
 mod ring;
 
+mod dashboards;
+mod event_streams;
 mod events;
+mod health;
 mod inbox;
 mod operate;
+mod operate_bulk;
+mod status;
+mod transcripts;
+mod views;
 
 mod queue;
 
@@ -41,5 +48,7 @@ mod campaign;
 mod ordering;
 
 mod reference;
+
+mod send;
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;

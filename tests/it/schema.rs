@@ -71,6 +71,19 @@ const ILLEGAL: &[(&str, &str)] = &[
         "INSERT INTO outboxd.inbox (consumer, message_id, response) VALUES ('c', 'm', '1')",
     ),
     ("there_is_one_row_of_settings", "INSERT INTO outboxd.setting (only_row) VALUES (false)"),
+    (
+        "spans_measure_notify_seen_or_call",
+        "INSERT INTO outboxd.rollup_span (minute, measure, subject, bucket, count) VALUES (now(), 'nap', 't', 1, 1)",
+    ),
+    (
+        "bulk_actions_retry_or_cancel",
+        "INSERT INTO outboxd.bulk_action (action, filter, actor, matched) VALUES ('delete', '{}', 'a', 1)",
+    ),
+    (
+        "only_ended_bulk_actions_are_stopped",
+        "INSERT INTO outboxd.bulk_action (action, filter, actor, matched, stopped_by) VALUES ('retry', '{}', 'a', 1, 'b')",
+    ),
+    ("there_is_one_census", "INSERT INTO outboxd.census (only_row) VALUES (false)"),
     ("payload_limit_is_between_1_kib_and_64_mib", "UPDATE outboxd.setting SET payload_bytes_max = 1023"),
     ("audience_has_1_row_or_more", "UPDATE outboxd.setting SET audience_rows_max = 0"),
     ("audience_time_is_between_100_ms_and_1_hour", "UPDATE outboxd.setting SET audience_time_max = '2 h'"),
