@@ -560,14 +560,6 @@ VIEW schedules
     changed_at timestamp with time zone
     GRANT select TO outboxd_operator
     GRANT delete, insert, select, update TO outboxd_service
-TABLE retention_walk WITH (fillfactor=50)
-    name text NOT NULL
-    position bigint NOT NULL DEFAULT 0
-    is_caught_up boolean NOT NULL DEFAULT false
-    restarted_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
-    CONSTRAINT retention_walk_pkey PRIMARY KEY (name)
-    CREATE UNIQUE INDEX retention_walk_pkey ON outboxd.retention_walk USING btree (name)
-    GRANT delete, insert, select, update TO outboxd_service
 TABLE setting
     only_row boolean NOT NULL DEFAULT true
     install_id text NOT NULL DEFAULT "left"(replace((gen_random_uuid())::text, '-'::text, ''::text), 12)
