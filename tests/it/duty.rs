@@ -143,7 +143,7 @@ async fn the_duties_of_a_killed_a_stopped_and_a_drained_instance_move_over() {
     assert_eq!(third.drain().await, 0);
     sql::until(
         &client,
-        "SELECT bool_and(owner IN (2, 4, 5) AND until > clock_timestamp()) FROM outboxd.duty
+        "SELECT bool_and(coalesce(owner IN (2, 4, 5) AND until > clock_timestamp(), false)) FROM outboxd.duty
                           WHERE name IN ('retention', 'schedules')",
     )
     .await;
