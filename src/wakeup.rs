@@ -122,7 +122,14 @@ pub async fn run(mut pump: Pump, config: &Config, nudge: &Nudge, shutdown: &Canc
     let mut error_wait = ERROR_WAIT_MIN;
     let mut is_down = false;
     while !shutdown.is_cancelled() {
-        let mut day = Day { pump: &mut pump, listener: &mut listener, nudge, shutdown, pause_max: config.relay.poll, idle_poll: config.relay.idle_poll };
+        let mut day = Day {
+            pump: &mut pump,
+            listener: &mut listener,
+            nudge,
+            shutdown,
+            pause_max: config.relay.poll,
+            idle_poll: config.relay.idle_poll,
+        };
         match day.live().await {
             Ok(()) => (error_wait, is_down) = (ERROR_WAIT_MIN, false),
             Err(error) => {
