@@ -10,6 +10,27 @@
 -- exception), so publish and claim are HOT updates; fillfactor 50 leaves room for them on the page.
 -- `lane` is the topic's lane for fair turns; 0 = not yet assigned (see V0003).
 
+-- One CHECK that calls a function, for the reason given in V0001.
+CREATE FUNCTION outboxd._check_work(
+    state smallint, instance integer, batch bigint, retry_at timestamptz, ordering_key text, live_key text
+) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    rule text := CASE
+        WHEN state NOT BETWEEN 0 AND 3 THEN 'state_is_ready_published_processing_or_behind_key'
+        WHEN state = 2 AND instance IS NULL THEN 'processing_rows_have_a_worker'
+        WHEN state = 1 AND batch IS NULL THEN 'published_rows_have_a_publication'
+        WHEN state <> 0 AND retry_at IS NOT NULL THEN 'only_ready_rows_wait_for_a_retry'
+        WHEN state = 3 AND ordering_key IS NULL THEN 'only_rows_with_a_key_wait_behind_it'
+        WHEN live_key IS DISTINCT FROM CASE WHEN state < 3 THEN ordering_key END THEN 'rows_that_have_their_turn_hold_their_key'
+    END;
+BEGIN
+    IF rule IS NULL THEN
+        RETURN true;
+    END IF;
+    RAISE EXCEPTION 'new row for relation "outbox" violates check constraint "%"', rule
+        USING ERRCODE = 'check_violation', SCHEMA = 'outboxd', TABLE = 'outbox', CONSTRAINT = rule;
+END $$;
+
 CREATE TABLE outboxd.outbox (
     id               bigint PRIMARY KEY,
     seq              bigint GENERATED ALWAYS AS IDENTITY,
@@ -28,13 +49,7 @@ CREATE TABLE outboxd.outbox (
     -- The key of a row that has its turn: unique, so that a key has at most one live row.
     live_key         text,
 
-    CONSTRAINT state_is_ready_published_processing_or_behind_key CHECK (state BETWEEN 0 AND 3),
-    CONSTRAINT processing_rows_have_a_worker CHECK (state <> 2 OR instance IS NOT NULL),
-    CONSTRAINT published_rows_have_a_publication CHECK (state <> 1 OR batch IS NOT NULL),
-    CONSTRAINT only_ready_rows_wait_for_a_retry CHECK (retry_at IS NULL OR state = 0),
-    CONSTRAINT only_rows_with_a_key_wait_behind_it CHECK (state <> 3 OR ordering_key IS NOT NULL),
-    CONSTRAINT rows_that_have_their_turn_hold_their_key
-        CHECK (live_key IS NOT DISTINCT FROM CASE WHEN state < 3 THEN ordering_key END)
+    CONSTRAINT work_is_legal CHECK (outboxd._check_work(state, instance, batch, retry_at, ordering_key, live_key))
 ) WITH (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,

@@ -11,15 +11,34 @@ BEGIN
         GRANT EXECUTE ON FUNCTION outboxd.notify, outboxd.notify_many, outboxd.publish, outboxd.receive, outboxd.respond TO outboxd_app;
         GRANT INSERT (topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
             ON outboxd.notification_log TO outboxd_app;
+        -- A CHECK's function is called as whoever inserts.
+        GRANT EXECUTE ON FUNCTION outboxd._check_notification TO outboxd_app;
         -- ORMs read the id back: INSERT … RETURNING id.
         GRANT SELECT (id) ON outboxd.notification_log TO outboxd_app;
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_operator') THEN
         GRANT USAGE ON SCHEMA outboxd TO outboxd_operator;
         GRANT SELECT ON outboxd.notifications, outboxd.attempts, outboxd.dead_letters, outboxd.queue_state,
-            outboxd.outbox_lag, outboxd.workers, outboxd.audit TO outboxd_operator;
-        GRANT EXECUTE ON FUNCTION outboxd.retry, outboxd.retry_dead, outboxd.resend, outboxd.cancel, outboxd.pause,
-            outboxd.resume, outboxd.pause_channel, outboxd.resume_channel TO outboxd_operator;
+            outboxd.outbox_lag, outboxd.workers, outboxd.stuck, outboxd.throughput, outboxd.latency, outboxd.channel_health,
+            outboxd.bulk_actions, outboxd.health, outboxd.schedules, outboxd.schedule_runs, outboxd.audit TO outboxd_operator;
+        GRANT EXECUTE ON FUNCTION outboxd.retry, outboxd.retry_dead, outboxd.retry_where, outboxd.resend,
+            outboxd.cancel, outboxd.cancel_where, outboxd.stop_bulk, outboxd.replay_events, outboxd.pause,
+            outboxd.resume, outboxd.pause_channel, outboxd.resume_channel, outboxd.create_schedule, outboxd.alter_schedule,
+            outboxd.drop_schedule TO outboxd_operator;
+    END IF;
+    -- Audiences are read by a function that belongs to this role. Who hands it over must be a member, and the role
+    -- may create in the schema just for that.
+    IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_audience')
+       AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_roles r ON r.oid = p.proowner
+                        WHERE p.oid = 'outboxd._read_audience'::pg_catalog.regproc AND r.rolname = 'outboxd_audience') THEN
+        BEGIN
+            GRANT CREATE ON SCHEMA outboxd TO outboxd_audience;
+            ALTER FUNCTION outboxd._read_audience OWNER TO outboxd_audience;
+            REVOKE CREATE ON SCHEMA outboxd FROM outboxd_audience;
+        EXCEPTION
+            WHEN insufficient_privilege THEN
+                RAISE WARNING 'schedules wait: let a DBA run GRANT outboxd_audience TO %, then migrate again', current_user;
+        END;
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_service') THEN
         GRANT USAGE ON SCHEMA outboxd TO outboxd_service;

@@ -4,11 +4,12 @@
 --   outboxd_app       what the application's login gets:   GRANT outboxd_app TO my_app;
 --   outboxd_operator  what people and dashboards get:      GRANT outboxd_operator TO alice;
 --   outboxd_service   what the daemon runs as:             GRANT outboxd_service TO my_daemon;
+--   outboxd_audience  what schedules read audiences as:    GRANT SELECT ON app.quiz_audience TO outboxd_audience;
 DO $$
 DECLARE
     wanted text;
 BEGIN
-    FOREACH wanted IN ARRAY ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service'] LOOP
+    FOREACH wanted IN ARRAY ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service', 'outboxd_audience'] LOOP
         IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = wanted) THEN
             BEGIN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
@@ -19,6 +20,18 @@ BEGIN
             END;
         END IF;
     END LOOP;
+    -- Whoever owns the schema hands a function over to this role: see grants.sql.
+    SELECT n.nspowner::regrole::text INTO wanted FROM pg_catalog.pg_namespace n
+     WHERE n.nspname = 'outboxd'
+       AND (SELECT NOT pg_catalog.pg_has_role(n.nspowner, r.oid, 'MEMBER') FROM pg_catalog.pg_roles r WHERE r.rolname = 'outboxd_audience');
+    IF wanted IS NOT NULL THEN
+        BEGIN
+            EXECUTE format('GRANT outboxd_audience TO %s', wanted);
+        EXCEPTION
+            WHEN insufficient_privilege THEN NULL; -- grants.sql says what it needs
+            WHEN internal_error OR unique_violation THEN NULL; -- granted by another migration just now
+        END;
+    END IF;
     -- Lets the view `health` name the session that pins vacuum.
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_service')
        AND NOT pg_catalog.pg_has_role('outboxd_service', 'pg_read_all_stats', 'MEMBER') THEN

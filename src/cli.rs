@@ -12,12 +12,20 @@ use crate::config::{Mistakes, Sources};
 use crate::store::connect;
 use crate::telemetry;
 
+mod bench;
 mod check;
+mod color;
 mod completions;
+mod dead;
 mod demo;
+mod doctor;
 mod migrate;
 mod run;
+mod schedule;
+mod send;
+mod status;
 mod throwaway;
+mod view;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,7 +72,13 @@ enum Command {
     Run(run::Args),
     Migrate(migrate::Args),
     Check(check::Args),
+    Send(send::Args),
     Demo(demo::Args),
+    Schedule(schedule::Args),
+    Bench(bench::Args),
+    Status(status::Args),
+    Dead(dead::Args),
+    Doctor(doctor::Args),
     Completions(completions::Args),
 }
 
@@ -72,7 +86,7 @@ impl Command {
     /// What is logged unless the user asks for something else.
     fn log_filter(&self) -> &'static str {
         match self {
-            Command::Demo(_) => telemetry::QUIET_FILTER,
+            Command::Demo(_) | Command::Bench(_) => telemetry::QUIET_FILTER,
             _ => telemetry::SERVICE_FILTER,
         }
     }
@@ -161,7 +175,13 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Run(args) => run::run(&args, &sources).await,
         Command::Migrate(args) => migrate::run(&args, &sources).await,
         Command::Check(args) => check::run(&args, &sources).await,
+        Command::Send(args) => send::run(&args, &sources).await,
         Command::Demo(args) => demo::run(&args).await,
+        Command::Schedule(args) => schedule::run(&args, &sources).await,
+        Command::Bench(args) => bench::run(&args, &sources).await,
+        Command::Status(args) => status::run(&args, &sources).await,
+        Command::Dead(args) => dead::run(&args, &sources).await,
+        Command::Doctor(args) => doctor::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
     }
 }

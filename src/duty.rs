@@ -72,10 +72,10 @@ impl Duty {
 
     /// Gives the duty up, so that the next owner need not wait.
     pub async fn let_go(&mut self) {
-        if let Some(held) = self.held.take() {
-            if let Err(error) = self.store.release_duty(self.name, held.owner).await {
-                warn!(%error, duty = self.name, "could not give the duty up; its lease will run out");
-            }
+        if let Some(held) = self.held.take()
+            && let Err(error) = self.store.release_duty(self.name, held.owner).await
+        {
+            warn!(%error, duty = self.name, "could not give the duty up; its lease will run out");
         }
     }
 

@@ -14,11 +14,16 @@ pub mod channel;
 pub mod holds;
 pub mod worker;
 
+pub mod bulk;
+pub mod events;
 pub mod heartbeat;
+pub mod reporter;
+pub mod rollup;
 pub mod sweeper;
 
 pub mod duty;
 pub mod retention;
+pub mod scheduler;
 
 pub mod store;
 

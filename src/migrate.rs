@@ -32,13 +32,18 @@ macro_rules! sql_files {
 /// Public and internal functions, each after those it calls.
 pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
     "_ring", "_ring_after_insert", "_reject_headers", "_reject", "_reject_items", "_items", "_admit", "_requeue",
-    "notify", "notify_many", "publish", "receive", "respond",
-    "cancel", "retry", "retry_dead", "resend", "pause", "resume", "pause_channel", "resume_channel",
+    "_cancel", "_reject_filter", "_pick_dead", "_pick_waiting", "_bulk_start", "_bulk_where", "_bulk_step", "_take_census",
+    "notify", "notify_many", "publish", "replay_events", "receive", "respond",
+    "cancel", "cancel_where", "retry", "retry_dead", "retry_where", "stop_bulk", "resend",
+    "pause", "resume", "pause_channel", "resume_channel",
+    "_read_audience", "_reject_cron", "_reject_schedule", "_cancel_runs", "create_schedule", "alter_schedule", "drop_schedule",
 );
 
-/// The operators' views.
+/// The operators' views, and internal ones (`_…`), each after those it reads.
 pub const VIEWS: &[(&str, &str)] = sql_files!("views":
-    "notifications", "attempts", "dead_letters", "queue_state", "outbox_lag", "workers",
+    "notifications", "attempts", "dead_letters", "workers", "_census", "queue_state", "_ready", "outbox_lag", "stuck",
+    "throughput", "_spans", "latency", "channel_health", "bulk_actions", "_vacuum_pins", "health",
+    "schedules", "schedule_runs",
 );
 
 const ROLES: &str = include_str!("../sql/roles.sql");
@@ -263,7 +268,8 @@ async fn install_sql(client: &mut Client, install: Install) -> Result<bool, Erro
 }
 
 async fn roles_missing(client: &Client) -> Result<Vec<String>, Error> {
-    let missing = "SELECT r FROM unnest(ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service']) r
+    let missing =
+        "SELECT r FROM unnest(ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service', 'outboxd_audience']) r
                     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = r) ORDER BY r";
     Ok(client.query(missing, &[]).await?.iter().map(|row| row.get(0)).collect())
 }

@@ -1,5 +1,13 @@
 //! Write and release: due PENDING rows become QUEUED with their outbox rows, and go to the queue at once.
+//!
+//! Topics take turns, so a campaign of a million rows that are due at once does not stand in front of another topic's
+//! single row. A look finds the topics with PENDING rows and where each begins, one step down the index per topic.
+//! Released rows leave dead index entries behind; while those make looks expensive (a foreign snapshot keeps vacuum
+//! from them), looks become seldom, and in between each topic goes on from where its last release ended, and new
+//! topics are looked for beside the known ones. What came in before that point (a transaction that committed late)
+//! is found by the next look.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tracing::warn;
@@ -9,17 +17,20 @@ pub mod embed;
 use crate::config::ProducerConfig;
 use crate::failpoint;
 use crate::publisher::{Error, Publisher};
+use crate::rollup::NO_TOPIC;
 use crate::store::Store;
 use crate::store::instance::InstanceId;
+use crate::store::release::{Cursor, Released, TopicScan, Waiting};
 
-/// How often a look at due rows goes all the way back, and how many times longer than it takes.
-const THOROUGH_EVERY: Duration = Duration::from_secs(1);
-const THOROUGH_SHARE: u32 = 20;
-/// How far back the others go: released rows leave dead index entries behind.
-const MARGIN: Duration = Duration::from_secs(5);
-const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
-/// A thorough look that costs less than this is no dearer than a short one.
+/// Looks are this far apart if they are expensive, and this many times as long as one takes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_SHARE: u32 = 20;
+/// A look that costs less than this comes with every pass.
 const CHEAP_LOOK: Duration = Duration::from_millis(3);
+/// Topics seen by one look; the next look goes on with the rest.
+const TOPICS_MAX: u32 = 1_000;
+/// Rows of a topic without a backlog, per pass.
+const FRESH_TAKE: u32 = 100;
 
 /// What a pass did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,57 +50,138 @@ pub struct Producer {
     publisher: Publisher,
     instance: InstanceId,
     batch: u32,
-    thorough_at: Instant,
-    thorough_cost: Duration,
+    /// Topics that have, or lately had, PENDING rows.
+    topics: BTreeMap<String, Topic>,
+    look: Look,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Topic {
+    /// Releases begin after this.
+    cursor: Cursor,
+    /// When its first row is due; `None`: it had none when we last looked.
+    due_at: Option<Instant>,
+    /// The last release took all it might.
+    is_backlogged: bool,
+}
+
+/// Looking for topics.
+#[derive(Debug)]
+struct Look {
+    next_at: Instant,
+    cost: Duration,
+    /// There were more topics than one look shows: the next begins after this one.
+    after: String,
 }
 
 impl Producer {
-    /// A producer whose first look goes all the way back.
+    /// A producer that has seen nothing yet.
     pub fn new(store: Store, publisher: Publisher, instance: InstanceId, config: &ProducerConfig) -> Producer {
-        Producer {
-            store,
-            publisher,
-            instance,
-            batch: config.batch,
-            thorough_at: Instant::now(),
-            thorough_cost: Duration::ZERO,
-        }
+        let look = Look { next_at: Instant::now(), cost: Duration::ZERO, after: String::new() };
+        Producer { store, publisher, instance, batch: config.batch, topics: BTreeMap::new(), look }
     }
 
     /// One bounded batch.
     pub async fn pass(&mut self) -> Result<Counts, Error> {
+        let is_exact = self.look_if_due().await?;
+        let scans = self.plan(is_exact);
+        if scans.is_empty() {
+            return Ok(Counts::default());
+        }
         let allowance = self.publisher.allowance().await?;
         // What is released in bulk is a backlog: it may fill only that part of the window.
         let reserve_max = allowance.backlog.min(self.batch);
-        let look_back = self.look_back();
-        let started = Instant::now();
-        let released = self.store.release_due(look_back, self.batch, reserve_max, self.instance.get()).await?;
+        let released = self.store.release_due(&scans, reserve_max, self.instance.get()).await?;
+        self.note(&scans, &released);
         let counts = Counts {
             released: released.count(),
             pushed: released.reserved.messages.len() as u64,
             refused: released.refused,
         };
-        if look_back == FOREVER {
-            self.thorough_cost = started.elapsed().saturating_sub(Duration::from_micros(100 * counts.released));
-            self.thorough_at = Instant::now() + THOROUGH_EVERY.max(self.thorough_cost * THOROUGH_SHARE);
-        }
         if counts.refused > 0 {
+            self.publisher.rollup().counts().failed(NO_TOPIC, counts.refused);
             warn!(rows = counts.refused, "rows that can never be sent are FAILED; see outboxd.dead_letters");
         }
         if counts.pushed > 0 {
             failpoint::hit("after_release").await;
         }
         self.publisher.push(released.reserved).await?;
+        if !released.unnamed.is_empty() {
+            self.store.register_topics(&released.unnamed).await?;
+        }
         Ok(counts)
     }
 
-    /// How long until the next PENDING row is due.
+    /// How long until the next PENDING row is due, as far as we know.
     pub async fn next_due(&mut self) -> Result<Option<Duration>, Error> {
-        Ok(self.store.next_due(self.look_back()).await?)
+        self.look_if_due().await?;
+        let now = Instant::now();
+        Ok(self.topics.values().filter_map(|topic| Some(topic.due_at?.saturating_duration_since(now))).min())
     }
 
-    fn look_back(&self) -> Duration {
-        let is_thorough = self.thorough_cost < CHEAP_LOOK || Instant::now() >= self.thorough_at;
-        if is_thorough { FOREVER } else { MARGIN }
+    /// Looks for topics. True: we know where each begins. False: that is expensive and was done lately; only new
+    /// topics were looked for.
+    async fn look_if_due(&mut self) -> Result<bool, Error> {
+        let started = Instant::now();
+        if self.look.cost >= CHEAP_LOOK && started < self.look.next_at {
+            let known: Vec<&str> = self.topics.keys().map(String::as_str).collect();
+            let new = self.store.new_topics(&known).await?;
+            self.learn(new);
+            return Ok(false);
+        }
+        let waiting = self.store.waiting_topics(&self.look.after, TOPICS_MAX).await?;
+        self.look.cost = started.elapsed();
+        self.look.next_at = Instant::now() + LOOK_EVERY.max(self.look.cost * LOOK_SHARE);
+        let is_full = waiting.len() >= TOPICS_MAX as usize;
+        self.look.after = waiting.last().filter(|_| is_full).map(|last| last.topic.clone()).unwrap_or_default();
+        if self.topics.len() + waiting.len() > TOPICS_MAX as usize {
+            self.topics.retain(|_, topic| topic.is_backlogged);
+        }
+        for topic in self.topics.values_mut() {
+            topic.due_at = None;
+        }
+        self.learn(waiting);
+        Ok(true)
+    }
+
+    fn learn(&mut self, waiting: Vec<Waiting>) {
+        let now = Instant::now();
+        for found in waiting {
+            let is_backlogged = self.topics.get(&found.topic).is_some_and(|topic| topic.is_backlogged);
+            let due_at = Some(now + found.due_in);
+            self.topics.insert(found.topic, Topic { cursor: found.start, due_at, is_backlogged });
+        }
+    }
+
+    /// What to release: after a look only topics with something due, else whatever we know.
+    fn plan(&self, is_exact: bool) -> Vec<TopicScan> {
+        let now = Instant::now();
+        let due: Vec<(&String, &Topic)> =
+            self.topics.iter().filter(|(_, topic)| !is_exact || topic.due_at.is_some_and(|at| at <= now)).collect();
+        let backlogged = due.iter().filter(|(_, topic)| topic.is_backlogged).count();
+        let share = |rows: u32, of: usize| (rows / u32::try_from(of.max(1)).unwrap_or(u32::MAX)).max(1);
+        let backlog_take = share(self.batch, backlogged);
+        let fresh_take = if backlogged == 0 && due.len() == 1 {
+            self.batch
+        } else {
+            FRESH_TAKE.min(share(self.batch * 4, due.len() - backlogged))
+        };
+        let scan = |(name, topic): &(&String, &Topic)| TopicScan {
+            topic: (*name).clone(),
+            after: topic.cursor,
+            take: if topic.is_backlogged { backlog_take } else { fresh_take },
+        };
+        due.iter().map(scan).collect()
+    }
+
+    fn note(&mut self, scans: &[TopicScan], released: &Released) {
+        for (n, scan) in scans.iter().enumerate() {
+            let Some(topic) = self.topics.get_mut(&scan.topic) else { continue };
+            let found = released.topics.iter().find(|found| found.scan == n);
+            topic.is_backlogged = found.is_some_and(|found| found.rows >= scan.take);
+            if let Some(found) = found {
+                topic.cursor = found.last;
+            }
+        }
     }
 }

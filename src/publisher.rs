@@ -4,7 +4,7 @@
 //! was reserved and never confirmed is found by the sweep 5 s later.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use metrics::{counter, histogram};
@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::failpoint;
 use crate::queue::{self, Queue};
+use crate::rollup::Rollup;
 use crate::store::publish::Reserved;
 use crate::store::{self, Store};
 
@@ -49,6 +50,8 @@ struct Shared {
     sharers: AtomicI64,
     room: Mutex<Room>,
     unconfirmed: std::sync::Mutex<Vec<i64>>,
+    published: AtomicU64,
+    rollup: Rollup,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -75,6 +78,8 @@ impl Publisher {
             sharers: AtomicI64::new(1),
             room: Mutex::new(Room { waiting: 0, seen_at: None }),
             unconfirmed: std::sync::Mutex::default(),
+            published: AtomicU64::new(0),
+            rollup: Rollup::default(),
         };
         Publisher { store, queue, shared: Arc::new(shared) }
     }
@@ -82,6 +87,16 @@ impl Publisher {
     /// The queue's push counter, as last seen by this process.
     pub fn counter(&self) -> i64 {
         self.shared.counter.load(Ordering::Relaxed)
+    }
+
+    /// What this instance counts; here, because every loop has a publisher.
+    pub fn rollup(&self) -> &Rollup {
+        &self.shared.rollup
+    }
+
+    /// Messages pushed by this process so far.
+    pub fn published(&self) -> u64 {
+        self.shared.published.load(Ordering::Relaxed)
     }
 
     /// How many instances share the window.
@@ -98,6 +113,7 @@ impl Publisher {
         failpoint::hit("after_reserve").await;
         let pushed = self.queue.push(&reserved.messages).await?;
         counter!("outboxd_published_total").increment(reserved.messages.len() as u64);
+        self.shared.published.fetch_add(reserved.messages.len() as u64, Ordering::Relaxed);
         histogram!("outboxd_batch_rows", "step" => "publish").record(reserved.messages.len() as f64);
         self.shared.counter.fetch_max(pushed.counter, Ordering::Relaxed);
         self.shared.room.lock().await.waiting += reserved.messages.len() as u64;

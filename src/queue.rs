@@ -10,6 +10,7 @@ mod address;
 mod broker;
 mod connection;
 mod element;
+pub mod events;
 mod failure;
 mod fairness;
 mod hand;
@@ -87,6 +88,17 @@ pub enum Loss {
     },
 }
 
+/// What the queue's server says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerFacts {
+    /// Its `maxmemory-policy`.
+    pub policy: String,
+    /// Memory in use, in bytes.
+    pub memory_bytes: i64,
+    /// Its `maxmemory` in bytes; 0: no limit.
+    pub memory_max_bytes: i64,
+}
+
 /// How full the queue is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Depth {
@@ -152,6 +164,11 @@ pub trait Queue: Send + Sync + std::fmt::Debug {
 
     /// How full it is.
     async fn depth(&self) -> Result<Depth>;
+
+    /// What its server says of itself; `None`: there is no server.
+    async fn server(&self) -> Result<Option<ServerFacts>> {
+        Ok(None)
+    }
 }
 
 /// One consumer of a [`Queue`]. `take` needs exclusive use; acknowledging does not wait for it.

@@ -24,8 +24,6 @@ use crate::store::publish::{Fresh, LaneScan};
 
 /// How old the knowledge of topics may be: an operator's pause takes effect within a second.
 const TOPICS_MAX_AGE: Duration = Duration::from_millis(400);
-/// Topics with lanes of their own at most; the rest share lane 0.
-const TOPICS_MAX: i64 = 1_000;
 /// How often the bounds are moved while there is work.
 const BOUND_EVERY: Duration = Duration::from_millis(50);
 /// How often lanes are scanned from their start, and how many times longer than such a scan takes.
@@ -290,7 +288,7 @@ impl Relay {
             self.publisher.push(admitted).await?;
         }
         if !fresh.unnamed.is_empty() {
-            self.store.register_topics(&fresh.unnamed, TOPICS_MAX).await?;
+            self.store.register_topics(&fresh.unnamed).await?;
             self.reload_topics();
         }
         Ok(())

@@ -54,12 +54,13 @@ pub enum Table {
 
 impl Table {
     /// A round.
-    pub const ALL: [Table; 6] = [
+    pub const ALL: [Table; 7] = [
         Table::Notifications,
         Table::Walked(Walked::Attempts),
         Table::Walked(Walked::Events),
         Table::Walked(Walked::Inbox),
         Table::Walked(Walked::Audit),
+        Table::Walked(Walked::Runs),
         Table::Instances,
     ];
 
@@ -71,6 +72,7 @@ impl Table {
             Table::Walked(Walked::Events) => "event",
             Table::Walked(Walked::Inbox) => "inbox",
             Table::Walked(Walked::Audit) => "audit",
+            Table::Walked(Walked::Runs) => "schedule_run",
             Table::Instances => "instance",
         }
     }
@@ -98,7 +100,7 @@ impl Retention {
             Walked::Attempts => config.attempts,
             Walked::Events => config.events,
             Walked::Inbox => config.inbox,
-            Walked::Audit => config.audit,
+            Walked::Audit | Walked::Runs => config.audit,
         };
         let step = match table {
             Table::Notifications => {

@@ -7,18 +7,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::bulk;
 use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
 use crate::duty::Duty;
+use crate::events::{self, Events};
 use crate::heartbeat::{self, Heartbeat, Seen};
 use crate::holds::{self, Holds};
 use crate::http::{self, Api, Parts, Readiness};
 use crate::migrate;
 use crate::producer::Producer;
 use crate::publisher::Publisher;
+use crate::queue::events::EventStreams;
 use crate::queue::{self, Queue};
 use crate::relay::Relay;
+use crate::reporter::{self, Reporter};
 use crate::retention::{self, Retention};
+use crate::rollup::Counts;
+use crate::scheduler::{self, Scheduler};
 use crate::store::instance::InstanceId;
 use crate::store::{self, Store};
 use crate::sweeper::{self, Sweeper};
@@ -51,6 +57,7 @@ struct Instance {
     roles: BTreeSet<Role>,
     store: Store,
     queue: Arc<dyn Queue>,
+    event_streams: Option<EventStreams>,
     publisher: Publisher,
     router: Arc<Router>,
     holds: Arc<Holds>,
@@ -87,6 +94,12 @@ impl Instance {
         prepare_schema(&config).await?;
         let store = Store::open(&config)?;
         let queue = queue::open(&config.queue, config.redis_url.as_ref()).await?;
+        let event_streams = match &config.redis_url {
+            Some(url) if config.queue.kind != QueueKind::Memory && roles.contains(&Role::Relay) => {
+                Some(EventStreams::open(&config.queue, url).await?)
+            }
+            _ => None,
+        };
         let publisher = Publisher::new(store.clone(), Arc::clone(&queue), config.queue.window);
         let instance = InstanceId::default();
         let heartbeat = Heartbeat {
@@ -108,6 +121,8 @@ impl Instance {
             let rows = store.republish_lost(None).await?;
             warn!(?loss, rows, "the queue lost messages while nobody ran; they are published again");
         }
+        // What is queued from here on counts as queued in this minute.
+        store.add_counts(0, &Counts::default()).await?;
         let topics: Vec<String> = config.routes.keys().filter(|topic| *topic != "default").cloned().collect();
         store.name_topics(&topics).await?;
         let holds = Arc::new(Holds::new(store.clone(), instance, Arc::clone(&router), &config));
@@ -117,6 +132,7 @@ impl Instance {
             roles,
             store,
             queue,
+            event_streams,
             publisher,
             router,
             holds,
@@ -142,7 +158,7 @@ impl Instance {
         };
         let sweep = async {
             if self.roles.contains(&Role::Relay) {
-                sweeper::run(&sweeper, &shutdown).await;
+                tokio::join!(sweeper::run(&sweeper, &shutdown), bulk::run(&self.store, &self.nudge, &shutdown));
             }
         };
         let work = async {
@@ -158,15 +174,45 @@ impl Instance {
                 shutdown.cancelled().await;
                 self.heartbeat.draining.store(true, Ordering::Relaxed);
             };
-            let (drain, ..) =
-                tokio::join!(work, publish, sweep, told, holds::run(&self.holds, &shutdown), self.plan(&shutdown));
+            let (drain, ..) = tokio::join!(
+                work,
+                publish,
+                sweep,
+                told,
+                holds::run(&self.holds, &shutdown),
+                self.plan(&shutdown),
+                self.append_events(&shutdown)
+            );
             beats_stop.cancel();
             drain
         };
         let beats = heartbeat::run(&self.heartbeat, self.config.worker.heartbeat, self.clock_skew_ms, &beats_stop);
-        let (drain, ()) = tokio::join!(until_drained, beats);
+        let reporter = self.reporter();
+        let (drain, (), ()) = tokio::join!(until_drained, beats, reporter::run(&reporter, &beats_stop));
         self.sign_off().await;
         drain
+    }
+
+    /// The duties that one instance does at a time for all.
+    async fn plan(&self, shutdown: &CancellationToken) {
+        if !self.roles.contains(&Role::Scheduler) {
+            return;
+        }
+        let retention = Retention::new(self.store.clone(), self.duty(retention::DUTY), self.config.retention.clone());
+        let scheduler = Scheduler::new(self.store.clone(), self.duty(scheduler::DUTY));
+        tokio::join!(retention::run(retention, shutdown), scheduler::run(scheduler, shutdown));
+    }
+
+    /// Domain events go to Redis, if there is one.
+    async fn append_events(&self, shutdown: &CancellationToken) {
+        if let Some(streams) = self.event_streams.clone() {
+            let events = Events::new(self.store.clone(), streams, self.duty(events::DUTY));
+            events::run(events, shutdown).await;
+        }
+    }
+
+    fn duty(&self, name: &'static str) -> Duty {
+        Duty::new(self.store.clone(), self.heartbeat.instance.clone(), name, self.config.worker.heartbeat_ttl)
     }
 
     fn parts(&self) -> Parts {
@@ -176,18 +222,6 @@ impl Instance {
             holds: Arc::clone(&self.holds),
             channels: self.config.channels.keys().cloned().collect(),
         }
-    }
-
-    /// The duties that one instance does at a time for all.
-    async fn plan(&self, shutdown: &CancellationToken) {
-        if !self.roles.contains(&Role::Scheduler) {
-            return;
-        }
-        let duty = |name| {
-            Duty::new(self.store.clone(), self.heartbeat.instance.clone(), name, self.config.worker.heartbeat_ttl)
-        };
-        let retention = Retention::new(self.store.clone(), duty(retention::DUTY), self.config.retention.clone());
-        retention::run(retention, shutdown).await;
     }
 
     fn pump(&self) -> Pump {
@@ -208,6 +242,16 @@ impl Instance {
             }),
             publisher,
             store,
+        }
+    }
+
+    fn reporter(&self) -> Reporter {
+        Reporter {
+            store: self.store.clone(),
+            queue: Arc::clone(&self.queue),
+            publisher: self.publisher.clone(),
+            instance: self.heartbeat.instance.clone(),
+            routes: reporter::routes(&self.config.routes),
         }
     }
 

@@ -21,13 +21,17 @@ pub mod connect;
 pub mod doorbell;
 pub mod duty;
 mod error;
+pub mod event;
 pub mod hold;
 pub mod instance;
 pub mod observe;
+pub mod operate;
 pub mod publish;
 pub mod record;
 pub mod release;
 pub mod retention;
+pub mod rollup;
+pub mod schedule;
 pub mod sweep;
 
 pub use error::{Error, Result};

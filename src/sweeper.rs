@@ -146,6 +146,8 @@ impl Sweeper {
         let ended = record.waiting.len() + record.failed.len() + record.canceled.len();
         counter!("outboxd_leases_ended_total").increment(ended as u64);
         counter!("outboxd_unknown_outcomes_total").increment(ended as u64);
+        let topics = unknown.iter().map(|failed| (failed.id, &*failed.topic));
+        self.publisher.rollup().counts().attempted(topics, &record.failed, &record.waiting);
         if !record.released_keys.is_empty() {
             let admitted = self.store.admit(&record.released_keys, self.instance.get()).await?;
             self.publisher.push(admitted).await?;
@@ -174,6 +176,7 @@ impl Sweeper {
         record::Failed {
             id: claim.id,
             token: claim.token,
+            topic: claim.topic.clone(),
             outcome: "unknown",
             error: format!("worker {} was gone before it recorded an outcome", claim.instance),
             http_status: None,

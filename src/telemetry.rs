@@ -5,6 +5,11 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
+/// What a service logs when nobody asks for anything else.
+pub const SERVICE_FILTER: &str = "info";
+/// What a command with output of its own does.
+pub const QUIET_FILTER: &str = "warn";
+
 pub mod catalog;
 pub mod recorder;
 
@@ -15,11 +20,6 @@ pub const COMMIT: &str = match option_env!("OUTBOXD_COMMIT") {
     Some(commit) => commit,
     None => "unknown",
 };
-
-/// What a service logs when nobody asks for anything else.
-pub const SERVICE_FILTER: &str = "info";
-/// What a command with output of its own does.
-pub const QUIET_FILTER: &str = "warn";
 
 /// A filter that is not understood.
 #[derive(Debug, thiserror::Error)]

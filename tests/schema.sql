@@ -1,4 +1,30 @@
 TYPE status PENDING QUEUED SENT FAILED CANCELED
+VIEW _census
+    topic text
+    status text
+    count bigint
+    oldest_since timestamp with time zone
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW _ready
+    ready bigint
+    ready_since timestamp with time zone
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW _spans
+    measure text
+    subject text
+    origin text
+    count bigint
+    p50_ms numeric
+    p95_ms numeric
+    p99_ms numeric
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW _vacuum_pins
+    who text
+    held_for interval
+    query_start timestamp with time zone
+    age_xids integer
+    remedy text
+    GRANT delete, insert, select, update TO outboxd_service
 TABLE attempt
     id bigint NOT NULL IDENTITY ALWAYS
     notification_id bigint NOT NULL
@@ -33,6 +59,7 @@ VIEW attempts
     response text
     worker integer
     token integer
+    id bigint
     GRANT select TO outboxd_operator
     GRANT delete, insert, select, update TO outboxd_service
 TABLE audit
@@ -50,6 +77,81 @@ TABLE audit
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE audit_id_seq
     GRANT select, update, usage TO outboxd_service
+TABLE bulk_action
+    id bigint NOT NULL IDENTITY ALWAYS
+    action text NOT NULL
+    filter jsonb NOT NULL
+    actor text NOT NULL
+    started_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    ended_at timestamp with time zone
+    stopped_by text
+    matched bigint NOT NULL
+    done bigint NOT NULL DEFAULT 0
+    rows_max bigint
+    phase smallint NOT NULL DEFAULT 0
+    cursor_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone
+    cursor_id bigint NOT NULL DEFAULT 0
+    batch bigint[] NOT NULL DEFAULT '{}'::bigint[]
+    stepped_at timestamp with time zone
+    next_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    error text
+    CONSTRAINT bulk_action_pkey PRIMARY KEY (id)
+    CONSTRAINT bulk_actions_retry_or_cancel CHECK ((action = ANY (ARRAY['retry'::text, 'cancel'::text])))
+    CONSTRAINT only_ended_bulk_actions_are_stopped CHECK (((stopped_by IS NULL) OR (ended_at IS NOT NULL)))
+    CREATE INDEX bulk_action_open ON outboxd.bulk_action USING btree (id) WHERE (ended_at IS NULL)
+    CREATE UNIQUE INDEX bulk_action_pkey ON outboxd.bulk_action USING btree (id)
+    GRANT delete, insert, select, update TO outboxd_service
+SEQUENCE bulk_action_id_seq
+    GRANT select, update, usage TO outboxd_service
+VIEW bulk_actions
+    id bigint
+    action text
+    filter jsonb
+    actor text
+    state text
+    matched bigint
+    done bigint
+    percent integer
+    started_at timestamp with time zone
+    ended_at timestamp with time zone
+    duration interval
+    stopped_by text
+    error text
+    GRANT select TO outboxd_operator
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE census WITH (fillfactor=50)
+    only_row boolean NOT NULL DEFAULT true
+    taken_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone
+    cost interval NOT NULL DEFAULT '00:00:00'::interval
+    rows bigint NOT NULL DEFAULT 0
+    ready bigint NOT NULL DEFAULT 0
+    ready_since timestamp with time zone
+    CONSTRAINT census_pkey PRIMARY KEY (only_row)
+    CONSTRAINT there_is_one_census CHECK (only_row)
+    CREATE UNIQUE INDEX census_pkey ON outboxd.census USING btree (only_row)
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE census_count
+    topic text NOT NULL
+    status text NOT NULL
+    count bigint NOT NULL
+    oldest_since timestamp with time zone
+    CONSTRAINT census_count_pkey PRIMARY KEY (topic, status)
+    CREATE UNIQUE INDEX census_count_pkey ON outboxd.census_count USING btree (topic, status)
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW channel_health
+    channel text
+    origin text
+    circuit text
+    paused boolean
+    held_until timestamp with time zone
+    held_because text
+    calls bigint
+    success_percent numeric
+    p95_ms numeric
+    last_error text
+    last_error_at timestamp with time zone
+    GRANT select TO outboxd_operator
+    GRANT delete, insert, select, update TO outboxd_service
 TABLE channel_hold
     channel text NOT NULL
     origin text NOT NULL DEFAULT ''::text
@@ -114,6 +216,14 @@ TABLE event_outbox WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_thr
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE event_outbox_seq_seq
     GRANT select, update, usage TO outboxd_service
+VIEW health
+    name text
+    level text
+    value text
+    meaning text
+    action text
+    GRANT select TO outboxd_operator
+    GRANT delete, insert, select, update TO outboxd_service
 TABLE inbox
     consumer text NOT NULL
     message_id text NOT NULL
@@ -148,6 +258,29 @@ TABLE instance WITH (fillfactor=50)
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE instance_id_seq
     GRANT select, update, usage TO outboxd_service
+TABLE instance_report WITH (fillfactor=50)
+    instance integer NOT NULL
+    reported_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    clock_skew_ms integer NOT NULL
+    queue_reachable boolean
+    queue_error text
+    queue_policy text
+    queue_memory_bytes bigint
+    queue_memory_max_bytes bigint
+    CONSTRAINT instance_report_pkey PRIMARY KEY (instance)
+    CREATE UNIQUE INDEX instance_report_pkey ON outboxd.instance_report USING btree (instance)
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW latency
+    topic text
+    sent bigint
+    notify_to_sent_p50_ms numeric
+    notify_to_sent_p95_ms numeric
+    notify_to_sent_p99_ms numeric
+    seen_to_sent_p50_ms numeric
+    seen_to_sent_p95_ms numeric
+    seen_to_sent_p99_ms numeric
+    GRANT select TO outboxd_operator
+    GRANT delete, insert, select, update TO outboxd_service
 TABLE notification_log WITH (fillfactor=85)
     id bigint NOT NULL IDENTITY ALWAYS
     created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
@@ -176,17 +309,10 @@ END
     ordering_key text
     channel text
     error text
-    CONSTRAINT dedup_key_has_1_to_512_bytes CHECK (((octet_length(dedup_key) >= 1) AND (octet_length(dedup_key) <= 512)))
-    CONSTRAINT ended_rows_and_only_they_have_finished_at CHECK (((status > 'QUEUED'::outboxd.status) = (finished_at IS NOT NULL)))
-    CONSTRAINT failed_rows_have_an_error CHECK (((failed_at IS NULL) OR (error IS NOT NULL)))
-    CONSTRAINT headers_are_an_object CHECK ((jsonb_typeof(headers) = 'object'::text))
+    CONSTRAINT notification_is_legal CHECK (outboxd._check_notification(topic, recipient, dedup_key, ordering_key, headers, send_at, expires_at, status, finished_at, error))
     CONSTRAINT notification_log_pkey PRIMARY KEY (id)
-    CONSTRAINT ordering_key_has_1_to_512_bytes CHECK (((octet_length(ordering_key) >= 1) AND (octet_length(ordering_key) <= 512)))
-    CONSTRAINT recipient_has_1_to_4096_characters CHECK (((length(recipient) >= 1) AND (length(recipient) <= 4096)))
-    CONSTRAINT times_are_finite CHECK ((isfinite(send_at) AND isfinite(expires_at)))
-    CONSTRAINT topic_has_1_to_200_bytes CHECK (((octet_length(topic) >= 1) AND (octet_length(topic) <= 200)))
     CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log USING btree (topic, dedup_key) WHERE (dedup_key IS NOT NULL)
-    CREATE INDEX notification_log_due ON outboxd.notification_log USING btree (due_at) INCLUDE (topic) WHERE (due_at IS NOT NULL)
+    CREATE INDEX notification_log_due ON outboxd.notification_log USING btree (topic, due_at, id) WHERE (due_at IS NOT NULL)
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
     CREATE TRIGGER ring AFTER INSERT ON outboxd.notification_log FOR EACH STATEMENT EXECUTE FUNCTION outboxd._ring_after_insert()
@@ -239,17 +365,8 @@ TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_v
     cancel boolean NOT NULL DEFAULT false
     ordering_key text
     live_key text
-    CONSTRAINT only_ready_rows_wait_for_a_retry CHECK (((retry_at IS NULL) OR (state = 0)))
-    CONSTRAINT only_rows_with_a_key_wait_behind_it CHECK (((state <> 3) OR (ordering_key IS NOT NULL)))
     CONSTRAINT outbox_pkey PRIMARY KEY (id)
-    CONSTRAINT processing_rows_have_a_worker CHECK (((state <> 2) OR (instance IS NOT NULL)))
-    CONSTRAINT published_rows_have_a_publication CHECK (((state <> 1) OR (batch IS NOT NULL)))
-    CONSTRAINT rows_that_have_their_turn_hold_their_key CHECK ((NOT (live_key IS DISTINCT FROM
-CASE
-    WHEN (state < 3) THEN ordering_key
-    ELSE NULL::text
-END)))
-    CONSTRAINT state_is_ready_published_processing_or_behind_key CHECK (((state >= 0) AND (state <= 3)))
+    CONSTRAINT work_is_legal CHECK (outboxd._check_work(state, instance, batch, retry_at, ordering_key, live_key))
     CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox USING btree (live_key) WHERE (live_key IS NOT NULL)
     CREATE INDEX outbox_key ON outboxd.outbox USING btree (ordering_key, seq) WHERE (ordering_key IS NOT NULL)
     CREATE INDEX outbox_lane ON outboxd.outbox USING btree (lane, seq)
@@ -260,6 +377,7 @@ VIEW outbox_lag
     ready_unpublished bigint
     oldest_age interval
     published_last_minute bigint
+    counted_at timestamp with time zone
     GRANT select TO outboxd_operator
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE outbox_seq_seq
@@ -278,6 +396,7 @@ VIEW queue_state
     status text
     count bigint
     oldest_age interval
+    counted_at timestamp with time zone
     GRANT select TO outboxd_operator
     GRANT delete, insert, select, update TO outboxd_service
 TABLE retention_walk WITH (fillfactor=50)
@@ -288,16 +407,194 @@ TABLE retention_walk WITH (fillfactor=50)
     CONSTRAINT retention_walk_pkey PRIMARY KEY (name)
     CREATE UNIQUE INDEX retention_walk_pkey ON outboxd.retention_walk USING btree (name)
     GRANT delete, insert, select, update TO outboxd_service
+TABLE rollup_channel WITH (fillfactor=50)
+    minute timestamp with time zone NOT NULL
+    channel text NOT NULL
+    origin text NOT NULL
+    sent bigint NOT NULL DEFAULT 0
+    failed bigint NOT NULL DEFAULT 0
+    unknown bigint NOT NULL DEFAULT 0
+    last_error text
+    last_error_at timestamp with time zone
+    CONSTRAINT rollup_channel_pkey PRIMARY KEY (minute, channel, origin)
+    CREATE UNIQUE INDEX rollup_channel_pkey ON outboxd.rollup_channel USING btree (minute, channel, origin)
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE rollup_minute WITH (fillfactor=50)
+    minute timestamp with time zone NOT NULL
+    seq_first bigint NOT NULL
+    seq_last bigint NOT NULL
+    published bigint NOT NULL DEFAULT 0
+    CONSTRAINT rollup_minute_pkey PRIMARY KEY (minute)
+    CREATE UNIQUE INDEX rollup_minute_pkey ON outboxd.rollup_minute USING btree (minute)
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE rollup_span WITH (fillfactor=50)
+    minute timestamp with time zone NOT NULL
+    measure text NOT NULL
+    subject text NOT NULL
+    origin text NOT NULL DEFAULT ''::text
+    bucket smallint NOT NULL
+    count bigint NOT NULL
+    CONSTRAINT rollup_span_pkey PRIMARY KEY (minute, measure, subject, origin, bucket)
+    CONSTRAINT spans_measure_notify_seen_or_call CHECK ((measure = ANY (ARRAY['notify'::text, 'seen'::text, 'call'::text])))
+    CREATE UNIQUE INDEX rollup_span_pkey ON outboxd.rollup_span USING btree (minute, measure, subject, origin, bucket)
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE rollup_topic WITH (fillfactor=50)
+    minute timestamp with time zone NOT NULL
+    topic text NOT NULL
+    sent bigint NOT NULL DEFAULT 0
+    failed bigint NOT NULL DEFAULT 0
+    retried bigint NOT NULL DEFAULT 0
+    CONSTRAINT rollup_topic_pkey PRIMARY KEY (minute, topic)
+    CREATE UNIQUE INDEX rollup_topic_pkey ON outboxd.rollup_topic USING btree (minute, topic)
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE route
+    topic text NOT NULL
+    position smallint NOT NULL
+    channel text NOT NULL
+    CONSTRAINT route_pkey PRIMARY KEY (topic, "position")
+    CREATE UNIQUE INDEX route_pkey ON outboxd.route USING btree (topic, "position")
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE schedule
+    id bigint NOT NULL IDENTITY ALWAYS
+    name text NOT NULL
+    cron text NOT NULL
+    timezone text NOT NULL
+    topic text NOT NULL
+    audience text NOT NULL
+    lead interval NOT NULL
+    spread interval NOT NULL
+    catch_up interval NOT NULL
+    version integer NOT NULL DEFAULT 1
+    created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    next_slot timestamp with time zone
+    error text
+    CONSTRAINT catch_up_is_up_to_a_week CHECK (((catch_up >= '00:00:00'::interval) AND (catch_up <= '7 days'::interval)))
+    CONSTRAINT lead_is_up_to_a_day CHECK (((lead >= '00:00:00'::interval) AND (lead <= '1 day'::interval)))
+    CONSTRAINT name_has_1_to_200_bytes CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 200)))
+    CONSTRAINT schedule_name_key UNIQUE (name)
+    CONSTRAINT schedule_pkey PRIMARY KEY (id)
+    CONSTRAINT schedules_with_an_error_have_no_slot CHECK (((error IS NULL) OR (next_slot IS NULL)))
+    CONSTRAINT spread_is_up_to_a_day CHECK (((spread >= '00:00:00'::interval) AND (spread <= '1 day'::interval)))
+    CONSTRAINT topic_has_1_to_200_bytes CHECK (((octet_length(topic) >= 1) AND (octet_length(topic) <= 200)))
+    CREATE UNIQUE INDEX schedule_name_key ON outboxd.schedule USING btree (name)
+    CREATE UNIQUE INDEX schedule_pkey ON outboxd.schedule USING btree (id)
+    GRANT delete, insert, select, update TO outboxd_service
+SEQUENCE schedule_id_seq
+    GRANT select, update, usage TO outboxd_service
+TABLE schedule_recipient
+    run_id bigint NOT NULL
+    attempt integer NOT NULL
+    n bigint NOT NULL
+    recipient text NOT NULL
+    payload jsonb NOT NULL
+    CONSTRAINT recipient_has_1_to_4096_characters CHECK (((length(recipient) >= 1) AND (length(recipient) <= 4096)))
+    CONSTRAINT schedule_recipient_pkey PRIMARY KEY (run_id, attempt, n)
+    CREATE UNIQUE INDEX schedule_recipient_pkey ON outboxd.schedule_recipient USING btree (run_id, attempt, n)
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE schedule_run WITH (fillfactor=70)
+    id bigint NOT NULL IDENTITY ALWAYS
+    schedule_id bigint NOT NULL
+    version integer NOT NULL
+    schedule text NOT NULL
+    topic text NOT NULL
+    audience text NOT NULL
+    spread interval NOT NULL
+    slot timestamp with time zone NOT NULL
+    release_at timestamp with time zone NOT NULL
+    state text NOT NULL
+    attempt integer NOT NULL DEFAULT 0
+    staged integer
+    position bigint NOT NULL DEFAULT 0
+    recipients bigint
+    prepared bigint NOT NULL DEFAULT 0
+    released bigint NOT NULL DEFAULT 0
+    error text
+    started_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    prepared_at timestamp with time zone
+    ended_at timestamp with time zone
+    CONSTRAINT a_slot_runs_once UNIQUE (schedule_id, version, slot)
+    CONSTRAINT ended_runs_and_only_they_have_ended_at CHECK (((state = ANY (ARRAY['preparing'::text, 'prepared'::text])) = (ended_at IS NULL)))
+    CONSTRAINT failed_runs_have_an_error CHECK (((state <> 'failed'::text) OR (error IS NOT NULL)))
+    CONSTRAINT schedule_run_pkey PRIMARY KEY (id)
+    CONSTRAINT state_is_known_to_us CHECK ((state = ANY (ARRAY['preparing'::text, 'prepared'::text, 'released'::text, 'missed'::text, 'failed'::text, 'canceled'::text])))
+    CREATE UNIQUE INDEX a_slot_runs_once ON outboxd.schedule_run USING btree (schedule_id, version, slot)
+    CREATE INDEX schedule_run_open ON outboxd.schedule_run USING btree (id) WHERE ((ended_at IS NULL) OR (staged IS NOT NULL))
+    CREATE UNIQUE INDEX schedule_run_pkey ON outboxd.schedule_run USING btree (id)
+    CREATE INDEX schedule_run_slot ON outboxd.schedule_run USING btree (slot)
+    GRANT delete, insert, select, update TO outboxd_service
+SEQUENCE schedule_run_id_seq
+    GRANT select, update, usage TO outboxd_service
+VIEW schedule_runs
+    run bigint
+    schedule text
+    slot timestamp with time zone
+    state text
+    recipients bigint
+    prepared bigint
+    released bigint
+    error text
+    topic text
+    audience text
+    started_at timestamp with time zone
+    prepared_at timestamp with time zone
+    release_at timestamp with time zone
+    ended_at timestamp with time zone
+    GRANT select TO outboxd_operator
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW schedules
+    name text
+    cron text
+    timezone text
+    topic text
+    audience text
+    lead interval
+    spread interval
+    catch_up interval
+    state text
+    next_slot timestamp with time zone
+    last_slot timestamp with time zone
+    last_state text
+    error text
+    created_at timestamp with time zone
+    changed_at timestamp with time zone
+    GRANT select TO outboxd_operator
+    GRANT delete, insert, select, update TO outboxd_service
 TABLE setting
     only_row boolean NOT NULL DEFAULT true
     install_id text NOT NULL DEFAULT "left"(replace((gen_random_uuid())::text, '-'::text, ''::text), 12)
     payload_bytes_max integer NOT NULL DEFAULT 262144
     send_ahead_max interval NOT NULL DEFAULT '5 years'::interval
     sql_installed text NOT NULL DEFAULT ''::text
+    audience_rows_max bigint NOT NULL DEFAULT 5000000
+    audience_time_max interval NOT NULL DEFAULT '00:02:00'::interval
+    CONSTRAINT audience_has_1_row_or_more CHECK ((audience_rows_max > 0))
+    CONSTRAINT audience_time_is_between_100_ms_and_1_hour CHECK (((audience_time_max >= '00:00:00.1'::interval) AND (audience_time_max <= '01:00:00'::interval)))
     CONSTRAINT payload_limit_is_between_1_kib_and_64_mib CHECK (((payload_bytes_max >= 1024) AND (payload_bytes_max <= 67108864)))
     CONSTRAINT setting_pkey PRIMARY KEY (only_row)
     CONSTRAINT there_is_one_row_of_settings CHECK (only_row)
     CREATE UNIQUE INDEX setting_pkey ON outboxd.setting USING btree (only_row)
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW stuck
+    id bigint
+    topic text
+    recipient text
+    reason text
+    stuck_for interval
+    since timestamp with time zone
+    channel text
+    attempts integer
+    worker integer
+    ordering_key text
+    GRANT select TO outboxd_operator
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW throughput
+    minute timestamp with time zone
+    queued bigint
+    sent bigint
+    failed bigint
+    retried bigint
+    GRANT select TO outboxd_operator
     GRANT delete, insert, select, update TO outboxd_service
 TABLE topic
     lane integer NOT NULL IDENTITY ALWAYS
@@ -329,26 +626,47 @@ VIEW workers
     GRANT select TO outboxd_operator
     GRANT delete, insert, select, update TO outboxd_service
 FUNCTION _admit(keys text[]) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _bulk_start(action text, filter jsonb, rows_max bigint, dry_run boolean) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _bulk_step() RETURNS TABLE(bulk_id bigint, changed bigint, ended boolean) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _bulk_where(action text, filter jsonb, dry_run boolean) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _cancel(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _cancel_runs(schedule_id bigint, slots_after timestamp with time zone) RETURNS bigint LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _check_notification(topic text, recipient text, dedup_key text, ordering_key text, headers jsonb, send_at timestamp with time zone, expires_at timestamp with time zone, status outboxd.status, finished_at timestamp with time zone, error text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE GRANT TO outboxd_app, outboxd_service
+FUNCTION _check_work(state smallint, instance integer, batch bigint, retry_at timestamp with time zone, ordering_key text, live_key text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE GRANT TO outboxd_service
 FUNCTION _items(items jsonb) RETURNS TABLE(n bigint, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _pick_dead(filter jsonb, upto timestamp with time zone, after_at timestamp with time zone, after_id bigint, looks integer) RETURNS TABLE(id bigint, at timestamp with time zone, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _pick_waiting(filter jsonb, upto timestamp with time zone, phase smallint, after_at timestamp with time zone, after_id bigint, looks integer) RETURNS TABLE(id bigint, at timestamp with time zone, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _read_audience(audience text, slot timestamp with time zone, rows_max bigint) RETURNS TABLE(recipient text, payload jsonb) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject(what text, topic text, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _reject_cron(what text, cron text) RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _reject_filter(what text, filter jsonb, allowed text[]) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject_headers(what text, headers jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject_items(topic text, items jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _reject_schedule(what text, s outboxd.schedule) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _requeue(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _ring() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _ring_after_insert() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _take_census() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION alter_schedule(name text, cron text DEFAULT NULL::text, timezone text DEFAULT NULL::text, topic text DEFAULT NULL::text, audience text DEFAULT NULL::text, lead interval DEFAULT NULL::interval, spread interval DEFAULT NULL::interval, catch_up interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION cancel(id bigint) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION cancel_where(filter jsonb, dry_run boolean DEFAULT true) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION create_schedule(name text, cron text, timezone text, topic text, audience text, lead interval DEFAULT '00:10:00'::interval, spread interval DEFAULT '00:00:00'::interval, catch_up interval DEFAULT '01:00:00'::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION drop_schedule(name text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION notify(topic text, recipient text, payload jsonb, send_at timestamp with time zone DEFAULT now(), dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION notify_many(topic text, items jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION pause(topic text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION pause_channel(name text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION publish(topic text, key text, payload jsonb, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION receive(consumer text, message_id text) RETURNS TABLE(first boolean, response jsonb) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
+FUNCTION replay_events(topic text, since timestamp with time zone) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION resend(id bigint) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION respond(consumer text, message_id text, response jsonb) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION resume(topic text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION resume_channel(name text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION retry(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION retry_dead(topic text, since timestamp with time zone DEFAULT NULL::timestamp with time zone, max integer DEFAULT NULL::integer) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION retry_where(filter jsonb, dry_run boolean DEFAULT true) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION stop_bulk(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 GRANT usage ON SCHEMA outboxd TO outboxd_app
 GRANT usage ON SCHEMA outboxd TO outboxd_operator
 GRANT usage ON SCHEMA outboxd TO outboxd_service

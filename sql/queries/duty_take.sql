@@ -1,17 +1,24 @@
--- Takes a duty, or keeps it. No row: somebody else has it.
--- Interleavings: of two at once one locks the row and the other passes over it and asks again later; a statement
--- that works under the lease holds the row FOR SHARE, so the duty changes hands before or after it, never meanwhile.
--- An owner that signed off or has no heartbeat is not waited for; one whose lease ran out unnoticed keeps it.
+-- Keeps a duty that is ours, or takes one that nobody has. No row: somebody else has it.
+-- Interleavings: of two takers at once one locks the row and the other passes over it and asks again later. A statement
+-- that works under the lease holds the row FOR KEY SHARE: a taker (FOR UPDATE) passes over it, so the duty changes hands
+-- before or after the statement, never meanwhile; the owner's own renewal (no key update) does not mind it. An owner
+-- that signed off or has no heartbeat is not waited for; one whose lease ran out unnoticed keeps it.
 -- $1 duty · $2 instance · $3 lease in ms
--- Locks: the duty's row, never waiting. Index: duty_pkey, instance_pkey.
-UPDATE outboxd.duty d
-   SET owner = $2::int, until = clock_timestamp() + $3::bigint * interval '1 ms',
-       since = CASE WHEN d.owner = $2::int THEN d.since ELSE clock_timestamp() END
-  FROM (SELECT f.name, f.owner FROM outboxd.duty f
-         WHERE f.name = $1::text
-           AND (f.owner IS NULL OR f.owner = $2::int OR f.until <= clock_timestamp()
-                OR NOT EXISTS (SELECT FROM outboxd.instance i WHERE i.id = f.owner AND i.stopped_at IS NULL
-                                  AND i.heartbeat_at > clock_timestamp() - i.ttl))
-           FOR UPDATE SKIP LOCKED) f
- WHERE d.name = f.name
-RETURNING f.owner IS DISTINCT FROM $2::int AS is_new
+-- Locks: the duty's row; a taker never waits. Index: duty_pkey, instance_pkey.
+WITH kept AS (
+    UPDATE outboxd.duty d SET until = clock_timestamp() + $3::bigint * interval '1 ms'
+     WHERE d.name = $1::text AND d.owner = $2::int
+    RETURNING false AS is_new
+), taken AS (
+    UPDATE outboxd.duty d
+       SET owner = $2::int, until = clock_timestamp() + $3::bigint * interval '1 ms', since = clock_timestamp()
+      FROM (SELECT f.name FROM outboxd.duty f
+             WHERE f.name = $1::text AND f.owner IS DISTINCT FROM $2::int
+               AND (f.owner IS NULL OR f.until <= clock_timestamp()
+                    OR NOT EXISTS (SELECT FROM outboxd.instance i WHERE i.id = f.owner AND i.stopped_at IS NULL
+                                      AND i.heartbeat_at > clock_timestamp() - i.ttl))
+               FOR UPDATE SKIP LOCKED) f
+     WHERE d.name = f.name
+    RETURNING true AS is_new
+)
+SELECT k.is_new FROM kept k UNION ALL SELECT t.is_new FROM taken t

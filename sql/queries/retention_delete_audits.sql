@@ -2,10 +2,10 @@
 -- younger one ends the walk for now. Operators' actions.
 -- Interleavings: a former owner finds no lease; the walk's row keeps two steps apart; nothing updates these rows.
 -- $1 owner · $2 rows to look at · $3 kept for, in ms · $4 a new walk after, in ms
--- Locks: the rows deleted; the walk's row; the duty FOR SHARE. Index: audit_pkey.
+-- Locks: the rows deleted; the walk's row; the duty FOR KEY SHARE. Index: audit_pkey.
 WITH lease AS MATERIALIZED (
     SELECT d.name FROM outboxd.duty d
-     WHERE d.name = 'retention' AND d.owner = $1::int AND d.until > clock_timestamp() FOR SHARE
+     WHERE d.name = 'retention' AND d.owner = $1::int AND d.until > clock_timestamp() FOR KEY SHARE
 ), walk AS MATERIALIZED (
     SELECT w.name, w.is_caught_up AND w.restarted_at < clock_timestamp() - $4::bigint * interval '1 ms' AS starts, w.position
       FROM outboxd.retention_walk w WHERE w.name = 'audit' AND EXISTS (SELECT FROM lease) FOR UPDATE

@@ -3,10 +3,10 @@
 -- Interleavings: a former owner finds no lease; an instance that was only asleep finds its row gone at its next
 -- heartbeat and registers anew.
 -- $1 owner · $2 kept for, in ms
--- Locks: the rows deleted; the duty FOR SHARE. Index: none, the table is small.
+-- Locks: the rows deleted; the duty FOR KEY SHARE. Index: none, the table is small.
 WITH lease AS MATERIALIZED (
     SELECT d.name FROM outboxd.duty d
-     WHERE d.name = 'retention' AND d.owner = $1::int AND d.until > clock_timestamp() FOR SHARE
+     WHERE d.name = 'retention' AND d.owner = $1::int AND d.until > clock_timestamp() FOR KEY SHARE
 ), gone AS (
     DELETE FROM outboxd.instance i
      WHERE coalesce(i.stopped_at, i.heartbeat_at) < clock_timestamp() - $2::bigint * interval '1 ms'

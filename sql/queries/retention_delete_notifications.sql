@@ -6,10 +6,10 @@
 -- row being deleted waits for this one short statement and then inserts its own.
 -- $1 owner · $2 rows to look at · $3 SENT, $4 FAILED, $5 CANCELED kept for, in ms · $6 border in ms · $7 a new walk
 -- after, in ms
--- Locks: the rows deleted; the walk's row; the duty FOR SHARE. Index: notification_log_pkey, attempt_notification.
+-- Locks: the rows deleted; the walk's row; the duty FOR KEY SHARE. Index: notification_log_pkey, attempt_notification.
 WITH lease AS MATERIALIZED (
     SELECT d.name FROM outboxd.duty d
-     WHERE d.name = 'retention' AND d.owner = $1::int AND d.until > clock_timestamp() FOR SHARE
+     WHERE d.name = 'retention' AND d.owner = $1::int AND d.until > clock_timestamp() FOR KEY SHARE
 ), walk AS MATERIALIZED (
     SELECT w.name, w.is_caught_up AND w.restarted_at < clock_timestamp() - $7::bigint * interval '1 ms' AS starts, w.position
       FROM outboxd.retention_walk w WHERE w.name = 'notification_log' AND EXISTS (SELECT FROM lease) FOR UPDATE

@@ -1,7 +1,7 @@
 -- Every attempt that did not end in a recorded success.
 CREATE OR REPLACE VIEW outboxd.attempts AS
 SELECT a.notification_id, a.number, a.channel, a.started_at, a.ended_at, a.duration_ms, a.outcome, a.http_status, a.error,
-       a.response, a.instance AS worker, a.token
+       a.response, a.instance AS worker, a.token, a.id
   FROM outboxd.attempt a;
 
 COMMENT ON VIEW outboxd.attempts IS 'Every failed, unknown, late or duplicate attempt. A success without incident leaves no row.';
@@ -17,3 +17,4 @@ COMMENT ON COLUMN outboxd.attempts.error IS 'What went wrong.';
 COMMENT ON COLUMN outboxd.attempts.response IS 'The beginning of the provider''s answer.';
 COMMENT ON COLUMN outboxd.attempts.worker IS 'The instance that made the call.';
 COMMENT ON COLUMN outboxd.attempts.token IS 'The epoch the attempt ran under.';
+COMMENT ON COLUMN outboxd.attempts.id IS 'Counts upwards: ORDER BY id DESC LIMIT 20 shows the latest without a scan.';

@@ -1,13 +1,25 @@
--- How far publishing is behind: over the active set.
+-- How far publishing is behind. Like queue_state: counted on the spot, or with a large backlog as of the last census.
 CREATE OR REPLACE VIEW outboxd.outbox_lag AS
-SELECT count(*) FILTER (WHERE ready) AS ready_unpublished,
-       coalesce(max(clock_timestamp() - since) FILTER (WHERE ready), '0') AS oldest_age,
-       count(*) FILTER (WHERE NOT ready AND state IN (1, 2) AND next_at > clock_timestamp() - interval '1 minute') AS published_last_minute
-  FROM (SELECT o.state, o.next_at, coalesce(o.retry_at, o.next_at) AS since,
-               o.state = 0 AND coalesce(o.retry_at, o.next_at) <= clock_timestamp() AND t.paused_at IS NULL AS ready
-          FROM outboxd.outbox o LEFT JOIN outboxd.topic t ON t.lane = o.lane) r;
+WITH census AS MATERIALIZED (
+    SELECT c.taken_at, c.ready, c.ready_since,
+           c.rows > 20000 AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.census c
+), lag AS (
+    SELECT r.ready, r.ready_since, now() AS counted_at FROM outboxd._ready r WHERE NOT (SELECT c.serves FROM census c)
+    UNION ALL
+    SELECT c.ready, c.ready_since, c.taken_at FROM census c WHERE c.serves
+)
+SELECT l.ready AS ready_unpublished,
+       greatest(clock_timestamp() - l.ready_since, '0') AS oldest_age,
+       -- By the minute: all of this one, and as much of the last as makes up 60 s.
+       coalesce((SELECT round(sum(m.published * CASE WHEN m.minute = date_trunc('minute', now()) THEN 1
+                                                     ELSE 1 - extract(epoch FROM now() - date_trunc('minute', now())) / 60 END))
+                   FROM outboxd.rollup_minute m WHERE m.minute >= date_trunc('minute', now()) - interval '1 min'), 0)::bigint
+           AS published_last_minute,
+       l.counted_at
+  FROM lag l;
 
-COMMENT ON VIEW outboxd.outbox_lag IS 'Rows that are ready and not yet published, and how long the oldest waits. Paused topics do not count.';
+COMMENT ON VIEW outboxd.outbox_lag IS 'Rows that are ready and not yet published, and how long the oldest waits. Paused topics do not count. One row.';
 COMMENT ON COLUMN outboxd.outbox_lag.ready_unpublished IS 'Rows ready to be published.';
-COMMENT ON COLUMN outboxd.outbox_lag.oldest_age IS 'How long the oldest of them has been ready.';
-COMMENT ON COLUMN outboxd.outbox_lag.published_last_minute IS 'Live rows that were published or claimed in the last minute.';
+COMMENT ON COLUMN outboxd.outbox_lag.oldest_age IS 'How long the oldest of them has been ready; 0 if there is none.';
+COMMENT ON COLUMN outboxd.outbox_lag.published_last_minute IS 'Messages pushed to the queue in the last 60 s, copies included, to within a few seconds.';
+COMMENT ON COLUMN outboxd.outbox_lag.counted_at IS 'When this was counted: now, or, with more than 20,000 rows, when an instance last did, a few seconds ago.';

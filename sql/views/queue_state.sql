@@ -1,21 +1,20 @@
--- What is waiting, working, dead: the active set and the partial indexes only, never the history.
--- Of the live rows only the oldest of each group is looked up in the log: ids are drawn in order of creation.
+-- What is waiting, working, dead. Counted on the spot while the last census saw up to 20,000 rows (or is old, because
+-- no instance runs); beyond that the census itself, a few seconds old. Each half is gated by a one-time filter.
 CREATE OR REPLACE VIEW outboxd.queue_state AS
-SELECT coalesce(t.name, '(new topic)') AS topic,
-       CASE WHEN g.working THEN 'PROCESSING' ELSE 'QUEUED' END AS status,
-       g.count,
-       clock_timestamp() - (SELECT l.created_at FROM outboxd.notification_log l WHERE l.id = g.oldest) AS oldest_age
-  FROM (SELECT o.lane, o.state = 2 AS working, count(*) AS count, min(o.id) AS oldest FROM outboxd.outbox o GROUP BY 1, 2) g
-  LEFT JOIN outboxd.topic t ON t.lane = g.lane
+WITH census AS MATERIALIZED (
+    SELECT c.taken_at, c.rows > 20000 AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.census c
+)
+SELECT n.topic, n.status, n.count, greatest(clock_timestamp() - n.oldest_since, '0') AS oldest_age, now() AS counted_at
+  FROM outboxd._census n
+ WHERE NOT (SELECT c.serves FROM census c)
 UNION ALL
-SELECT l.topic, 'PENDING', count(*), greatest(clock_timestamp() - min(l.due_at), '0')
-  FROM outboxd.notification_log l WHERE l.due_at IS NOT NULL GROUP BY 1
-UNION ALL
-SELECT l.topic, 'FAILED', count(*), clock_timestamp() - min(l.failed_at)
-  FROM outboxd.notification_log l WHERE l.failed_at IS NOT NULL GROUP BY 1;
+SELECT n.topic, n.status, n.count, greatest(clock_timestamp() - n.oldest_since, '0'), (SELECT c.taken_at FROM census c)
+  FROM outboxd.census_count n
+ WHERE (SELECT c.serves FROM census c);
 
-COMMENT ON VIEW outboxd.queue_state IS 'Per topic and status: how many, and since when the oldest. SENT and CANCELED are history: see outboxd.notifications.';
+COMMENT ON VIEW outboxd.queue_state IS 'What is waiting, working, dead: per topic and status how many, and how old the oldest. SENT and CANCELED are history: see outboxd.throughput.';
 COMMENT ON COLUMN outboxd.queue_state.topic IS 'What it is about.';
 COMMENT ON COLUMN outboxd.queue_state.status IS 'PENDING (not yet due), QUEUED (waiting), PROCESSING (a worker is calling), FAILED (dead letter).';
 COMMENT ON COLUMN outboxd.queue_state.count IS 'How many rows.';
-COMMENT ON COLUMN outboxd.queue_state.oldest_age IS 'Age of the oldest: since notify(), since it was due (PENDING), since it failed (FAILED).';
+COMMENT ON COLUMN outboxd.queue_state.oldest_age IS 'How long the oldest is late (PENDING), on its way since it was to be sent (QUEUED, PROCESSING: of the row with the lowest id), or dead (FAILED).';
+COMMENT ON COLUMN outboxd.queue_state.counted_at IS 'When this was counted: now, or, with more than 20,000 rows, when an instance last did, a few seconds ago.';

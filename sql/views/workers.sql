@@ -4,10 +4,12 @@ SELECT i.id AS worker, i.host, i.pid, i.version, i.roles, i.queue_kind AS queue,
        CASE WHEN i.stopped_at IS NOT NULL THEN 'stopped'
             WHEN i.heartbeat_at < clock_timestamp() - i.ttl THEN 'dead'
             WHEN i.draining THEN 'draining' ELSE 'alive' END AS state,
-       i.in_flight, i.heartbeat_at, clock_timestamp() - i.heartbeat_at AS heartbeat_age, i.started_at, i.stopped_at, i.clock_skew_ms
-  FROM outboxd.instance i;
+       i.in_flight, i.heartbeat_at, clock_timestamp() - i.heartbeat_at AS heartbeat_age, i.started_at, i.stopped_at,
+       coalesce(r.clock_skew_ms, i.clock_skew_ms) AS clock_skew_ms
+  FROM outboxd.instance i LEFT JOIN outboxd.instance_report r ON r.instance = i.id
+ WHERE i.heartbeat_at > now() - interval '1 day';
 
-COMMENT ON VIEW outboxd.workers IS 'Running and recent instances of outboxd.';
+COMMENT ON VIEW outboxd.workers IS 'Instances of outboxd that run or ran within the last day.';
 COMMENT ON COLUMN outboxd.workers.worker IS 'The instance''s number, as in notifications.worker and attempts.worker.';
 COMMENT ON COLUMN outboxd.workers.host IS 'Where it runs.';
 COMMENT ON COLUMN outboxd.workers.pid IS 'Its process id there.';

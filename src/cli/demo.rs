@@ -113,7 +113,7 @@ async fn play(args: &Args, stage: &mut Stage) -> Result<(Theatre, bool)> {
     stage.heading(&format!("{} orders in {} s", count(orders), args.seconds))?;
     stage.begin(shop::committed_of(orders));
     let selling = shop::take_orders(&theatre.postgres, orders, span, &sales);
-    let acting = act(&mut theatre.instances[0], &theatre.providers, &client, &sales, span, stage);
+    let acting = act(&mut theatre.instances, &theatre.providers, &client, &sales, span, stage);
     let (snapshot, sold) = tokio::join!(acting, selling);
     sold?;
     let snapshot = snapshot?;
@@ -160,7 +160,7 @@ async fn build(stage: &Stage) -> Result<Theatre> {
 
 /// The faults, at their times. Returns what the views showed just after the kill.
 async fn act(
-    victim: &mut Instance,
+    instances: &mut [Instance; 2],
     providers: &Providers,
     client: &Client,
     sales: &Sales,
@@ -173,8 +173,9 @@ async fn act(
     stage.event("push fails: 503 to everything; retried, then the circuit opens and sms takes over")?;
     watch_until(began + span.mul_f64(PUSH_RECOVERS_AT), providers, client, sales, stage).await?;
     providers.set_push_fails(false);
-    stage.event("push works again; a single probe closes the circuit")?;
+    stage.event("push works again; the next probe closes the circuit")?;
     watch_until(began + span.mul_f64(KILL_AT), providers, client, sales, stage).await?;
+    let victim = instances::busiest(instances, client).await?;
     victim.kill()?;
     stage.event(&format!(
         "SIGKILL to instance {}: its calls under way have no known outcome; the other takes over after {}",

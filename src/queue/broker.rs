@@ -12,7 +12,7 @@ use super::keys::Keys;
 use super::loss::Lineage;
 use super::metrics;
 use super::server::Server;
-use super::{Error, Loss, Pushed, Result};
+use super::{Error, Loss, Pushed, Result, ServerFacts};
 use crate::config::QueueConfig;
 
 /// Shared by a queue and its consumers.
@@ -62,6 +62,20 @@ impl Broker {
             tracing::warn!(backend = self.kind, ?loss, "the queue lost messages");
         }
         Ok(loss)
+    }
+
+    /// What INFO says; like at connecting, because CONFIG GET is closed on managed Redis.
+    pub(super) async fn server(&self) -> Result<ServerFacts> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("INFO").arg("memory");
+        let (info,): (String,) = self.link.query(&pipe).await?;
+        let value = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
+        let bytes = |name: &str| value(name).and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+        Ok(ServerFacts {
+            policy: value("maxmemory_policy").unwrap_or_default().to_owned(),
+            memory_bytes: bytes("used_memory"),
+            memory_max_bytes: bytes("maxmemory"),
+        })
     }
 
     /// Counts what someone else put into our keys and a consumer threw out.

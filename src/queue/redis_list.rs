@@ -18,7 +18,7 @@ use secrecy::SecretString;
 
 use super::broker::Broker;
 use super::metrics::Gauges;
-use super::{Consumer, Depth, Loss, Message, Pushed, Queue, Result, element};
+use super::{Consumer, Depth, Loss, Message, Pushed, Queue, Result, ServerFacts, element};
 use crate::config::QueueConfig;
 use consumer::ListConsumer;
 
@@ -56,6 +56,10 @@ impl Queue for ListQueue {
 
     async fn check_loss(&self, seen: i64) -> Result<Option<Loss>> {
         self.broker.check_loss(seen).await
+    }
+
+    async fn server(&self) -> Result<Option<ServerFacts>> {
+        self.broker.server().await.map(Some)
     }
 
     async fn depth(&self) -> Result<Depth> {

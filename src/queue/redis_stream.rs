@@ -26,7 +26,7 @@ use super::broker::Broker;
 use super::failure::Failure;
 use super::keys::{FIELD, GROUP};
 use super::metrics::{self, Gauges};
-use super::{Consumer, Depth, Loss, Message, Pushed, Queue, Result, element};
+use super::{Consumer, Depth, Loss, Message, Pushed, Queue, Result, ServerFacts, element};
 use crate::config::QueueConfig;
 use consumer::StreamConsumer;
 
@@ -129,6 +129,10 @@ impl Queue for StreamQueue {
         metrics::losses(self.kind()).increment(1);
         tracing::warn!(backend = self.kind(), entries = count, "entries were deleted while pending");
         Ok(Some(Loss::Entries { count }))
+    }
+
+    async fn server(&self) -> Result<Option<ServerFacts>> {
+        self.shared.broker.server().await.map(Some)
     }
 
     async fn depth(&self) -> Result<Depth> {

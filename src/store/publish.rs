@@ -7,6 +7,9 @@ use super::release::bounded;
 use super::{Result, Store, query};
 use crate::queue::Message;
 
+/// Topics with lanes of their own at most; the rest share lane 0.
+const TOPICS_MAX: i64 = 1_000;
+
 /// Rows reserved for this instance to push, in the order to push them, and the publications they stand under.
 #[derive(Debug, Default)]
 pub struct Reserved {
@@ -157,9 +160,9 @@ impl Store {
     }
 
     /// Gives lanes to the topics of rows just published from lane 0.
-    pub async fn register_topics(&self, ids: &[i64], topics_max: i64) -> Result<()> {
+    pub async fn register_topics(&self, ids: &[i64]) -> Result<()> {
         let query = query!("relay_register_topics", Relaxed, [INT8_ARRAY, INT8]);
-        self.query(query, &[&ids, &topics_max]).await.map(|_| ())
+        self.query(query, &[&ids, &TOPICS_MAX]).await.map(|_| ())
     }
 
     /// Gives lanes to the topics named in the configuration.

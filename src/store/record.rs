@@ -14,6 +14,8 @@ pub struct Sent {
     pub id: i64,
     /// The attempt's token.
     pub token: i32,
+    /// What it is about.
+    pub topic: String,
     /// The channel that delivered.
     pub channel: String,
     /// The provider's status.
@@ -55,6 +57,8 @@ pub struct Failed {
     pub id: i64,
     /// The attempt's token.
     pub token: i32,
+    /// What it is about.
+    pub topic: String,
     /// `failed` or `unknown`.
     pub outcome: &'static str,
     /// One line for the operator.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::instance::millis;
+use chrono::{DateTime, Utc};
+
 use super::publish::Reserved;
 use super::{Result, Store, query};
 
@@ -17,6 +18,8 @@ pub struct Released {
     pub refused: u64,
     /// Of the reserved ones, those whose topic has no lane yet.
     pub unnamed: Vec<i64>,
+    /// Per topic in which anything was found.
+    pub topics: Vec<TopicFound>,
 }
 
 impl Released {
@@ -26,18 +29,67 @@ impl Released {
     }
 }
 
+/// Where a release begins in a topic: after this due time and id.
+pub type Cursor = (DateTime<Utc>, i64);
+
+/// A topic with PENDING rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waiting {
+    /// The topic.
+    pub topic: String,
+    /// Just before its first row.
+    pub start: Cursor,
+    /// How long until that is due.
+    pub due_in: Duration,
+}
+
+/// What to release of one topic.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TopicScan {
+    /// The topic.
+    pub topic: String,
+    /// Rows after this only.
+    pub after: Cursor,
+    /// Rows at most.
+    pub take: u32,
+}
+
+/// What was found of one topic.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TopicFound {
+    /// Which of the scans, from 0.
+    pub scan: usize,
+    /// Rows found.
+    pub rows: u32,
+    /// The last of them.
+    pub last: Cursor,
+}
+
 impl Store {
-    /// Releases up to `rows_max` due rows and reserves up to `reserve_max` of them for an immediate push.
-    pub async fn release_due(
-        &self,
-        look_back: Duration,
-        rows_max: u32,
-        reserve_max: u32,
-        instance: i32,
-    ) -> Result<Released> {
-        let query = query!("producer_release_due", Relaxed, [INT8, INT4, INT4, INT4]);
-        let rows =
-            self.query(query, &[&millis(look_back), &bounded(rows_max), &bounded(reserve_max), &instance]).await?;
+    /// Topics with PENDING rows, in the order of their names, after this one.
+    pub async fn waiting_topics(&self, after: &str, topics_max: u32) -> Result<Vec<Waiting>> {
+        let query = query!("producer_find_topics", Relaxed, [TEXT, INT4]);
+        let rows = self.query(query, &[&after, &bounded(topics_max)]).await?;
+        Ok(rows.iter().map(waiting).collect())
+    }
+
+    /// Topics with PENDING rows beside those known; some of them, at a price that does not depend on the known ones.
+    pub async fn new_topics(&self, known: &[&str]) -> Result<Vec<Waiting>> {
+        let rows = self.query(query!("producer_find_new_topics", Relaxed, [TEXT_ARRAY]), &[&known]).await?;
+        Ok(rows.iter().map(waiting).collect())
+    }
+
+    /// Releases due rows of these topics and reserves up to `reserve_max` of them for an immediate push.
+    pub async fn release_due(&self, scans: &[TopicScan], reserve_max: u32, instance: i32) -> Result<Released> {
+        let query = query!(
+            "producer_release_due",
+            Relaxed,
+            [TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT4]
+        );
+        let topics: Vec<&str> = scans.iter().map(|scan| scan.topic.as_str()).collect();
+        let (after_at, after_id): (Vec<DateTime<Utc>>, Vec<i64>) = scans.iter().map(|scan| scan.after).unzip();
+        let take: Vec<i32> = scans.iter().map(|scan| bounded(scan.take)).collect();
+        let rows = self.query(query, &[&topics, &after_at, &after_id, &take, &bounded(reserve_max), &instance]).await?;
         let mut released = Released::default();
         for row in &rows {
             let (id, state): (i64, i32) = (row.get(0), row.get(2));
@@ -49,16 +101,23 @@ impl Store {
                     }
                 }
                 -1 => released.refused += 1,
+                -2 => released.topics.push(TopicFound {
+                    scan: usize::try_from(row.get::<_, i64>("topic") - 1).unwrap_or(0),
+                    rows: u32::try_from(row.get::<_, i64>("found")).unwrap_or(u32::MAX),
+                    last: (row.get("last_at"), id),
+                }),
                 _ => released.left += 1,
             }
         }
         Ok(released)
     }
+}
 
-    /// How long until the next PENDING row is due.
-    pub async fn next_due(&self, look_back: Duration) -> Result<Option<Duration>> {
-        let rows = self.query(query!("producer_next_due", Relaxed, [INT8]), &[&millis(look_back)]).await?;
-        Ok(rows.first().map(|row| Duration::from_millis(u64::try_from(row.get::<_, i64>(0)).unwrap_or(0))))
+fn waiting(row: &tokio_postgres::Row) -> Waiting {
+    Waiting {
+        topic: row.get("topic"),
+        start: (row.get("first_at"), row.get::<_, i64>("first_id") - 1),
+        due_in: Duration::from_millis(u64::try_from(row.get::<_, i64>("due_in_ms")).unwrap_or(0)),
     }
 }
 

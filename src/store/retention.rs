@@ -19,6 +19,8 @@ pub enum Walked {
     Inbox,
     /// Operators' actions.
     Audit,
+    /// Runs of schedules.
+    Runs,
 }
 
 /// How long ended notifications are kept.
@@ -70,6 +72,7 @@ impl Store {
             Walked::Events => query!("retention_delete_events", Relaxed, [INT4, INT4, INT8, INT8]),
             Walked::Inbox => query!("retention_delete_inbox", Relaxed, [INT4, INT4, INT8, INT8]),
             Walked::Audit => query!("retention_delete_audits", Relaxed, [INT4, INT4, INT8, INT8]),
+            Walked::Runs => query!("retention_delete_runs", Relaxed, [INT4, INT4, INT8, INT8]),
         };
         Ok(step(&self.query(query, &[&owner, &bounded(rows), &millis(kept), &millis(new_walk)]).await?))
     }

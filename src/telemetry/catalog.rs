@@ -90,4 +90,9 @@ pub const METRICS: &[Metric] = &[
     metric("outboxd_database_pool_connections_max", Gauge, &[], "Connections of the durable pool at most (database.pool_size)."),
     metric("outboxd_build_info", Gauge, &["version", "commit"], "1; its labels say what runs."),
     metric("process_start_time_seconds", Gauge, &[], "When this process began to keep metrics, in seconds since 1970."),
+    metric("outboxd_retention_deleted_total", Counter, &["table"], "Rows deleted because their retention was over, by table."),
+    metric("outboxd_schedule_prepared_total", Counter, &[], "Notifications prepared by schedules."),
+    metric("outboxd_schedule_runs_failed_total", Counter, &[], "Runs of schedules that failed; see outboxd.schedule_runs."),
+    metric("outboxd_schedule_runs_missed_total", Counter, &[], "Slots of schedules that were missed."),
+    metric("outboxd_events_appended_total", Counter, &[], "Domain events appended to their streams, repeats included."),
 ];

@@ -1,5 +1,6 @@
 //! Records outcomes in batches of what is ready, then acknowledges their messages.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::failpoint;
 use crate::queue::{Acker, Delivery};
 use crate::store;
 use crate::store::claim::Release;
-use crate::store::record::{Failed, Recorder, Sent};
+use crate::store::record::{Failed, Recorder, Sent, SentRecord};
 
 /// Outcomes recorded by one statement at most.
 const BATCH_MAX: usize = 500;
@@ -152,12 +153,7 @@ async fn record_sent(worker: &Worker, sent: &[Sent]) -> store::Result<Vec<String
     }
     let record = worker.store.record_sent(sent, worker.instance.get()).await?;
     counter!("outboxd_sent_total").increment(record.sent.len() as u64);
-    for delivered in &record.delivered {
-        histogram!("outboxd_notify_to_sent_seconds").record(delivered.since_notify_s);
-        if let Some(sent) = sent.iter().find(|sent| sent.id == delivered.id) {
-            histogram!("outboxd_seen_to_sent_seconds").record(seconds(delivered.at - sent.published_at));
-        }
-    }
+    count_sent(worker, sent, &record);
     if record.late > 0 {
         counter!("outboxd_late_successes_total").increment(record.late);
     }
@@ -168,9 +164,18 @@ async fn record_sent(worker: &Worker, sent: &[Sent]) -> store::Result<Vec<String
     Ok(record.released_keys)
 }
 
-/// Never negative: a clock that was set back is no reason for a strange figure.
-fn seconds(span: chrono::TimeDelta) -> f64 {
-    span.to_std().unwrap_or_default().as_secs_f64()
+/// A clock that was set back is no reason for a strange figure: no span is negative.
+fn count_sent(worker: &Worker, sent: &[Sent], record: &SentRecord) {
+    let mut counts = worker.publisher.rollup().counts();
+    let by_id: HashMap<i64, &Sent> = sent.iter().map(|sent| (sent.id, sent)).collect();
+    for delivered in &record.delivered {
+        let Some(sent) = by_id.get(&delivered.id) else { continue };
+        let since_notify = Duration::try_from_secs_f64(delivered.since_notify_s).unwrap_or_default();
+        let since_seen = (delivered.at - sent.published_at).to_std().unwrap_or_default();
+        histogram!("outboxd_notify_to_sent_seconds").record(since_notify.as_secs_f64());
+        histogram!("outboxd_seen_to_sent_seconds").record(since_seen.as_secs_f64());
+        counts.sent(&sent.topic, since_notify, since_seen);
+    }
 }
 
 async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Vec<String>> {
@@ -183,6 +188,8 @@ async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Ve
     counter!("outboxd_retries_total").increment(record.waiting.len() as u64);
     counter!("outboxd_dead_letters_total").increment(record.failed.len() as u64);
     counter!("outboxd_late_failures_total").increment(record.late);
+    let topics = failed.iter().map(|failed| (failed.id, &*failed.topic));
+    worker.publisher.rollup().counts().attempted(topics, &record.failed, &record.waiting);
     Ok(record.released_keys)
 }
 

@@ -18,6 +18,7 @@ use crate::holds::May;
 use crate::notification::NotificationId;
 use crate::queue::Delivery;
 use crate::retry::{self, Decision, Failure, HoldDecision, Position};
+use crate::rollup::Called;
 use crate::store::claim::{Claimed, Release};
 use crate::store::record;
 
@@ -125,6 +126,7 @@ async fn send(
         Outcome::Sent { status, .. } => Done::Sent(record::Sent {
             id: claimed.id,
             token: claimed.token,
+            topic: claimed.topic.clone(),
             channel: name.to_string(),
             http_status: status,
             published_at: claimed.published_at,
@@ -141,6 +143,12 @@ async fn note(worker: &Worker, channel: &str, origin: &Arc<str>, pass: Pass, out
     counter!("outboxd_attempts_total", "channel" => channel.to_owned(), "outcome" => name).increment(1);
     histogram!("outboxd_attempt_duration_seconds", "channel" => channel.to_owned(), "outcome" => name)
         .record(duration.as_secs_f64());
+    let called = match outcome {
+        Outcome::Sent { .. } => Called::Sent,
+        Outcome::Failed(failed) if failed.failure == Failure::Ambiguous => Called::Unknown(&failed.error),
+        Outcome::Failed(failed) => Called::Failed(&failed.error),
+    };
+    worker.publisher.rollup().counts().called(channel, origin, duration, called);
     worker.holds.on_outcome(channel, origin, pass, outcome).await;
 }
 
@@ -174,6 +182,7 @@ fn give_up(claimed: &Claimed, channel: &str, error: &str) -> Done {
     Done::Failed(record::Failed {
         id: claimed.id,
         token: claimed.token,
+        topic: claimed.topic.clone(),
         outcome: "failed",
         error: error.to_owned(),
         http_status: None,
@@ -211,6 +220,7 @@ fn after_failure(claimed: &Claimed, route: &Route, position: usize, provider: &P
     Done::Failed(record::Failed {
         id: claimed.id,
         token: claimed.token,
+        topic: claimed.topic.clone(),
         outcome: if failed.failure == Failure::Ambiguous { "unknown" } else { "failed" },
         error: failed.error,
         http_status: failed.status,

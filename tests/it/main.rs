@@ -3,6 +3,7 @@
 
 mod tidy;
 
+mod bench;
 mod check;
 mod config;
 mod connect;
@@ -10,6 +11,9 @@ mod deliver;
 mod demo;
 mod example;
 
+mod deploy;
+mod http;
+mod metrics;
 mod migrate;
 mod roles;
 mod schema;
@@ -19,9 +23,16 @@ mod notify;
 mod notify_many;
 mod ring;
 
+mod dashboards;
+mod event_streams;
 mod events;
+mod health;
 mod inbox;
 mod operate;
+mod operate_bulk;
+mod status;
+mod transcripts;
+mod views;
 
 mod queue;
 
@@ -32,11 +43,14 @@ mod faults;
 
 mod duty;
 mod retention;
+mod schedule;
 
-mod deploy;
-mod http;
-mod metrics;
+mod campaign;
+mod ordering;
+
 mod reference;
+
+mod send;
 
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;

@@ -184,7 +184,7 @@ async fn roles_that_may_not_be_created_are_warned_of_and_granted_once_a_dba_made
     let (mut owner, mut notices) = connect_hearing_notices(&url).await;
 
     let report = migrate::run(&mut owner, Install::Always).await.unwrap();
-    assert_eq!(report.roles_missing, ["outboxd_app", "outboxd_operator", "outboxd_service"]);
+    assert_eq!(report.roles_missing, ["outboxd_app", "outboxd_audience", "outboxd_operator", "outboxd_service"]);
     assert_eq!(
         notices.recv().await.unwrap(),
         "WARNING: role outboxd_app is missing and may not be created by owner: let a DBA run sql/roles.sql, then migrate again"
@@ -200,4 +200,7 @@ async fn roles_that_may_not_be_created_are_warned_of_and_granted_once_a_dba_made
         ('outboxd_app', 'notify_many(text, jsonb)'), ('outboxd_operator', 'cancel(bigint)'), ('outboxd_service', '_ring()')) v(r, f)";
     assert_eq!(values::<bool>(&owner, granted).await, [true; 3]);
     assert!(value::<bool>(&owner, "SELECT pg_has_role('outboxd_service', 'pg_read_all_stats', 'MEMBER')").await);
+    let reads = "SELECT proowner::regrole::text FROM pg_proc WHERE proname = '_read_audience'";
+    assert_eq!(value::<String>(&owner, reads).await, "outboxd_audience");
+    migrate::run(&mut owner, Install::Always).await.expect("who handed the function over can install it anew");
 }

@@ -1,0 +1,63 @@
+-- One batch of the oldest open bulk action. A row: it was at work (changed may be 0: it waits for its last batch to be
+-- sent). No row: there is none, or another instance is at it.
+--
+-- Retried rows share the queue with live traffic, so a batch is small and the next one waits until three quarters of it
+-- are out of the queue, a second at most (their topic may be paused or their channel held). Canceled rows burden nobody.
+-- An error is written down and the action rests for 5 s, so that it is seen and does not stop the others.
+-- Locks: the action's row, skipped if another holds it; the rows changed. Index: bulk_action_open, outbox_pkey.
+CREATE OR REPLACE FUNCTION outboxd._bulk_step() RETURNS TABLE (bulk_id bigint, changed bigint, ended boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    looks_max CONSTANT integer := 2000;
+    batch_max CONSTANT integer := 200;
+    b    outboxd.bulk_action;
+    step record;
+BEGIN
+    SELECT a.* INTO b FROM outboxd.bulk_action a
+     WHERE a.ended_at IS NULL AND a.next_at <= clock_timestamp() ORDER BY a.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    bulk_id := b.id;
+    changed := 0;
+    ended := false;
+    IF b.action = 'retry' AND b.stepped_at > clock_timestamp() - interval '1 s' AND cardinality(b.batch) < 4 * (
+           SELECT count(*) FROM outboxd.outbox o
+            WHERE o.id = ANY (b.batch) AND o.state IN (0, 1) AND (o.retry_at IS NULL OR o.retry_at <= clock_timestamp())) THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    BEGIN
+        WITH looked AS (
+            SELECT p.id, p.at, p.matches, count(*) OVER () AS looks, count(*) FILTER (WHERE p.matches) OVER (ORDER BY p.at, p.id) AS nth
+              FROM (SELECT d.* FROM outboxd._pick_dead(b.filter, b.started_at, b.cursor_at, b.cursor_id, looks_max) d WHERE b.action = 'retry'
+                    UNION ALL
+                    SELECT w.* FROM outboxd._pick_waiting(b.filter, b.started_at, b.phase, b.cursor_at, b.cursor_id, looks_max) w
+                     WHERE b.action = 'cancel') p
+        ), taken AS (
+            SELECT * FROM looked k WHERE k.nth <= least(batch_max, b.rows_max - b.done)
+        )
+        SELECT coalesce(array_agg(t.id) FILTER (WHERE t.matches), '{}') AS ids, max(t.at) AS at,
+               (array_agg(t.id ORDER BY t.at DESC, t.id DESC))[1] AS id,
+               count(*) = coalesce(max(t.looks), 0) AND count(*) < looks_max AS is_last
+          INTO step FROM taken t;
+        changed := CASE WHEN b.action = 'retry' THEN outboxd._requeue(step.ids) ELSE outboxd._cancel(step.ids) END;
+        ended := (step.is_last AND (b.action = 'retry' OR b.phase = 1)) OR b.done + changed >= b.rows_max IS TRUE;
+        UPDATE outboxd.bulk_action a
+           SET done = a.done + changed, batch = step.ids, stepped_at = clock_timestamp(), next_at = clock_timestamp(), error = NULL,
+               phase = CASE WHEN step.is_last AND b.action = 'cancel' THEN 1 ELSE a.phase END,
+               cursor_at = CASE WHEN step.is_last THEN '-infinity' ELSE step.at END,
+               cursor_id = CASE WHEN step.is_last THEN 0 ELSE step.id END,
+               ended_at = CASE WHEN ended THEN clock_timestamp() END
+         WHERE a.id = b.id;
+    EXCEPTION WHEN OTHERS THEN
+        changed := 0;
+        ended := false;
+        UPDATE outboxd.bulk_action a SET error = SQLERRM, next_at = clock_timestamp() + interval '5 s' WHERE a.id = b.id;
+    END;
+    IF ended THEN
+        INSERT INTO outboxd.audit (actor, action, subject, affected, detail)
+        VALUES (b.actor, 'bulk_' || b.action || '_finished', b.id::text, b.done + changed, jsonb_build_object('filter', b.filter));
+    END IF;
+    RETURN NEXT;
+END $$;

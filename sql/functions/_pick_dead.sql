@@ -1,0 +1,24 @@
+-- Dead letters in the order they failed, from a cursor on, at most `looks` of them; says of each whether it matches the
+-- filter. Bounded by looks, not by matches, so that a filter that matches little costs no more.
+-- Index: notification_log_failed.
+CREATE OR REPLACE FUNCTION outboxd._pick_dead(filter jsonb, upto timestamptz, after_at timestamptz, after_id bigint, looks integer)
+    RETURNS TABLE (id bigint, at timestamptz, matches boolean)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    f      record;
+    lowest timestamptz;
+BEGIN
+    SELECT * INTO f FROM jsonb_to_record(filter) AS r (topic text, since timestamptz, until timestamptz, error_like text, channel text,
+                                                       http_status smallint, recipient text);
+    lowest := greatest(after_at, coalesce(f.since, '-infinity'));
+    RETURN QUERY
+        SELECT l.id, l.failed_at,
+               (f.topic IS NULL OR l.topic = f.topic) AND (f.error_like IS NULL OR l.error LIKE f.error_like)
+               AND (f.channel IS NULL OR l.channel IS NOT DISTINCT FROM f.channel)
+               AND (f.http_status IS NULL OR l.http_status IS NOT DISTINCT FROM f.http_status)
+               AND (f.recipient IS NULL OR l.recipient = f.recipient)
+          FROM outboxd.notification_log l
+         WHERE l.failed_at >= lowest AND l.failed_at <= upto AND l.failed_at < coalesce(f.until, 'infinity')
+           AND (l.failed_at, l.id) > (after_at, after_id)
+         ORDER BY l.failed_at, l.id LIMIT looks;
+END $$;

@@ -1,0 +1,41 @@
+-- Says what is wrong with a schedule and how to mend it; returns if nothing is. `what` names the caller.
+CREATE OR REPLACE FUNCTION outboxd._reject_schedule(what text, s outboxd.schedule) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    bad    text;
+    detail text;
+    hint   text;
+BEGIN
+    SELECT v.name INTO bad FROM (VALUES (1, 'name', s.name IS NULL), (2, 'cron', s.cron IS NULL), (3, 'timezone', s.timezone IS NULL),
+        (4, 'topic', s.topic IS NULL), (5, 'audience', s.audience IS NULL), (6, 'lead', s.lead IS NULL),
+        (7, 'spread', s.spread IS NULL), (8, 'catch_up', s.catch_up IS NULL)) v(n, name, is_missing)
+     WHERE v.is_missing ORDER BY v.n LIMIT 1;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION '%: % must not be NULL', what, bad USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    SELECT format('%s has %s bytes', v.name, octet_length(v.value)) INTO bad
+      FROM (VALUES ('name', s.name), ('topic', s.topic)) v(name, value) WHERE octet_length(v.value) NOT BETWEEN 1 AND 200 LIMIT 1;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION '%: %', what, bad USING ERRCODE = 'invalid_parameter_value', HINT = 'A name and a topic have 1 to 200 bytes.';
+    END IF;
+    SELECT format('%s %s is out of range', v.name, v.value), format('%s may be 0 to %s.', v.name, v.longest) INTO bad, hint
+      FROM (VALUES ('lead', s.lead, interval '1 day'), ('spread', s.spread, '1 day'), ('catch_up', s.catch_up, '7 days')) v(name, value, longest)
+     WHERE v.value NOT BETWEEN '0' AND v.longest LIMIT 1;
+    IF bad IS NOT NULL THEN
+        RAISE EXCEPTION '%: %', what, bad USING ERRCODE = 'invalid_parameter_value', HINT = hint;
+    END IF;
+    PERFORM outboxd._reject_cron(what, s.cron);
+    IF NOT EXISTS (SELECT FROM pg_timezone_names z WHERE z.name = s.timezone) THEN
+        RAISE EXCEPTION '%: there is no time zone %', what, quote_literal(s.timezone) USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Use a name such as Asia/Seoul or UTC; pg_timezone_names lists them.';
+    END IF;
+    -- As the role that will read it, and no row of it.
+    BEGIN
+        PERFORM FROM outboxd._read_audience(s.audience, clock_timestamp(), 0);
+    EXCEPTION WHEN OTHERS THEN
+        GET STACKED DIAGNOSTICS detail = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT, bad = RETURNED_SQLSTATE;
+        RAISE EXCEPTION '%: the audience cannot be read: %', what, detail USING ERRCODE = bad,
+            HINT = CASE WHEN bad = '42501' THEN format('GRANT USAGE ON its schema, and SELECT (a function: EXECUTE) ON %s, TO outboxd_audience.', s.audience)
+                        WHEN bad = '42703' THEN 'It needs the columns recipient (text) and payload (jsonb).' ELSE hint END;
+    END;
+END $$;

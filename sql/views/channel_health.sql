@@ -1,0 +1,40 @@
+-- How each channel, and each origin of it where the URL comes from data, fares: the rollups of the last 5 minutes, and
+-- what holds it now. Channels of the routes in use are listed even when idle.
+CREATE OR REPLACE VIEW outboxd.channel_health AS
+WITH called AS (
+    SELECT r.channel, r.origin, sum(r.sent) FILTER (WHERE r.minute > now() - interval '5 min') AS sent,
+           sum(r.sent + r.failed + r.unknown) FILTER (WHERE r.minute > now() - interval '5 min') AS calls,
+           max(r.last_error_at) AS last_error_at,
+           (array_agg(r.last_error ORDER BY r.last_error_at DESC NULLS LAST))[1] AS last_error
+      FROM outboxd.rollup_channel r WHERE r.minute > now() - interval '1 hour' GROUP BY 1, 2
+), known AS (
+    SELECT c.channel, c.origin FROM called c
+    UNION SELECT h.channel, h.origin FROM outboxd.channel_hold h
+    UNION SELECT r.channel, '' FROM outboxd.route r
+)
+SELECT k.channel, nullif(k.origin, '') AS origin,
+       CASE WHEN h.reason IS NULL OR h.reason = 'retry_after' THEN 'closed' WHEN h.held_until > now() THEN 'open' ELSE 'half-open' END AS circuit,
+       h.paused_at IS NOT NULL AS paused,
+       CASE WHEN h.held_until > now() THEN h.held_until END AS held_until,
+       CASE h.reason WHEN 'retry_after' THEN CASE WHEN h.held_until > now() THEN 'the provider asked to wait' END
+                     WHEN 'failures' THEN 'too many failures in a row' WHEN 'unauthorized' THEN 'too many 401 or 403 in a row'
+                     ELSE h.reason END AS held_because,
+       coalesce(c.calls, 0)::bigint AS calls, round(100.0 * c.sent / nullif(c.calls, 0), 1) AS success_percent,
+       s.p95_ms, c.last_error, c.last_error_at
+  FROM known k
+  LEFT JOIN called c ON c.channel = k.channel AND c.origin = k.origin
+  LEFT JOIN outboxd.channel_hold h ON h.channel = k.channel AND h.origin = k.origin
+  LEFT JOIN outboxd._spans s ON s.measure = 'call' AND s.subject = k.channel AND s.origin = k.origin;
+
+COMMENT ON VIEW outboxd.channel_health IS 'How each channel fares: calls of the last 5 minutes, and what holds it now.';
+COMMENT ON COLUMN outboxd.channel_health.channel IS 'As named in the configuration.';
+COMMENT ON COLUMN outboxd.channel_health.origin IS 'scheme://host:port, where the URL comes from data; NULL: the whole channel; (other): origins beyond the first hundred.';
+COMMENT ON COLUMN outboxd.channel_health.circuit IS 'closed: calls go out; open: held; half-open: the next call is a probe.';
+COMMENT ON COLUMN outboxd.channel_health.paused IS 'Whether an operator paused it; outboxd.resume_channel(name) ends that.';
+COMMENT ON COLUMN outboxd.channel_health.held_until IS 'Until when calls are held: by the circuit, or because the provider asked for it.';
+COMMENT ON COLUMN outboxd.channel_health.held_because IS 'Why.';
+COMMENT ON COLUMN outboxd.channel_health.calls IS 'Calls in the last 5 minutes.';
+COMMENT ON COLUMN outboxd.channel_health.success_percent IS 'How many of 100 calls in the last 5 minutes succeeded; NULL: there were none.';
+COMMENT ON COLUMN outboxd.channel_health.p95_ms IS '95 of 100 calls in the last 5 minutes took at most this many milliseconds, to within 9 %.';
+COMMENT ON COLUMN outboxd.channel_health.last_error IS 'The last error in the last hour.';
+COMMENT ON COLUMN outboxd.channel_health.last_error_at IS 'When that was.';

@@ -1,0 +1,49 @@
+-- What is past its time, and why. Looks at the 5,000 oldest rows of the active set and at 500 PENDING rows that are
+-- overdue, so that it costs the same with any backlog. The channel a row is meant for is its route's at its position.
+CREATE OR REPLACE VIEW outboxd.stuck AS
+WITH oldest AS (
+    SELECT o.id, o.lane, o.state, o.next_at, o.retry_at, o.attempts, o.instance, o.channel, o.ordering_key
+      FROM outboxd.outbox o ORDER BY o.id LIMIT 5000
+), placed AS (
+    SELECT o.id, o.state, o.attempts, o.instance, o.ordering_key, t.paused_at, o.retry_at, o.next_at,
+           coalesce(own.channel, fallback.channel) AS channel
+      FROM oldest o
+      LEFT JOIN outboxd.topic t ON t.lane = o.lane
+      LEFT JOIN outboxd.route own ON own.topic = t.name AND own.position = o.channel
+      LEFT JOIN outboxd.route fallback ON own.topic IS NULL AND fallback.topic = 'default' AND fallback.position = o.channel
+), judged AS MATERIALIZED (
+    SELECT p.id, p.attempts, p.instance, p.channel,
+           CASE WHEN p.state = 2 THEN p.next_at WHEN p.state = 0 AND p.paused_at IS NOT NULL THEN greatest(p.paused_at, p.next_at)
+                WHEN p.state = 0 AND p.retry_at <= now() THEN p.retry_at ELSE p.next_at END AS since,
+           CASE WHEN p.state = 2 AND p.next_at < now() - interval '5 s' THEN 'lease expired'
+                WHEN p.state = 3 AND p.next_at < now() - interval '1 min' THEN 'waiting behind key'
+                WHEN p.state = 1 AND p.next_at < now() - interval '1 min' THEN 'published without progress'
+                WHEN p.state = 0 AND p.paused_at IS NOT NULL THEN 'topic paused'
+                WHEN p.state = 0 AND h.paused_at IS NOT NULL THEN 'channel paused'
+                WHEN p.state = 0 AND h.reason = 'retry_after' AND h.held_until > now() THEN 'provider asked to wait'
+                WHEN p.state = 0 AND h.reason <> 'retry_after' THEN 'circuit open'
+                WHEN p.state = 0 AND coalesce(p.retry_at, p.next_at) < now() - interval '10 s' THEN 'never published' END AS reason
+      FROM placed p LEFT JOIN outboxd.channel_hold h ON h.channel = p.channel AND h.origin = ''
+), late AS (
+    (SELECT j.id, j.reason, j.since, j.attempts, j.instance, j.channel FROM judged j WHERE j.reason IS NOT NULL
+      ORDER BY j.reason IN ('topic paused', 'channel paused', 'circuit open', 'provider asked to wait', 'waiting behind key'), j.since
+      LIMIT 500)
+    UNION ALL
+    (SELECT l.id, 'never released', l.due_at, l.attempts, NULL, NULL FROM outboxd.notification_log l
+      WHERE l.due_at < now() - interval '10 s' ORDER BY l.due_at LIMIT 500)
+)
+SELECT s.id, l.topic, l.recipient, s.reason, greatest(clock_timestamp() - s.since, '0') AS stuck_for, s.since, s.channel, s.attempts,
+       s.instance AS worker, l.ordering_key
+  FROM late s JOIN outboxd.notification_log l ON l.id = s.id;
+
+COMMENT ON VIEW outboxd.stuck IS 'What is past its time and why: of the 5,000 oldest live rows up to 500, the repairable first, and up to 500 overdue PENDING rows. outboxd.queue_state has the counts.';
+COMMENT ON COLUMN outboxd.stuck.id IS 'See outboxd.notifications.id.';
+COMMENT ON COLUMN outboxd.stuck.topic IS 'What it is about.';
+COMMENT ON COLUMN outboxd.stuck.recipient IS 'As the app gave it.';
+COMMENT ON COLUMN outboxd.stuck.reason IS 'lease expired; published without progress (1 min); never published (10 s); never released: due, and no producer took it (10 s); waiting behind key (1 min); topic paused; channel paused; circuit open; provider asked to wait (Retry-After).';
+COMMENT ON COLUMN outboxd.stuck.stuck_for IS 'For how long.';
+COMMENT ON COLUMN outboxd.stuck.since IS 'Since when.';
+COMMENT ON COLUMN outboxd.stuck.channel IS 'The channel it waits for, by the routes of the running instances.';
+COMMENT ON COLUMN outboxd.stuck.attempts IS 'Calls to providers so far, all channels.';
+COMMENT ON COLUMN outboxd.stuck.worker IS 'The instance that has, or had, it in hand (see outboxd.workers).';
+COMMENT ON COLUMN outboxd.stuck.ordering_key IS 'The key it waits behind, if that is the reason: SELECT * FROM outboxd.notifications WHERE ordering_key = …';

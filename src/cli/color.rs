@@ -1,0 +1,63 @@
+//! Colours, where a person looks on and has not asked for none.
+
+use std::io::IsTerminal;
+
+/// How well something is, as in the view `health`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    Ok,
+    Warn,
+    Critical,
+}
+
+impl Level {
+    /// Anything but `ok` and `warn` is critical.
+    pub(super) fn parse(name: &str) -> Level {
+        match name {
+            "ok" => Level::Ok,
+            "warn" => Level::Warn,
+            _ => Level::Critical,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Level::Ok => "ok",
+            Level::Warn => "warn",
+            Level::Critical => "critical",
+        }
+    }
+
+    /// Its name in eight columns, coloured if `paint` says so.
+    pub(super) fn show(self, paint: Paint) -> String {
+        let code = match self {
+            Level::Ok => "32",
+            Level::Warn => "33",
+            Level::Critical => "1;31",
+        };
+        paint.with(code, &format!("{:8}", self.name()))
+    }
+}
+
+/// Whether to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Paint {
+    Colors,
+    Plain,
+}
+
+impl Paint {
+    /// Colours on a terminal, unless `NO_COLOR` is set.
+    pub(super) fn for_stdout() -> Paint {
+        let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if std::io::stdout().is_terminal() && !is_refused { Paint::Colors } else { Paint::Plain }
+    }
+
+    /// The text between an escape sequence and its end.
+    pub(super) fn with(self, code: &str, text: &str) -> String {
+        match self {
+            Paint::Colors => format!("\x1b[{code}m{text}\x1b[0m"),
+            Paint::Plain => text.to_owned(),
+        }
+    }
+}

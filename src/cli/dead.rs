@@ -1,0 +1,280 @@
+//! `outboxd dead`: look at dead letters and bring them back to work.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Map, Value, json};
+use tokio_postgres::Client;
+
+use super::view::{self, Column, Show, explain};
+use super::{Exit, Failure, print};
+use crate::config::Sources;
+
+const LIST: &str = include_str!("../../sql/queries/dead_list_letters.sql");
+
+const EXAMPLES: &str = "\
+Examples:
+  outboxd dead list --topic orders --since 2h
+  outboxd dead show 4711                                  with every attempt
+  outboxd dead retry 4711 4712
+  outboxd dead retry --topic orders --http-status 503     asks first: how many
+  outboxd dead retry --error-like '%timeout%' --yes
+
+Times are a span back from now (90m, 2h, 1day) or a timestamp. In SQL:
+outboxd.dead_letters, outboxd.attempts, outboxd.retry(id), outboxd.retry_where(filter).";
+
+/// Between looks at the progress of a big retry.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Lists, shows and retries notifications that were given up.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// The newest dead letters that match.
+    List {
+        #[command(flatten)]
+        filter: Filter,
+        /// How many at most.
+        #[arg(long, default_value_t = 20)]
+        limit: i64,
+        /// Prints JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// One notification, with every attempt that was not a success.
+    Show {
+        /// Its id.
+        id: i64,
+        /// Prints JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Back to work: the ids given, or all that match.
+    Retry {
+        /// Ids; none: all that match the filter.
+        ids: Vec<i64>,
+        #[command(flatten)]
+        filter: Filter,
+        /// Does not ask first.
+        #[arg(long)]
+        yes: bool,
+        /// Only says how many.
+        #[arg(long, conflicts_with_all = ["yes", "ids"])]
+        dry_run: bool,
+    },
+}
+
+/// Which dead letters.
+#[derive(Debug, clap::Args)]
+struct Filter {
+    /// Of this topic.
+    #[arg(long)]
+    topic: Option<String>,
+    /// That failed since then.
+    #[arg(long, value_name = "TIME", value_parser = point_in_time)]
+    since: Option<String>,
+    /// That failed before then.
+    #[arg(long, value_name = "TIME", value_parser = point_in_time)]
+    until: Option<String>,
+    /// Whose error matches this LIKE pattern, such as '%timeout%'.
+    #[arg(long, value_name = "PATTERN")]
+    error_like: Option<String>,
+    /// Last tried on this channel.
+    #[arg(long)]
+    channel: Option<String>,
+    /// Last answered with this status.
+    #[arg(long, value_name = "CODE")]
+    http_status: Option<i16>,
+    /// Of this recipient.
+    #[arg(long)]
+    recipient: Option<String>,
+}
+
+impl Filter {
+    fn as_json(&self) -> Value {
+        let fields = [
+            ("topic", self.topic.as_ref().map(|text| json!(text))),
+            ("since", self.since.as_ref().map(|text| json!(text))),
+            ("until", self.until.as_ref().map(|text| json!(text))),
+            ("error_like", self.error_like.as_ref().map(|text| json!(text))),
+            ("channel", self.channel.as_ref().map(|text| json!(text))),
+            ("http_status", self.http_status.map(|code| json!(code))),
+            ("recipient", self.recipient.as_ref().map(|text| json!(text))),
+        ];
+        fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect::<Map<_, _>>().into()
+    }
+}
+
+/// "2h" is two hours ago; anything else is left to Postgres.
+fn point_in_time(text: &str) -> Result<String, String> {
+    match humantime::parse_duration(text) {
+        Ok(span) => Ok((chrono::Utc::now() - span).to_rfc3339()),
+        Err(_) if text.chars().any(|c| c == '-' || c == ':') => Ok(text.to_owned()),
+        Err(_) => Err("write it as a span back from now (90m, 2h, 1day) or as a timestamp (2026-01-31 12:00)".into()),
+    }
+}
+
+pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
+    let client = view::connect(sources).await?;
+    match &args.command {
+        Command::List { filter, limit, json } => list(&client, filter, *limit, *json).await,
+        Command::Show { id, json } => show(&client, *id, *json).await,
+        Command::Retry { ids, filter, yes, dry_run } if ids.is_empty() => {
+            let ask = if *dry_run {
+                Ask::OnlyCount
+            } else if *yes {
+                Ask::Nothing
+            } else {
+                Ask::First
+            };
+            retry_where(&client, &filter.as_json(), ask).await
+        }
+        Command::Retry { ids, .. } => retry(&client, ids).await,
+    }
+}
+
+async fn list(client: &Client, filter: &Filter, limit: i64, as_json: bool) -> Result<Exit, Failure> {
+    let rows = view::read(client, LIST, &[&filter.as_json(), &limit]).await?;
+    if as_json {
+        print(&format!("{:#}\n", Value::from(rows)))?;
+        return Ok(Exit::Clean);
+    }
+    let columns = [
+        Column("id", "ID", Show::Number),
+        Column("failed_at", "FAILED AT", Show::Time),
+        Column("topic", "TOPIC", Show::Text),
+        Column("recipient", "RECIPIENT", Show::Text),
+        Column("channel", "CHANNEL", Show::Text),
+        Column("attempts", "ATTEMPTS", Show::Number),
+        Column("http_status", "HTTP", Show::Number),
+        Column("error", "ERROR", Show::Text),
+    ];
+    print(&view::table(&rows, &columns, "no dead letters match"))?;
+    Ok(Exit::Clean)
+}
+
+async fn show(client: &Client, id: i64, as_json: bool) -> Result<Exit, Failure> {
+    let rows = view::read(client, "SELECT * FROM outboxd.notifications WHERE id = $1", &[&id]).await?;
+    let row = rows.first().with_context(|| format!("there is no notification {id}; its retention may have passed"))?;
+    let attempts =
+        view::read(client, "SELECT * FROM outboxd.attempts WHERE notification_id = $1 ORDER BY id", &[&id]).await?;
+    if as_json {
+        print(&format!("{:#}\n", json!({ "notification": row, "attempts": attempts })))?;
+        return Ok(Exit::Clean);
+    }
+    let fields = [
+        "id",
+        "topic",
+        "recipient",
+        "status",
+        "channel",
+        "attempts",
+        "http_status",
+        "error",
+        "next_attempt_at",
+        "payload",
+        "headers",
+        "dedup_key",
+        "ordering_key",
+        "created_at",
+        "send_at",
+        "expires_at",
+        "finished_at",
+    ];
+    let lines = fields.iter().filter(|field| !row[**field].is_null()).map(|field| {
+        let show = if field.ends_with("_at") { Show::Time } else { Show::Text };
+        format!("{field:16} {}\n", view::shown(&row[*field], show))
+    });
+    let columns = [
+        Column("number", "NO", Show::Number),
+        Column("started_at", "STARTED", Show::Time),
+        Column("channel", "CHANNEL", Show::Text),
+        Column("duration_ms", "MS", Show::Number),
+        Column("outcome", "OUTCOME", Show::Text),
+        Column("http_status", "HTTP", Show::Number),
+        Column("error", "ERROR", Show::Text),
+        Column("response", "RESPONSE", Show::Text),
+    ];
+    let table = view::table(&attempts, &columns, "no attempt but successes");
+    print(&format!("{}\nATTEMPTS\n{table}", lines.collect::<String>()))?;
+    Ok(Exit::Clean)
+}
+
+async fn retry(client: &Client, ids: &[i64]) -> Result<Exit, Failure> {
+    for id in ids {
+        let row = client.query_one("SELECT outboxd.retry($1)", &[id]).await.map_err(explain)?;
+        let word = if row.get(0) { "is QUEUED again" } else { "is neither FAILED nor CANCELED: nothing to retry" };
+        print(&format!("{id} {word}\n"))?;
+    }
+    Ok(Exit::Clean)
+}
+
+/// What is asked before a retry of many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    OnlyCount,
+    First,
+    Nothing,
+}
+
+async fn retry_where(client: &Client, filter: &Value, ask: Ask) -> Result<Exit, Failure> {
+    if ask != Ask::Nothing {
+        let sql = "SELECT matched FROM outboxd.retry_where($1)";
+        let matched: i64 = client.query_one(sql, &[filter]).await.map_err(explain)?.get(0);
+        if ask == Ask::OnlyCount || matched == 0 {
+            print(&format!("{matched} dead letters match\n"))?;
+            return Ok(Exit::Clean);
+        }
+        if !confirmed(matched)? {
+            return Ok(Exit::Clean);
+        }
+    }
+    let sql = "SELECT matched, done, bulk_id FROM outboxd.retry_where($1, dry_run => false)";
+    let row = client.query_one(sql, &[filter]).await.map_err(explain)?;
+    match row.get::<_, Option<i64>>(2) {
+        None => print(&format!("{} are QUEUED again\n", row.get::<_, i64>(1)))?,
+        Some(bulk) => follow(client, bulk).await?,
+    }
+    Ok(Exit::Clean)
+}
+
+fn confirmed(matched: i64) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::new(
+            Exit::Usage,
+            anyhow::anyhow!("{matched} dead letters match; add --yes to retry them"),
+        ));
+    }
+    print(&format!("Retry {matched} dead letters? [y/N] "))?;
+    std::io::Write::flush(&mut std::io::stdout()).context("cannot write the question")?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).context("cannot read the answer")?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Shows a bar until the instances have worked it off. Ctrl-C only stops looking.
+async fn follow(client: &Client, bulk: i64) -> Result<(), Failure> {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {per_sec} {eta} left  {msg}");
+    let bar = ProgressBar::new(0).with_style(style.context("the progress bar's template")?);
+    loop {
+        let sql = "SELECT state, matched, done, error FROM outboxd.bulk_actions WHERE id = $1";
+        let row = client.query_one(sql, &[&bulk]).await.map_err(explain)?;
+        let (state, matched, done): (&str, i64, i64) = (row.get(0), row.get(1), row.get(2));
+        bar.set_length(u64::try_from(matched).unwrap_or(0));
+        bar.set_position(u64::try_from(done).unwrap_or(0));
+        bar.set_message(row.get::<_, Option<String>>(3).unwrap_or_default());
+        if state == "finished" || state == "stopped" {
+            bar.finish_and_clear();
+            return print(&format!("{state}: {done} of {matched} are QUEUED again\n"));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}

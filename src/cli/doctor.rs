@@ -1,0 +1,57 @@
+//! `outboxd doctor`: the view `health`, with what to do.
+
+use serde_json::{Value, json};
+
+use super::color::{Level, Paint};
+use super::{Exit, Failure, print, view};
+use crate::config::Sources;
+
+const EXAMPLES: &str = "\
+Examples:
+  outboxd doctor                  every check, and what to do about those that fail
+  outboxd doctor --strict         for a deploy's gate: warnings fail too
+  outboxd doctor --json | jq '.checks[] | select(.level != \"ok\")'
+
+Exit codes: 0 nothing is critical, 1 something is critical (with --strict also
+when something is a warning), 69 Postgres cannot be reached, 78 bad configuration.";
+
+/// Says what is not well and what to do about it; changes nothing.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// Exits 1 on warnings too.
+    #[arg(long)]
+    strict: bool,
+}
+
+pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
+    let client = view::connect(sources).await?;
+    let checks = view::read(&client, "SELECT * FROM outboxd.health", &[]).await?;
+    let worst = checks.iter().map(level).max().unwrap_or(Level::Ok);
+    if args.json {
+        print(&format!("{:#}\n", json!({ "ok": worst != Level::Critical, "checks": checks })))?;
+    } else {
+        let paint = Paint::for_stdout();
+        print(&checks.iter().map(|check| show(check, paint)).collect::<String>())?;
+    }
+    let limit = if args.strict { Level::Warn } else { Level::Critical };
+    Ok(if worst >= limit { Exit::Runtime } else { Exit::Clean })
+}
+
+fn level(check: &Value) -> Level {
+    Level::parse(check["level"].as_str().unwrap_or_default())
+}
+
+fn show(check: &Value, paint: Paint) -> String {
+    let of = |field: &str| check[field].as_str().unwrap_or_default();
+    let mut text = format!("{} {:18} {}\n", level(check).show(paint), of("name"), of("value"));
+    if level(check) != Level::Ok {
+        text.push_str(&format!("{:28}{}\n", "", of("meaning")));
+        text.push_str(&format!("{:28}{} {}\n", "", paint.with("36", "→"), of("action")));
+    }
+    text
+}

@@ -1,0 +1,134 @@
+//! `outboxd schedule`: campaigns that repeat, by the functions that SQL has for them.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use comfy_table::Table;
+use tokio_postgres::Client;
+
+use crate::config::{self, Sources};
+use crate::store::connect;
+
+use super::{Exit, Failure, print};
+
+const EXAMPLES: &str = "\
+Examples:
+  outboxd schedule create daily-quiz '0 9 * * *' Asia/Seoul quiz app.quiz_audience
+  outboxd schedule create digest '0 8 * * MON' Europe/Berlin digest app.digest --spread 30m
+  outboxd schedule list --json
+  outboxd schedule drop daily-quiz
+
+The audience is a view, table or function with the columns recipient (text) and
+payload (jsonb); outboxd_audience must be allowed to read it:
+  GRANT USAGE ON SCHEMA app TO outboxd_audience;
+  GRANT SELECT ON app.quiz_audience TO outboxd_audience;";
+
+/// Lists, creates and drops campaigns that repeat.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// The schedules, when they run next and how the last run went.
+    List {
+        /// Prints JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Creates a schedule.
+    Create(Box<Create>),
+    /// Ends a schedule and cancels what was prepared and not yet released.
+    Drop {
+        /// Its name.
+        name: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Create {
+    /// Its name.
+    name: String,
+    /// Minute, hour, day of month, month, day of week: '0 9 * * *'.
+    cron: String,
+    /// Where that is read: Asia/Seoul.
+    timezone: String,
+    /// The topic of its notifications.
+    topic: String,
+    /// Who gets what: app.quiz_audience.
+    audience: String,
+    /// How long before the slot the audience is read.
+    #[arg(long, value_parser = humantime::parse_duration, default_value = "10m")]
+    lead: Duration,
+    /// Spreads the notifications over so long, from the slot.
+    #[arg(long, value_parser = humantime::parse_duration, default_value = "0s")]
+    spread: Duration,
+    /// For so long a slot missed by downtime still runs.
+    #[arg(long, value_parser = humantime::parse_duration, default_value = "1h")]
+    catch_up: Duration,
+}
+
+pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
+    let config = config::load(sources)?.config;
+    let (client, connection) = connect::connect(&config.database_url, config.database.connect_timeout).await?;
+    let driver = tokio::spawn(connection);
+    let outcome = match &args.action {
+        Action::List { json } => list(&client, *json).await,
+        Action::Create(schedule) => create(&client, schedule).await,
+        Action::Drop { name } => drop_schedule(&client, name).await,
+    };
+    drop(client);
+    driver.abort();
+    print(&outcome.map_err(|error| Failure::new(Exit::Runtime, explain(&error)))?)?;
+    Ok(Exit::Clean)
+}
+
+async fn list(client: &Client, json: bool) -> Result<String, tokio_postgres::Error> {
+    if json {
+        let all = "SELECT coalesce(jsonb_agg(to_jsonb(s) ORDER BY s.name), '[]') FROM outboxd.schedules s";
+        let schedules: serde_json::Value = client.query_one(all, &[]).await?.get(0);
+        return Ok(format!("{}\n", serde_json::json!({ "schedules": schedules })));
+    }
+    let lines = "SELECT s.name, s.cron, s.timezone, s.topic, s.audience, s.state, coalesce(s.next_slot::text, ''),
+                        concat_ws(' ', s.last_state, s.last_slot::text), coalesce(s.error, '')
+                   FROM outboxd.schedules s ORDER BY s.name";
+    let mut table = Table::new();
+    table.set_header(["name", "cron", "timezone", "topic", "audience", "state", "next slot", "last run", "error"]);
+    for row in client.query(lines, &[]).await? {
+        table.add_row((0..row.len()).map(|column| row.get::<_, String>(column)));
+    }
+    Ok(format!("{table}\n"))
+}
+
+async fn create(client: &Client, new: &Create) -> Result<String, tokio_postgres::Error> {
+    let sql = "SELECT outboxd.create_schedule($1, $2, $3, $4, $5, lead => $6::bigint * interval '1 ms',
+                                              spread => $7::bigint * interval '1 ms', catch_up => $8::bigint * interval '1 ms')";
+    let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+    let spans = [millis(new.lead), millis(new.spread), millis(new.catch_up)];
+    client
+        .execute(
+            sql,
+            &[&new.name, &new.cron, &new.timezone, &new.topic, &new.audience, &spans[0], &spans[1], &spans[2]],
+        )
+        .await?;
+    Ok(format!("created {}; a running instance works out its next slot: outboxd schedule list\n", new.name))
+}
+
+async fn drop_schedule(client: &Client, name: &str) -> Result<String, tokio_postgres::Error> {
+    let canceled: i64 = client.query_one("SELECT outboxd.drop_schedule($1)", &[&name]).await?.get(0);
+    Ok(format!("dropped {name}; {canceled} prepared notifications were canceled\n"))
+}
+
+/// What the function said, with its hint.
+fn explain(error: &tokio_postgres::Error) -> anyhow::Error {
+    match error.as_db_error() {
+        Some(db) => {
+            let hint = db.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+            anyhow::anyhow!("{}{hint}", db.message())
+        }
+        None => anyhow::anyhow!("{error}"),
+    }
+}

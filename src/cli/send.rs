@@ -1,0 +1,159 @@
+//! `outboxd send`: one notification from the command line, as an app would write it.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value, json};
+use tokio_postgres::{Client, Row};
+
+use super::{Exit, Failure, print};
+use crate::config::{self, Sources};
+use crate::notification::Status;
+use crate::store::connect;
+
+/// Between looks at the notification with --wait.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+const EXAMPLES: &str = r#"Examples:
+  outboxd send order.paid device-1 '{"text": "hello"}'
+  outboxd send order.paid device-1 '{"text": "hello"}' --wait
+  outboxd send quiz device-1 '{}' --send-at 2030-01-01T09:00:00+09:00 --dedup-key quiz-17
+  outboxd send order.paid device-1 '{}' --header traceparent=00-…
+
+Exit codes with --wait: 0 when it was SENT, 1 when it ended otherwise."#;
+
+/// Writes one notification, as an app would with outboxd.notify(), and prints its id.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// What it is about; decides the route.
+    topic: String,
+
+    /// Who receives it: what the channels' templates call {{ recipient }}.
+    recipient: String,
+
+    /// The payload, as JSON.
+    payload: String,
+
+    /// Not before this time, such as 2030-01-01T09:00:00+09:00.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    send_at: Option<DateTime<Utc>>,
+
+    /// The same topic and key again enqueues nothing and prints the first one's id.
+    #[arg(long, value_name = "KEY")]
+    dedup_key: Option<String>,
+
+    /// Notifications of one key are delivered one after the other.
+    #[arg(long, value_name = "KEY")]
+    ordering_key: Option<String>,
+
+    /// A header of the row, such as traceparent; may be repeated.
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
+    headers: Vec<(String, String)>,
+
+    /// Follows it until it has ended.
+    #[arg(long)]
+    wait: bool,
+
+    /// Prints JSON, one object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
+    let payload: Value = serde_json::from_str(&args.payload).map_err(|error| bad_json(&args.payload, &error))?;
+    let config = config::load(sources)?.config;
+    let (client, connection) = connect::connect(&config.database_url, config.database.connect_timeout).await?;
+    let driver = tokio::spawn(connection);
+    let id = notify(&client, args, &payload).await?;
+    print(&if args.json { format!("{}\n", json!({ "id": id })) } else { format!("{id}\n") })?;
+    let exit = if args.wait { follow(&client, id, args.json).await? } else { Exit::Clean };
+    drop(client);
+    driver.abort();
+    Ok(exit)
+}
+
+async fn notify(client: &Client, args: &Args, payload: &Value) -> Result<i64, Failure> {
+    let headers: Map<String, Value> =
+        args.headers.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+    let headers = (!headers.is_empty()).then_some(Value::Object(headers));
+    let sql = "SELECT outboxd.notify($1, $2, $3, coalesce($4, now()), $5, $6, NULL, $7)";
+    let row = client
+        .query_one(
+            sql,
+            &[&args.topic, &args.recipient, payload, &args.send_at, &args.dedup_key, &args.ordering_key, &headers],
+        )
+        .await
+        .map_err(|error| refused(&error))?;
+    Ok(row.get(0))
+}
+
+/// Tells every change until the notification has ended.
+async fn follow(client: &Client, id: i64, as_json: bool) -> Result<Exit, Failure> {
+    let sql = "SELECT status, channel, attempts, error, next_attempt_at FROM outboxd.notifications WHERE id = $1";
+    let mut told = String::new();
+    loop {
+        let row = client.query_opt(sql, &[&id]).await.map_err(|error| refused(&error))?;
+        let row = row.ok_or_else(|| anyhow!("notification {id} is gone: its retention is over"))?;
+        let line = if as_json { json_line(id, &row) } else { text_line(&row) };
+        if line != told {
+            print(&line)?;
+            told = line;
+        }
+        let status = Status::parse(row.get("status")).ok_or_else(|| anyhow!("an unknown status"))?;
+        if status.is_terminal() {
+            return Ok(if status == Status::Sent { Exit::Clean } else { Exit::Runtime });
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn text_line(row: &Row) -> String {
+    let status: &str = row.get("status");
+    let attempts: i32 = row.get("attempts");
+    let channel = row.get::<_, Option<&str>>("channel").map_or(String::new(), |name| format!(" by {name}"));
+    let error = row.get::<_, Option<&str>>("error").map_or(String::new(), |error| format!(": {error}"));
+    let next = row.get::<_, Option<DateTime<Utc>>>("next_attempt_at").filter(|_| attempts > 0 || status == "PENDING");
+    let next = next.map_or(String::new(), |at| format!(", next attempt at {}", at.format("%F %T UTC")));
+    format!("{status:<10} attempts {attempts}{channel}{next}{error}\n")
+}
+
+fn json_line(id: i64, row: &Row) -> String {
+    let next: Option<DateTime<Utc>> = row.get("next_attempt_at");
+    let line = json!({
+        "id": id,
+        "status": row.get::<_, &str>("status"),
+        "channel": row.get::<_, Option<&str>>("channel"),
+        "attempts": row.get::<_, i32>("attempts"),
+        "error": row.get::<_, Option<&str>>("error"),
+        "next_attempt_at": next,
+    });
+    format!("{line}\n")
+}
+
+/// The server's own words; those of our functions say what to change.
+fn refused(error: &tokio_postgres::Error) -> Failure {
+    let Some(refusal) = error.as_db_error() else { return connect::classify(error).into() };
+    let hint = match (refusal.hint(), refusal.code().code()) {
+        (Some(hint), _) => format!("; {hint}"),
+        (None, "3F000" | "42883" | "42P01") => "; is the schema there? run: outboxd migrate".to_owned(),
+        (None, _) => String::new(),
+    };
+    Failure::new(Exit::Runtime, anyhow!("{}{hint}", refusal.message()))
+}
+
+fn bad_json(text: &str, error: &serde_json::Error) -> Failure {
+    let quotes = if text.trim_start().starts_with(['{', '[', '"']) { "" } else { "; a string needs quotes of its own" };
+    Failure::new(Exit::Usage, anyhow!("the payload is no JSON: {error}{quotes}"))
+}
+
+fn time(text: &str) -> Result<DateTime<Utc>, String> {
+    let parsed = DateTime::parse_from_rfc3339(text);
+    parsed.map(|at| at.to_utc()).map_err(|error| format!("{error}; write it as 2030-01-01T09:00:00+09:00"))
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE")?;
+    Ok((name.trim().to_owned(), value.to_owned()))
+}

@@ -1,0 +1,222 @@
+//! `outboxd status`: the operators' views at a glance.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio_postgres::Client;
+
+use super::color::{Level, Paint};
+use super::view::{self, Column, Show};
+use super::{Exit, Failure, print};
+use crate::config::Sources;
+
+const EXAMPLES: &str = "\
+Examples:
+  outboxd status                       what waits, works and is dead; how fast; who is at it
+  outboxd status --watch               the same, redrawn each second until Ctrl-C
+  outboxd status --json | jq .queue_state
+
+The same tables in SQL: outboxd.health, queue_state, outbox_lag, throughput,
+latency, channel_health, workers, bulk_actions. See also `outboxd doctor`.";
+
+/// Between two frames of --watch.
+const FRAME_EVERY: Duration = Duration::from_secs(1);
+
+/// Shows what waits, works and is dead, how fast it goes, and who is at it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Prints JSON.
+    #[arg(long, conflicts_with = "watch")]
+    json: bool,
+
+    /// Redraws each second until Ctrl-C.
+    #[arg(long, short)]
+    watch: bool,
+}
+
+/// One part of the picture.
+struct Section {
+    title: &'static str,
+    name: &'static str,
+    sql: &'static str,
+    columns: &'static [Column],
+    nothing: &'static str,
+}
+
+use Show::{Number, Span, Text, Time};
+
+const SECTIONS: &[Section] = &[
+    Section {
+        title: "NOT WELL",
+        name: "health",
+        sql: "SELECT name, level, value, action FROM outboxd.health WHERE level <> 'ok'",
+        columns: &[],
+        nothing: "all checks are ok",
+    },
+    Section {
+        title: "QUEUE",
+        name: "queue_state",
+        sql: "SELECT * FROM outboxd.queue_state ORDER BY topic, array_position(ARRAY['PENDING','QUEUED','PROCESSING','FAILED'], status)",
+        columns: &[
+            Column("topic", "TOPIC", Text),
+            Column("status", "STATUS", Text),
+            Column("count", "COUNT", Number),
+            Column("oldest_age", "OLDEST", Span),
+        ],
+        nothing: "nothing waits, works or is dead",
+    },
+    Section {
+        title: "OUTBOX",
+        name: "outbox_lag",
+        sql: "SELECT * FROM outboxd.outbox_lag",
+        columns: &[
+            Column("ready_unpublished", "READY", Number),
+            Column("oldest_age", "OLDEST", Span),
+            Column("published_last_minute", "PUBLISHED/MIN", Number),
+        ],
+        nothing: "",
+    },
+    Section {
+        title: "THROUGHPUT BY THE MINUTE",
+        name: "throughput",
+        sql: "SELECT * FROM outboxd.throughput ORDER BY minute DESC LIMIT 5",
+        columns: &[
+            Column("minute", "MINUTE", Time),
+            Column("queued", "QUEUED", Number),
+            Column("sent", "SENT", Number),
+            Column("failed", "FAILED", Number),
+            Column("retried", "RETRIED", Number),
+        ],
+        nothing: "no instance ran within the hour",
+    },
+    Section {
+        title: "LATENCY, LAST 5 MIN, IN MS",
+        name: "latency",
+        sql: "SELECT * FROM outboxd.latency ORDER BY sent DESC, topic LIMIT 10",
+        columns: &[
+            Column("topic", "TOPIC", Text),
+            Column("sent", "SENT", Number),
+            Column("notify_to_sent_p50_ms", "NOTIFY P50", Number),
+            Column("notify_to_sent_p95_ms", "P95", Number),
+            Column("notify_to_sent_p99_ms", "P99", Number),
+            Column("seen_to_sent_p50_ms", "SEEN P50", Number),
+            Column("seen_to_sent_p95_ms", "P95", Number),
+            Column("seen_to_sent_p99_ms", "P99", Number),
+        ],
+        nothing: "nothing was sent",
+    },
+    Section {
+        title: "CHANNELS, LAST 5 MIN",
+        name: "channel_health",
+        sql: "SELECT * FROM outboxd.channel_health ORDER BY circuit = 'closed', channel, calls DESC, origin NULLS FIRST LIMIT 20",
+        columns: &[
+            Column("channel", "CHANNEL", Text),
+            Column("origin", "ORIGIN", Text),
+            Column("circuit", "CIRCUIT", Text),
+            Column("paused", "PAUSED", Text),
+            Column("held_until", "HELD UNTIL", Time),
+            Column("calls", "CALLS", Number),
+            Column("success_percent", "OK %", Number),
+            Column("p95_ms", "P95 MS", Number),
+            Column("last_error", "LAST ERROR", Text),
+        ],
+        nothing: "no channel was called",
+    },
+    Section {
+        title: "INSTANCES",
+        name: "workers",
+        sql: "SELECT * FROM outboxd.workers WHERE state <> 'stopped' ORDER BY worker DESC LIMIT 20",
+        columns: &[
+            Column("worker", "NO", Number),
+            Column("host", "HOST", Text),
+            Column("pid", "PID", Number),
+            Column("version", "VERSION", Text),
+            Column("state", "STATE", Text),
+            Column("in_flight", "IN FLIGHT", Number),
+            Column("queue", "QUEUE", Text),
+            Column("heartbeat_age", "HEARTBEAT", Span),
+        ],
+        nothing: "no instance runs",
+    },
+    Section {
+        title: "BULK ACTIONS",
+        name: "bulk_actions",
+        sql: "SELECT * FROM outboxd.bulk_actions WHERE ended_at IS NULL OR ended_at > now() - interval '5 min' ORDER BY id DESC LIMIT 5",
+        columns: &[
+            Column("id", "ID", Number),
+            Column("action", "ACTION", Text),
+            Column("filter", "FILTER", Text),
+            Column("state", "STATE", Text),
+            Column("done", "DONE", Number),
+            Column("matched", "OF", Number),
+            Column("percent", "%", Number),
+            Column("error", "ERROR", Text),
+        ],
+        nothing: "",
+    },
+];
+
+pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
+    let mut client = view::connect(sources).await?;
+    if args.json {
+        let all = read(&client).await?;
+        let object: Map<String, Value> =
+            all.into_iter().map(|(section, rows)| (section.name.to_owned(), rows.into())).collect();
+        print(&format!("{:#}\n", Value::Object(object)))?;
+        return Ok(Exit::Clean);
+    }
+    let paint = Paint::for_stdout();
+    if !args.watch {
+        print(&frame(&read(&client).await?, paint))?;
+        return Ok(Exit::Clean);
+    }
+    print("\x1b[2J")?;
+    loop {
+        let text = match read(&client).await {
+            Ok(all) => frame(&all, paint),
+            Err(failure) if failure.exit == Exit::Unavailable => {
+                // The server went away; it is asked again each second.
+                if let Ok(again) = view::connect(sources).await {
+                    client = again;
+                }
+                format!("{failure}\n")
+            }
+            Err(failure) => return Err(failure),
+        };
+        // From the top, each line to its end, then whatever was below: nothing flickers.
+        print(&format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")))?;
+        tokio::time::sleep(FRAME_EVERY).await;
+    }
+}
+
+async fn read(client: &Client) -> Result<Vec<(&'static Section, Vec<Value>)>, Failure> {
+    let mut all = Vec::new();
+    for section in SECTIONS {
+        all.push((section, view::read(client, section.sql, &[]).await?));
+    }
+    Ok(all)
+}
+
+fn frame(all: &[(&Section, Vec<Value>)], paint: Paint) -> String {
+    let mut text = String::new();
+    for (section, rows) in all {
+        if rows.is_empty() && section.nothing.is_empty() {
+            continue;
+        }
+        text.push_str(&paint.with("1", section.title));
+        text.push('\n');
+        if section.name == "health" && !rows.is_empty() {
+            rows.iter().for_each(|row| text.push_str(&unwell(row, paint)));
+        } else {
+            text.push_str(&view::table(rows, section.columns, section.nothing));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn unwell(row: &Value, paint: Paint) -> String {
+    let of = |field: &str| row[field].as_str().unwrap_or_default();
+    format!("  {} {:18} {}\n", Level::parse(of("level")).show(paint), of("name"), of("value"))
+}

@@ -1,0 +1,115 @@
+//! Reading the operators' views and showing them as compact tables.
+
+use anyhow::Context;
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde_json::Value;
+use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
+
+use super::Failure;
+use crate::config::{self, Sources};
+use crate::store::connect;
+
+/// Longer texts are cut in tables; `--json` has them whole.
+const TEXT_CHARS_MAX: usize = 72;
+
+/// One column of a table: which field of the row, under which title, shown how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Column(pub(super) &'static str, pub(super) &'static str, pub(super) Show);
+
+/// How a value is shown to people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Show {
+    Text,
+    /// To the right, for comparing.
+    Number,
+    /// A point in time, to the second.
+    Time,
+    /// A span of time, to the second.
+    Span,
+}
+
+/// Connects to the configured database as it is, without the daemon's own settings.
+pub(super) async fn connect(sources: &Sources) -> Result<Client, Failure> {
+    let config = config::load(sources)?.config;
+    let (client, connection) = connect::connect(&config.database_url, config.database.connect_timeout).await?;
+    // Ends with the client.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// The rows of a query, each as a JSON object.
+pub(super) async fn read(client: &Client, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Value>, Failure> {
+    let sql = format!("SELECT row_to_json(x)::text FROM ({sql}) x");
+    let rows = client.query(&sql, params).await.map_err(explain)?;
+    let parse = |text: String| serde_json::from_str(&text).context("Postgres sent JSON that is none");
+    Ok(rows.iter().map(|row| parse(row.get(0))).collect::<Result<Vec<Value>, _>>()?)
+}
+
+/// What the server said, and what to do if the schema or the rights are missing.
+pub(super) fn explain(error: tokio_postgres::Error) -> Failure {
+    let Some(db) = error.as_db_error() else {
+        return Failure::new(super::Exit::Unavailable, anyhow::Error::new(error).context("Postgres"));
+    };
+    let hint = match db.code().code() {
+        "42P01" | "3F000" | "42883" => "; the schema is missing or older than this binary: run `outboxd migrate`",
+        "42501" => "; ask for: GRANT outboxd_operator TO your login",
+        _ => "",
+    };
+    let said = db.hint().map_or_else(String::new, |hint| format!(" {hint}"));
+    anyhow::anyhow!("{}{said}{hint}", db.message()).into()
+}
+
+/// A table of the rows, or `nothing` if there are none.
+pub(super) fn table(rows: &[Value], columns: &[Column], nothing: &str) -> String {
+    if rows.is_empty() {
+        return format!("  {nothing}\n");
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(columns.iter().map(|Column(_, title, _)| *title));
+    for row in rows {
+        table.add_row(columns.iter().map(|Column(field, _, show)| shown(&row[*field], *show)));
+    }
+    for (index, Column(.., show)) in columns.iter().enumerate() {
+        if let (Show::Number | Show::Span, Some(column)) = (show, table.column_mut(index)) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.trim_fmt() + "\n"
+}
+
+/// One value for people; nothing for NULL.
+pub(super) fn shown(value: &Value, show: Show) -> String {
+    let text = match value {
+        Value::Null => return String::new(),
+        Value::String(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),
+        other => other.to_string(),
+    };
+    let text = match show {
+        // 2026-01-31T12:00:00.123+00:00
+        Show::Time => text.replacen('T', " ", 1).chars().take(19).collect(),
+        Show::Span => text.split('.').next().unwrap_or_default().to_owned(),
+        Show::Text | Show::Number => text,
+    };
+    if text.chars().count() > TEXT_CHARS_MAX {
+        return text.chars().take(TEXT_CHARS_MAX - 1).chain(['…']).collect();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_are_shown_short() {
+        assert_eq!(shown(&json!("2026-01-31T12:00:00.123+00:00"), Show::Time), "2026-01-31 12:00:00");
+        assert_eq!(shown(&json!("1 day 00:00:03.25"), Show::Span), "1 day 00:00:03");
+        assert_eq!(shown(&json!("two\nlines"), Show::Text), "two lines");
+        assert_eq!(shown(&json!(17), Show::Number), "17");
+        assert_eq!(shown(&Value::Null, Show::Text), "");
+        assert_eq!(shown(&json!("x".repeat(100)), Show::Text).chars().count(), TEXT_CHARS_MAX);
+    }
+}

@@ -1,0 +1,246 @@
+//! Schedules: their slots, the runs of these, and the audience on its way into the log.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use deadpool_postgres::Object;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use super::instance::millis;
+use super::release::bounded;
+use super::{CALL_GRACE, Commit, Error, Result, Store, pool_error, query};
+
+/// Our sessions are pinned to index paths; an audience is somebody else's query and is planned as usual.
+const FOREIGN_PLANS: &str = "SET LOCAL enable_seqscan = DEFAULT; SET LOCAL enable_bitmapscan = DEFAULT; \
+    SET LOCAL enable_hashjoin = DEFAULT; SET LOCAL enable_mergejoin = DEFAULT; SET LOCAL jit = DEFAULT; \
+    SET LOCAL max_parallel_workers_per_gather = DEFAULT";
+
+/// A schedule that needs a look.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    /// Its number.
+    pub id: i64,
+    /// Raised by each change.
+    pub version: i32,
+    /// Five fields.
+    pub cron: String,
+    /// Where they are read.
+    pub timezone: String,
+    /// How long before the slot it is prepared.
+    pub lead: TimeDelta,
+    /// How long after the slot it still runs.
+    pub catch_up: TimeDelta,
+    /// Slots after this moment count.
+    pub changed_at: DateTime<Utc>,
+    /// `None`: nobody has worked it out yet.
+    pub next_slot: Option<DateTime<Utc>>,
+    /// The database's clock.
+    pub now: DateTime<Utc>,
+}
+
+/// A slot on record from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    /// The moment that cron named.
+    pub at: DateTime<Utc>,
+    /// `preparing` or `missed`.
+    pub state: &'static str,
+    /// Why it was missed.
+    pub remark: Option<String>,
+}
+
+/// A reading of an audience that may begin.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// Its number: a later one voids it.
+    pub attempt: i32,
+    /// What to read.
+    pub audience: String,
+    /// For a function that wants to know.
+    pub slot: DateTime<Utc>,
+    /// Rows at most.
+    pub rows_max: i64,
+    /// Time at most.
+    pub time_max: Duration,
+}
+
+/// How a reading ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Read {
+    /// So many rows are staged.
+    Staged(u64),
+    /// More rows than may be: nothing is staged.
+    TooMany,
+    /// A later reading or a cancel came in between: nothing is staged.
+    Void,
+}
+
+/// A chunk that was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    /// Whether that was the last.
+    pub is_prepared: bool,
+    /// False: the staged rows were lost; the audience must be read again.
+    pub is_staged: bool,
+    /// Notifications written.
+    pub added: u64,
+}
+
+/// A run that is being released.
+#[derive(Debug, Clone)]
+pub struct Settled {
+    /// The schedule's name.
+    pub schedule: String,
+    /// Its slot.
+    pub slot: DateTime<Utc>,
+    /// Whether nothing of it is PENDING any more.
+    pub is_done: bool,
+    /// Notifications in all.
+    pub prepared: i64,
+}
+
+impl Store {
+    /// Schedules whose next slot is near or not known.
+    pub async fn schedules_due(&self, schedules_max: u32) -> Result<Vec<Schedule>> {
+        let rows = self.query(query!("scheduler_load_schedules", Relaxed, [INT4]), &[&bounded(schedules_max)]).await?;
+        let schedule = |row: &Row| Schedule {
+            id: row.get("id"),
+            version: row.get("version"),
+            cron: row.get("cron"),
+            timezone: row.get("timezone"),
+            lead: TimeDelta::milliseconds(row.get("lead_ms")),
+            catch_up: TimeDelta::milliseconds(row.get("catch_up_ms")),
+            changed_at: row.get("changed_at"),
+            next_slot: row.get("next_slot"),
+            now: row.get("now"),
+        };
+        Ok(rows.iter().map(schedule).collect())
+    }
+
+    /// Moves a schedule on to `next`, or to what keeps it from having a next slot; the slots passed become runs.
+    pub async fn begin_runs(
+        &self,
+        owner: i32,
+        schedule: &Schedule,
+        next: std::result::Result<DateTime<Utc>, String>,
+        slots: &[Slot],
+    ) -> Result<u64> {
+        let types = query!(
+            "scheduler_begin_runs",
+            Durable,
+            [INT4, INT8, INT4, TIMESTAMPTZ, TIMESTAMPTZ, TEXT, TIMESTAMPTZ_ARRAY, TEXT_ARRAY, TEXT_ARRAY]
+        );
+        let (next_slot, error) = match next {
+            Ok(slot) => (Some(slot), None),
+            Err(error) => (None, Some(error)),
+        };
+        let at: Vec<DateTime<Utc>> = slots.iter().map(|slot| slot.at).collect();
+        let states: Vec<&str> = slots.iter().map(|slot| slot.state).collect();
+        let remarks: Vec<Option<&str>> = slots.iter().map(|slot| slot.remark.as_deref()).collect();
+        let (id, version, was) = (schedule.id, schedule.version, schedule.next_slot);
+        let params: [&(dyn ToSql + Sync); 9] =
+            [&owner, &id, &version, &was, &next_slot, &error, &at, &states, &remarks];
+        Ok(self.query(types, &params).await?.len() as u64)
+    }
+
+    /// Runs to be prepared or gone on with.
+    pub async fn runs_preparing(&self, runs_max: u32) -> Result<Vec<i64>> {
+        let rows = self.query(query!("scheduler_find_preparing", Relaxed, [INT4]), &[&bounded(runs_max)]).await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
+    /// Begins a reading, unless one stands, the run has ended or the duty is not ours.
+    pub async fn start_reading(&self, owner: i32, run: i64) -> Result<Option<Reading>> {
+        let rows = self.query(query!("scheduler_start_reading", Durable, [INT4, INT8]), &[&owner, &run]).await?;
+        Ok(rows.first().map(|row| Reading {
+            attempt: row.get("attempt"),
+            audience: row.get("audience"),
+            slot: row.get("slot"),
+            rows_max: row.get("rows_max"),
+            time_max: Duration::from_millis(u64::try_from(row.get::<_, i64>("time_max_ms")).unwrap_or(0)),
+        }))
+    }
+
+    /// Reads the audience in one transaction. The outer error is ours or the server's, the inner one the audience's.
+    ///
+    /// The connection leaves the pool for good: if this is dropped half-way, the transaction ends with it.
+    pub async fn read_audience(&self, run: i64, reading: &Reading) -> Result<std::result::Result<Read, String>> {
+        let client = Object::take(self.durable.get().await.map_err(pool_error)?);
+        let work = async {
+            let limit = format!("SET LOCAL statement_timeout = {}", millis(reading.time_max).max(1));
+            client.batch_execute(&format!("{}; {limit}; {FOREIGN_PLANS}", self.begin(Commit::Durable))).await?;
+            let stage = query!("scheduler_stage_audience", Durable, [INT8, INT4, TEXT, TIMESTAMPTZ, INT8]);
+            let params: [&(dyn ToSql + Sync); 5] =
+                [&run, &reading.attempt, &reading.audience, &reading.slot, &reading.rows_max];
+            // One round trip and nothing left behind in the session, as a pooler wants it.
+            let typed: Vec<_> = params.into_iter().zip(stage.types.iter().cloned()).collect();
+            let read = client.execute_typed(stage.sql, &typed).await?;
+            if read > u64::try_from(reading.rows_max).unwrap_or(0) {
+                client.batch_execute("ROLLBACK").await?;
+                return Ok(Read::TooMany);
+            }
+            let finish = query!("scheduler_finish_reading", Durable, [INT8, INT4, INT8]);
+            let count = i64::try_from(read).unwrap_or(i64::MAX);
+            let params: [&(dyn ToSql + Sync); 3] = [&run, &reading.attempt, &count];
+            let typed: Vec<_> = params.into_iter().zip(finish.types.iter().cloned()).collect();
+            let stands = !client.query_typed(finish.sql, &typed).await?.is_empty();
+            client.batch_execute(if stands { "COMMIT" } else { "ROLLBACK" }).await?;
+            Ok(if stands { Read::Staged(read) } else { Read::Void })
+        };
+        match tokio::time::timeout(reading.time_max + CALL_GRACE, work).await {
+            Ok(Ok(read)) => Ok(Ok(read)),
+            Ok(Err(error)) => blame(&error, reading),
+            Err(_) => Err(Error::Unavailable("no answer while an audience was read".into())),
+        }
+    }
+
+    /// Copies the next chunk into the log. `None`: the run is not to be prepared any more, or not by us.
+    pub async fn copy_recipients(&self, owner: i32, run: i64, rows_max: u32) -> Result<Option<Copied>> {
+        let query = query!("scheduler_copy_recipients", Durable, [INT4, INT8, INT4]);
+        let rows = self.query(query, &[&owner, &run, &bounded(rows_max)]).await?;
+        Ok(rows.first().map(|row| Copied {
+            is_prepared: row.get::<_, &str>(0) == "prepared",
+            is_staged: row.get(1),
+            added: u64::try_from(row.get::<_, i64>(2)).unwrap_or(0),
+        }))
+    }
+
+    /// Ends a run that cannot be prepared; the schedule's name if that was for us to say.
+    pub async fn fail_run(&self, owner: i32, run: i64, attempt: Option<i32>, error: &str) -> Result<Option<String>> {
+        let query = query!("scheduler_fail_run", Durable, [INT4, INT8, INT4, TEXT]);
+        let rows = self.query(query, &[&owner, &run, &attempt, &error]).await?;
+        Ok(rows.first().map(|row| row.get(0)))
+    }
+
+    /// Counts what of prepared runs is released.
+    pub async fn settle_runs(&self, owner: i32, runs_max: u32) -> Result<Vec<Settled>> {
+        let query = query!("scheduler_settle_runs", Relaxed, [INT4, INT4]);
+        let rows = self.query(query, &[&owner, &bounded(runs_max)]).await?;
+        let settled =
+            |row: &Row| Settled { schedule: row.get(0), slot: row.get(1), is_done: row.get(2), prepared: row.get(3) };
+        Ok(rows.iter().map(settled).collect())
+    }
+
+    /// Removes a chunk of what was staged for a run that ended early; false: there is none.
+    pub async fn clear_recipients(&self, owner: i32, rows_max: u32) -> Result<bool> {
+        let query = query!("scheduler_clear_recipients", Relaxed, [INT4, INT4]);
+        Ok(!self.query(query, &[&owner, &bounded(rows_max)]).await?.is_empty())
+    }
+}
+
+/// The audience's fault (wrong columns, its own error, too slow) or the server's (away, out of space, restarting).
+fn blame(error: &tokio_postgres::Error, reading: &Reading) -> Result<std::result::Result<Read, String>> {
+    let class = Error::of(error);
+    let Some(db) = error.as_db_error() else { return Err(class) };
+    match class {
+        _ if *db.code() == tokio_postgres::error::SqlState::QUERY_CANCELED => {
+            let limit = humantime::format_duration(reading.time_max);
+            Ok(Err(format!("the audience took longer than {limit} (outboxd.setting.audience_time_max)")))
+        }
+        Error::Unavailable(_) | Error::Contention(_) => Err(class),
+        Error::Refused(_) | Error::Bug(_) => {
+            Ok(Err(format!("the audience cannot be read: {} ({})", db.message(), db.code().code())))
+        }
+    }
+}

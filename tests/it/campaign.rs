@@ -1,0 +1,99 @@
+//! Campaigns: a great many rows that are due at once do not stand in front of anybody else's single row.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use outboxd::producer::Producer;
+use outboxd::publisher::Publisher;
+use outboxd::queue;
+use outboxd::store::Store;
+use outboxd::store::instance::InstanceId;
+use tokio_postgres::Client;
+
+use crate::duty::{config, register};
+use crate::support::instance::Setup;
+use crate::support::postgres;
+use crate::support::provider::Provider;
+use crate::support::sql;
+
+async fn campaign(client: &Client, rows: u32) {
+    sql::run(
+        client,
+        &format!(
+            "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
+             SELECT 'campaign', 'c' || n, '{{}}', now() - interval '1 min' FROM generate_series(1, {rows}) n"
+        ),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_campaign_delays_no_single_notification_of_another_topic() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let provider = Provider::start();
+    // A window to match what a debug build on a busy machine sends in a second.
+    let setup =
+        Setup::new(&database.url()).webhook(&provider.url("/hook")).replace("[queue]\n", "[queue]\nwindow = 1000\n");
+    let _instance = setup.start().await;
+    sql::run(&client, "SELECT outboxd.notify('known', 'first', '{}')").await;
+    provider.wait_for(1, Duration::from_secs(10)).await;
+    campaign(&client, 12_000).await;
+    provider.wait_for(300, Duration::from_secs(20)).await;
+    let started = Instant::now();
+    let plain = "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES";
+    sql::run(&client, &format!("{plain} ('known', 'plain', '{{}}')")).await;
+    sql::run(&client, &format!("{plain} ('unheard-of', 'new', '{{}}')")).await;
+    sql::run(&client, "SELECT outboxd.notify('known', 'notified', '{}')").await;
+    let released = "SELECT count(*) = 0 FROM outboxd.notification_log WHERE topic <> 'campaign' AND status = 'PENDING'";
+    sql::until(&client, released).await;
+    let released = started.elapsed();
+    let sent = "SELECT count(*) = 4 FROM outboxd.notifications WHERE topic <> 'campaign' AND status = 'SENT'";
+    sql::until(&client, sent).await;
+    let took = started.elapsed();
+    let campaign_sent = provider.count() - 4;
+    println!(
+        "singles released after {released:?}, sent after {took:?}; {campaign_sent} of 12,000 of the campaign sent by then"
+    );
+    assert!(campaign_sent < 11_000, "the campaign still had rows waiting: {campaign_sent}");
+}
+
+#[tokio::test]
+async fn the_dead_entries_of_a_campaign_do_not_hide_another_topics_rows() {
+    let database = postgres::database().await;
+    let (client, watcher) = (database.connect().await, database.connect().await);
+    sql::run(&client, "ALTER TABLE outboxd.notification_log SET (autovacuum_enabled = off)").await;
+    let config = config(&database, &[]);
+    let store = Store::open(&config).unwrap();
+    let queue = queue::open(&config.queue, None).await.unwrap();
+    let publisher = Publisher::new(store.clone(), Arc::clone(&queue), config.queue.window);
+    let instance = InstanceId::new(register(&client).await);
+    let mut producer = Producer::new(store, publisher, instance, &config.producer);
+    campaign(&client, 60_000).await;
+    // Somebody's snapshot keeps what is released from being removed.
+    sql::run(&watcher, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await;
+    sql::run(&client, "UPDATE outboxd.notification_log SET status = 'QUEUED' WHERE id <= 55000").await;
+    for _ in 0..3 {
+        assert!(producer.pass().await.unwrap().released > 0);
+    }
+    let before: i64 = sql::value(&client, "SELECT count(*) FROM outboxd.outbox").await;
+    for topic in ["aardvark", "campaign-2", "zebra"] {
+        sql::run(
+            &client,
+            &format!(
+                "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('{topic}', 'r', '{{}}')"
+            ),
+        )
+        .await;
+        producer.pass().await.unwrap();
+        let status = format!("SELECT status::text FROM outboxd.notification_log WHERE topic = '{topic}'");
+        assert_eq!(
+            sql::value::<String>(&client, &status).await,
+            "QUEUED",
+            "{topic} has its turn in the very next pass"
+        );
+    }
+    while producer.pass().await.unwrap().released > 0 {}
+    sql::until(&client, "SELECT count(*) = 0 FROM outboxd.notification_log WHERE status = 'PENDING'").await;
+    assert_eq!(sql::value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox").await, 5_003, "{before} before");
+}

@@ -1,0 +1,94 @@
+//! What is shipped for Grafana and Prometheus speaks only of metrics, labels, views and columns that exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use outboxd::telemetry::catalog::METRICS;
+use serde_json::Value;
+
+use crate::support::postgres;
+use crate::support::sql::value;
+
+const RULES: &str = "deploy/prometheus/outboxd.rules.yml";
+const DASHBOARD: &str = "deploy/grafana/outboxd.json";
+
+fn read(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// Every `outboxd_…` in an expression; a histogram's series under the name of the histogram.
+fn metrics(expression: &str) -> BTreeSet<String> {
+    let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names = words.filter(|word| word.starts_with("outboxd_"));
+    names.map(|name| name.strip_suffix("_bucket").unwrap_or(name).to_owned()).collect()
+}
+
+fn assert_exist(place: &str, expression: &str) {
+    for name in metrics(expression) {
+        assert!(METRICS.iter().any(|metric| metric.name == name), "{place} speaks of {name}, which nobody counts");
+    }
+}
+
+fn rules() -> Vec<(String, String)> {
+    let text = read(RULES);
+    let field = |line: &str, name: &str| line.trim().trim_start_matches("- ").strip_prefix(name).map(str::to_owned);
+    let names = text.lines().filter_map(|line| field(line, "alert: "));
+    let expressions = text.lines().filter_map(|line| field(line, "expr: "));
+    names.zip(expressions).collect()
+}
+
+#[test]
+fn every_metric_of_the_alerts_exists_and_each_alert_says_what_to_do() {
+    let rules = rules();
+    assert!(rules.len() >= 10, "{rules:?}");
+    for (name, expression) in &rules {
+        assert!(!metrics(expression).is_empty(), "{name}: {expression}");
+        assert_exist(name, expression);
+    }
+    let text = read(RULES);
+    for part in ["summary: ", "action: ", "labels: { severity: "] {
+        assert_eq!(text.matches(part).count(), rules.len(), "{part}");
+    }
+}
+
+#[test]
+fn every_label_of_the_alerts_belongs_to_its_metric() {
+    for (name, expression) in rules() {
+        for (metric, rest) in
+            expression.match_indices("outboxd_").filter_map(|(at, _)| expression[at..].split_once('{'))
+        {
+            let Some(known) = METRICS.iter().find(|known| known.name == metric) else { continue };
+            let label = rest.split(['=', '!']).next().unwrap();
+            assert!(known.labels.contains(&label), "{name}: {metric} has no label {label}");
+        }
+    }
+}
+
+fn panels(dashboard: &Value) -> Vec<&Value> {
+    dashboard["panels"].as_array().unwrap().iter().filter(|panel| panel["type"] != "row").collect()
+}
+
+#[tokio::test]
+async fn every_panel_of_the_dashboard_asks_for_what_exists() {
+    let dashboard: Value = serde_json::from_str(&read(DASHBOARD)).unwrap();
+    let operator = postgres::database().await.connect_as_member_of("outboxd_operator").await;
+    let mut ids = BTreeSet::new();
+    for panel in panels(&dashboard) {
+        let title = panel["title"].as_str().unwrap();
+        assert!(ids.insert(panel["id"].as_i64().unwrap()), "{title}: its id is taken");
+        for target in panel["targets"].as_array().unwrap() {
+            match (target["expr"].as_str(), target["rawSql"].as_str()) {
+                (Some(expression), None) => {
+                    assert!(!metrics(expression).is_empty(), "{title}: {expression}");
+                    assert_exist(title, expression);
+                }
+                (None, Some(sql)) => {
+                    operator.query(sql, &[]).await.unwrap_or_else(|error| panic!("{title}: {sql}: {error:?}"));
+                }
+                _ => panic!("{title} asks neither Prometheus nor Postgres"),
+            }
+        }
+    }
+    assert_eq!(value::<i64>(&operator, "SELECT count(*) FROM outboxd.audit").await, 0, "a dashboard changes nothing");
+}

@@ -1,0 +1,192 @@
+//! `health` names what is not well, with the value and what to do; and never fails for lack of rights or rows.
+
+use std::time::Duration;
+
+use tokio_postgres::Client;
+
+use crate::support::postgres;
+use crate::support::sql::{pid, run, until, value, values};
+
+async fn check(client: &Client, name: &str) -> (String, String, Option<String>) {
+    let sql = "SELECT level, value, action FROM outboxd.health WHERE name = $1";
+    let row = client.query_one(sql, &[&name]).await.unwrap();
+    (row.get(0), row.get(1), row.get(2))
+}
+
+async fn level(client: &Client, name: &str) -> String {
+    check(client, name).await.0
+}
+
+const INSTANCE: &str = "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version)
+    VALUES ('15 s', 1, '{producer,relay,worker}', 'stream', 'web-1', '0.1.0')";
+
+#[tokio::test]
+async fn an_empty_installation_only_lacks_an_instance() {
+    let client = postgres::database().await.connect().await;
+    let levels =
+        "SELECT name || ' ' || level FROM outboxd.health WHERE name NOT IN ('vacuum_pin', 'replication_slots')";
+    assert_eq!(
+        values::<String>(&client, levels).await,
+        [
+            "workers critical",
+            "relay_lag ok",
+            "overdue ok",
+            "dead_letters ok",
+            "circuits ok",
+            "paused ok",
+            "queue ok",
+            "autovacuum ok",
+            "clock_skew ok",
+            "bulk_actions ok"
+        ]
+    );
+    let advice = "SELECT count(*) FROM outboxd.health WHERE (level <> 'ok') <> (action IS NOT NULL) OR meaning IS NULL OR value IS NULL";
+    assert_eq!(value::<i64>(&client, advice).await, 0, "advice where it is needed, and only there");
+    run(&client, INSTANCE).await;
+    assert_eq!(level(&client, "workers").await, "ok");
+    run(&client, "UPDATE outboxd.instance SET heartbeat_at = now() - interval '1 min'").await;
+    assert_eq!(check(&client, "workers").await.1, "0 alive, 0 of them call providers; 1 died within the hour");
+}
+
+#[tokio::test]
+async fn what_is_late_dead_held_or_paused_is_told() {
+    let client = postgres::database().await.connect().await;
+    run(&client, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    assert_eq!(level(&client, "relay_lag").await, "ok");
+    run(&client, "UPDATE outboxd.outbox SET next_at = now() - interval '20 s'").await;
+    assert_eq!(level(&client, "relay_lag").await, "warn");
+    run(&client, "UPDATE outboxd.outbox SET next_at = now() - interval '2 min'").await;
+    assert_eq!(level(&client, "relay_lag").await, "critical");
+
+    run(&client, "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at) VALUES ('t', 'r', '{}', now() - interval '2 min')").await;
+    assert_eq!(level(&client, "overdue").await, "critical");
+    run(&client, "UPDATE outboxd.notification_log SET status = 'FAILED', finished_at = now(), error = 'no'; DELETE FROM outboxd.outbox").await;
+    let (level_found, measured, action) = check(&client, "dead_letters").await;
+    assert_eq!((level_found.as_str(), measured.as_str()), ("warn", "2 in the last hour"));
+    assert!(action.unwrap().contains("outboxd.retry_where"));
+
+    run(&client, "INSERT INTO outboxd.channel_hold (channel, origin, held_until, reason) VALUES ('hook', 'https://a', now() + interval '1 min', 'failures')").await;
+    assert_eq!(level(&client, "circuits").await, "warn");
+    run(&client, "INSERT INTO outboxd.channel_hold (channel, held_until, reason) VALUES ('sms', now(), 'unauthorized'), ('push', now() + interval '1 min', 'retry_after')").await;
+    let (level_found, measured, _) = check(&client, "circuits").await;
+    assert_eq!(
+        (level_found.as_str(), measured.as_str()),
+        ("critical", "1 channels and 1 origins are open: sms, hook https://a")
+    );
+
+    run(&client, "SELECT outboxd.pause('quiz'), outboxd.pause_channel('sms')").await;
+    let (level_found, measured, _) = check(&client, "paused").await;
+    assert_eq!(level_found, "warn");
+    assert!(measured.starts_with("channel sms since ") && measured.contains(", topic quiz since "), "{measured}");
+
+    run(
+        &client,
+        "INSERT INTO outboxd.bulk_action (action, filter, actor, matched, error) VALUES ('retry', '{}', 'a', 1, 'no')",
+    )
+    .await;
+    assert_eq!(level(&client, "bulk_actions").await, "warn");
+}
+
+#[tokio::test]
+async fn what_instances_report_of_queue_and_clock_is_judged() {
+    let client = postgres::database().await.connect().await;
+    run(&client, INSTANCE).await;
+    run(&client, "INSERT INTO outboxd.instance_report (instance, clock_skew_ms) VALUES (1, 12)").await;
+    assert_eq!(check(&client, "queue").await.1, "in the process; there is no Redis");
+    assert_eq!(check(&client, "clock_skew").await, ("ok".into(), "12 ms on web-1".into(), None));
+    for (report, wanted, level) in [
+        (
+            "queue_reachable = true, queue_policy = 'noeviction', queue_memory_bytes = 10485760, queue_memory_max_bytes = 0",
+            "Redis answers, maxmemory-policy noeviction, 10 MB used of no limit",
+            "ok",
+        ),
+        (
+            "queue_memory_max_bytes = 13000000",
+            "Redis answers, maxmemory-policy noeviction, 10 MB used of 12 MB",
+            "warn",
+        ),
+        (
+            "queue_memory_max_bytes = 11000000",
+            "Redis answers, maxmemory-policy noeviction, 10 MB used of 10 MB",
+            "critical",
+        ),
+        (
+            "queue_policy = 'allkeys-lru', queue_memory_max_bytes = 0",
+            "Redis answers, maxmemory-policy allkeys-lru, 10 MB used of no limit",
+            "critical",
+        ),
+        (
+            "queue_policy = 'noeviction', queue_reachable = false, queue_error = 'refused'",
+            "1 of 1 instances cannot reach Redis: refused",
+            "critical",
+        ),
+    ] {
+        run(&client, &format!("UPDATE outboxd.instance_report SET {report}")).await;
+        let (found, measured, _) = check(&client, "queue").await;
+        assert_eq!((found.as_str(), measured.as_str()), (level, wanted));
+    }
+    run(&client, "UPDATE outboxd.instance_report SET clock_skew_ms = -2500").await;
+    assert_eq!(check(&client, "clock_skew").await.0, "warn");
+    run(&client, "UPDATE outboxd.instance_report SET clock_skew_ms = 90000").await;
+    assert_eq!(check(&client, "clock_skew").await.0, "critical");
+}
+
+/// A server of its own: snapshots and slots of other tests would show.
+#[tokio::test]
+async fn whoever_pins_vacuum_is_named() {
+    let server = postgres::start(&[("wal_level", "logical"), ("autovacuum", "off")]).await;
+    let database = server.empty_database().await;
+    let mut admin = database.connect().await;
+    outboxd::migrate::run(&mut admin, outboxd::migrate::Install::Always).await.unwrap();
+    assert_eq!(check(&admin, "vacuum_pin").await, ("ok".into(), "nothing".into(), None));
+
+    let holder = database.connect().await;
+    run(&holder, "SET application_name = 'report'; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await;
+    let holder_pid = pid(&holder).await;
+    let (level, measured, _) = check(&admin, "vacuum_pin").await;
+    assert_eq!(level, "ok", "not for long yet");
+    assert!(measured.starts_with(&format!("session pid {holder_pid} of postgres (report): ")), "{measured}");
+    assert!(measured.contains(" transactions old, open for ") && measured.contains(", last query at "), "{measured}");
+
+    let plain = database.connect_as_member_of("outboxd_operator").await;
+    let (_, measured, _) = check(&plain, "vacuum_pin").await;
+    assert!(measured.starts_with(&format!("session pid {holder_pid} of postgres")), "{measured}");
+    assert!(!measured.contains("open for"), "without pg_read_all_stats it says less: {measured}");
+    run(&holder, "ROLLBACK").await;
+
+    run(&holder, "BEGIN; SELECT outboxd.notify('t', 'r', '{}'); PREPARE TRANSACTION 'half'").await;
+    let (_, measured, _) = check(&admin, "vacuum_pin").await;
+    assert!(measured.starts_with("prepared transaction 'half' of postgres: "), "{measured}");
+    run(&holder, "ROLLBACK PREPARED 'half'").await;
+
+    assert_eq!(check(&admin, "replication_slots").await.1, "no slot");
+    run(&admin, "SELECT pg_create_physical_replication_slot('forgotten', true)").await;
+    let (level, measured, _) = check(&admin, "replication_slots").await;
+    assert_eq!(level, "ok");
+    assert!(measured.starts_with("forgotten, inactive, holds "), "{measured}");
+}
+
+#[tokio::test]
+async fn tables_that_autovacuum_left_behind_are_named() {
+    let server = postgres::start(&[("autovacuum", "off")]).await;
+    let database = server.empty_database().await;
+    let mut client = database.connect().await;
+    outboxd::migrate::run(&mut client, outboxd::migrate::Install::Always).await.unwrap();
+    run(&client, "INSERT INTO outboxd.publication (id, instance) SELECT n, 1 FROM generate_series(1, 110000) n").await;
+    run(&client, "DELETE FROM outboxd.publication").await;
+    until(&client, "SELECT level = 'warn' FROM outboxd.health WHERE name = 'autovacuum'").await;
+    let (_, measured, action) = check(&client, "autovacuum").await;
+    assert_eq!(measured, "publication: 110000 dead rows to 0 live, last vacuumed never");
+    assert!(action.unwrap().contains("VACUUM outboxd.publication"));
+}
+
+#[tokio::test]
+async fn health_answers_a_role_that_may_only_look() {
+    let database = postgres::database().await;
+    let operator = database.connect_as_member_of("outboxd_operator").await;
+    let rows: i64 = value(&operator, "SELECT count(*) FROM outboxd.health").await;
+    assert_eq!(rows, 12);
+    let started = std::time::Instant::now();
+    run(&operator, "SELECT * FROM outboxd.health").await;
+    assert!(started.elapsed() < Duration::from_secs(1));
+}

@@ -1,0 +1,108 @@
+//! Audiences: read as a role that may do nothing else; a bad one fails its own run and no other.
+
+use crate::support::{postgres, sql};
+
+use super::{app, create, cron_at, plain_instance, rows_of, run_is};
+
+/// (name, what the view becomes after the schedule was created, what the run says)
+const BAD: &[(&str, &str, &str)] = &[
+    ("columns", "SELECT 'r' AS somebody, '{}'::jsonb AS payload", "%column a.recipient does not exist (42703)"),
+    ("failing", "SELECT (1 / 0)::text AS recipient, '{}'::jsonb AS payload", "%division by zero (22012)"),
+    ("slow", "SELECT pg_sleep(60)::text AS recipient, '{}'::jsonb AS payload", "the audience took longer than 700ms%"),
+    (
+        "many",
+        "SELECT n::text AS recipient, '{}'::jsonb AS payload FROM generate_series(1, 2001) n",
+        "the audience has more than 2000 rows%",
+    ),
+    ("nobody", "SELECT NULL AS recipient, '{}'::jsonb AS payload", "%null value in column \"recipient\"%"),
+    ("empty", "SELECT '' AS recipient, '{}'::jsonb AS payload", "%recipient_has_1_to_4096_characters%"),
+    ("gone", "", "%there is no audience%"),
+    (
+        "curious",
+        "SELECT app.peek() AS recipient, '{}'::jsonb AS payload",
+        "%permission denied for schema outboxd (42501)",
+    ),
+    (
+        "climbing",
+        "SELECT app.climb() AS recipient, '{}'::jsonb AS payload",
+        "%cannot set parameter \"role\" within security-definer function%",
+    ),
+];
+
+#[tokio::test]
+async fn a_bad_audience_fails_its_run_visibly_and_leaves_the_others_alone() {
+    let database = postgres::database().await;
+    let client = app(&database, 1000).await;
+    sql::run(
+        &client,
+        "UPDATE outboxd.setting SET audience_time_max = '700 ms', audience_rows_max = 2000;
+         CREATE FUNCTION app.peek() RETURNS text LANGUAGE plpgsql AS $$ BEGIN RETURN (SELECT count(*) FROM outboxd.outbox); END $$;
+         CREATE FUNCTION app.climb() RETURNS text LANGUAGE plpgsql AS $$ BEGIN SET ROLE postgres; RETURN current_user; END $$",
+    )
+    .await;
+    let cron = cron_at(&client, "5 min").await;
+    for (name, body, _) in BAD {
+        let view = format!("app.a_{name}");
+        sql::run(
+            &client,
+            &format!(
+                "CREATE VIEW {view} AS SELECT * FROM app.audience; GRANT SELECT ON {view} TO outboxd_audience;
+                 SELECT outboxd.create_schedule('{name}', '{cron}', 'UTC', 'quiz', '{view}'); DROP VIEW {view}"
+            ),
+        )
+        .await;
+        if !body.is_empty() {
+            sql::run(&client, &format!("CREATE VIEW {view} AS {body}; GRANT SELECT ON {view} TO outboxd_audience"))
+                .await;
+        }
+    }
+    create(&client, "good", "").await;
+    let _instance = plain_instance(&database).await;
+    run_is(&client, "good", "prepared").await;
+    assert_eq!(rows_of(&client, "good").await, (1000, 1000));
+    for (name, _, error) in BAD {
+        run_is(&client, name, "failed").await;
+        let said: String =
+            sql::value(&client, &format!("SELECT error FROM outboxd.schedule_runs WHERE schedule = '{name}'")).await;
+        let is_like = client.query_one("SELECT $1 LIKE $2", &[&said, error]).await.unwrap();
+        assert!(is_like.get::<_, bool>(0), "{name}: {said}");
+        assert_eq!(rows_of(&client, name).await, (0, 0), "{name}");
+    }
+    let shown = "SELECT count(*) FROM outboxd.schedules WHERE last_state = 'failed' AND error IS NOT NULL";
+    assert_eq!(sql::value::<i64>(&client, shown).await, i64::try_from(BAD.len()).unwrap());
+}
+
+#[tokio::test]
+async fn a_function_that_wants_the_slot_gets_it_and_a_recipient_named_twice_is_sent_one() {
+    let database = postgres::database().await;
+    let client = app(&database, 1).await;
+    sql::run(
+        &client,
+        "CREATE FUNCTION app.of_slot(slot timestamptz) RETURNS TABLE (recipient text, payload jsonb) LANGUAGE sql AS $$
+             SELECT r, jsonb_build_object('slot', slot) FROM unnest(ARRAY['a', 'b', 'a', repeat('x', 100), repeat('x', 100)]) r $$;
+         CREATE FUNCTION app.of_none() RETURNS SETOF app.audience LANGUAGE sql AS $$ SELECT * FROM app.audience $$;
+         REVOKE EXECUTE ON FUNCTION app.of_slot, app.of_none FROM PUBLIC;
+         GRANT EXECUTE ON FUNCTION app.of_slot, app.of_none TO outboxd_audience",
+    )
+    .await;
+    let cron = cron_at(&client, "5 min").await;
+    for function in ["app.of_slot", "app.of_slot(timestamptz)", "app.of_none", "app.of_none()"] {
+        sql::run(
+            &client,
+            &format!("SELECT outboxd.create_schedule('{function}', '{cron}', 'UTC', 'quiz', '{function}')"),
+        )
+        .await;
+    }
+    let _instance = plain_instance(&database).await;
+    for (function, rows) in
+        [("app.of_slot", 3), ("app.of_slot(timestamptz)", 3), ("app.of_none", 1), ("app.of_none()", 1)]
+    {
+        run_is(&client, function, "prepared").await;
+        assert_eq!(rows_of(&client, function).await, (rows, rows), "{function}");
+    }
+    let slots = "SELECT bool_and((l.payload ->> 'slot')::timestamptz = l.send_at) FROM outboxd.notification_log l WHERE l.payload ? 'slot'";
+    assert!(sql::value::<bool>(&client, slots).await);
+    let counts =
+        "SELECT concat_ws(' ', recipients, prepared) FROM outboxd.schedule_runs WHERE schedule = 'app.of_slot'";
+    assert_eq!(sql::value::<String>(&client, counts).await, "5 3");
+}

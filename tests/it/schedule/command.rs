@@ -1,0 +1,117 @@
+//! What create_schedule() refuses and why, and the command line.
+
+use std::process::{Command, Output};
+
+use crate::support::sql;
+use crate::support::{postgres, postgres::Database};
+
+use super::app;
+
+/// (arguments, SQLSTATE, message)
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("NULL, '0 9 * * *', 'UTC', 't', 'app.audience'", "22004", "name must not be NULL"),
+    ("'n', NULL, 'UTC', 't', 'app.audience'", "22004", "cron must not be NULL"),
+    ("'n', '0 9 * * *', 'UTC', '', 'app.audience'", "22023", "topic has 0 bytes"),
+    ("'n', '0 9 * *', 'UTC', 't', 'app.audience'", "22023", "cron '0 9 * *' has 4 fields"),
+    ("'n', '0 0 9 * * *', 'UTC', 't', 'app.audience'", "22023", "cron '0 0 9 * * *' has 6 fields"),
+    ("'n', '60 9 * * *', 'UTC', 't', 'app.audience'", "22023", "cron's minute goes from 0 to 59, not to 60"),
+    ("'n', '0 9 * * ;', 'UTC', 't', 'app.audience'", "22023", "cron has no valid day of week: ;"),
+    ("'n', '0 9, * * *', 'UTC', 't', 'app.audience'", "22023", "cron has no valid hour: 9,"),
+    ("'n', '0 9 * * *', 'Mars/Olympus', 't', 'app.audience'", "22023", "there is no time zone 'Mars/Olympus'"),
+    ("'n', '0 9 * * *', 'UTC', 't', 'app.audience', lead => '2 days'", "22023", "lead 2 days is out of range"),
+    ("'n', '0 9 * * *', 'UTC', 't', 'app.audience', spread => '-1 s'", "22023", "spread -00:00:01 is out of range"),
+    (
+        "'n', '0 9 * * *', 'UTC', 't', 'app.nobody'",
+        "42P01",
+        "the audience cannot be read: there is no audience 'app.nobody'",
+    ),
+    (
+        "'n', '0 9 * * *', 'UTC', 't', 'audience'",
+        "42P01",
+        "the audience cannot be read: there is no audience 'audience'",
+    ),
+    (
+        "'n', '0 9 * * *', 'UTC', 't', 'app.wrong'",
+        "42703",
+        "the audience cannot be read: column a.payload does not exist",
+    ),
+    (
+        "'n', '0 9 * * *', 'UTC', 't', 'app.secret'",
+        "42501",
+        "the audience cannot be read: permission denied for table secret",
+    ),
+    (
+        "'n', '0 9 * * *', 'UTC', 't', 'outboxd.outbox'",
+        "42501",
+        "the audience cannot be read: permission denied for schema outboxd",
+    ),
+    (
+        "'n', '0 9 * * *', 'UTC', 't', 'app.audience; DROP TABLE app.member'",
+        "42602",
+        "the audience cannot be read: invalid name syntax",
+    ),
+];
+
+#[tokio::test]
+async fn a_schedule_that_cannot_work_is_refused_with_a_reason() {
+    let database = postgres::database().await;
+    let client = app(&database, 1).await;
+    sql::run(
+        &client,
+        "CREATE VIEW app.wrong AS SELECT 'r' AS recipient; GRANT SELECT ON app.wrong TO outboxd_audience;
+         CREATE TABLE app.secret (recipient text, payload jsonb)",
+    )
+    .await;
+    for (arguments, code, message) in REFUSED {
+        let refusal = sql::refused(&client, &format!("SELECT outboxd.create_schedule({arguments})")).await;
+        assert_eq!(
+            (refusal.code.as_str(), refusal.message.as_str()),
+            (*code, format!("create_schedule: {message}").as_str())
+        );
+    }
+    sql::run(&client, "SELECT outboxd.create_schedule('n', '*/5 9-17 1,15 JAN-MAR MON', 'UTC', 't', 'app.audience')")
+        .await;
+    sql::run(&client, "SELECT outboxd.create_schedule('m', '@daily', 'Asia/Seoul', 't', 'app.audience')").await;
+    let again =
+        sql::refused(&client, "SELECT outboxd.create_schedule('n', '@daily', 'UTC', 't', 'app.audience')").await;
+    assert_eq!(
+        (again.code.as_str(), again.message.as_str()),
+        ("42710", "create_schedule: there is a schedule 'n' already")
+    );
+    assert_eq!(sql::refused(&client, "SELECT outboxd.drop_schedule('x')").await.code, "P0002");
+    assert_eq!(sql::refused(&client, "SELECT outboxd.alter_schedule('n', timezone => 'x')").await.code, "22023");
+}
+
+fn outboxd(database: &Database, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_outboxd"))
+        .arg("schedule")
+        .args(args)
+        .env_clear()
+        .env("DATABASE_URL", database.url())
+        .output()
+        .expect("outboxd runs")
+}
+
+#[tokio::test]
+async fn the_command_line_creates_lists_and_drops() {
+    let database = postgres::database().await;
+    let _client = app(&database, 1).await;
+    let create = ["create", "daily", "0 9 * * *", "Asia/Seoul", "quiz", "app.audience", "--spread", "30m"];
+    let created = outboxd(&database, &create);
+    assert!(created.status.success(), "{created:?}");
+    let listed = outboxd(&database, &["list", "--json"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let daily = &listed["schedules"][0];
+    assert_eq!((daily["name"].as_str(), daily["state"].as_str()), (Some("daily"), Some("new")));
+    assert_eq!((daily["spread"].as_str(), daily["lead"].as_str()), (Some("00:30:00"), Some("00:10:00")));
+    let text = String::from_utf8(outboxd(&database, &["list"]).stdout).unwrap();
+    assert!(text.contains("daily") && text.contains("Asia/Seoul"), "{text}");
+    let again = outboxd(&database, &create);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&again.stderr).contains("there is a schedule 'daily' already; Change it"),
+        "{again:?}"
+    );
+    assert!(outboxd(&database, &["drop", "daily"]).status.success());
+    assert_eq!(outboxd(&database, &["drop", "daily"]).status.code(), Some(1));
+}

@@ -1,0 +1,77 @@
+//! `outboxd send`: one notification from the command line.
+
+use std::process::Output;
+
+use tokio::process::Command;
+
+use crate::support::instance::Setup;
+use crate::support::postgres::{self, Database};
+use crate::support::provider::{Provider, Reply};
+use crate::support::sql;
+
+async fn send(database: &Database, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
+    command.arg("send").args(args).env_clear().env("DATABASE_URL", database.url()).kill_on_drop(true);
+    command.output().await.expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[tokio::test]
+async fn send_prints_the_id_of_what_it_wrote() {
+    let database = postgres::database().await;
+    let args = ["orders", "device-1", r#"{"n": 1}"#, "--ordering-key", "k", "--header", "traceparent=00-a"];
+    let sent = send(&database, &[&args[..], &["--send-at", "2030-01-01T09:00:00+09:00"]].concat()).await;
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    let app = database.connect().await;
+    let row: String = sql::value(
+        &app,
+        &format!(
+            "SELECT concat_ws(' ', status, topic, recipient, payload, ordering_key, headers, send_at AT TIME ZONE 'UTC')
+               FROM outboxd.notifications WHERE id = {}",
+            text(&sent.stdout)
+        ),
+    )
+    .await;
+    assert_eq!(row, r#"PENDING orders device-1 {"n": 1} k {"traceparent": "00-a"} 2030-01-01 00:00:00"#);
+}
+
+#[tokio::test]
+async fn the_same_dedup_key_prints_the_first_id() {
+    let database = postgres::database().await;
+    let args = ["orders", "device-1", "{}", "--dedup-key", "k", "--json"];
+    let (first, second) = (send(&database, &args).await, send(&database, &args).await);
+    assert_eq!(text(&first.stdout), text(&second.stdout));
+    assert!(text(&first.stdout).starts_with("{\"id\":"), "{}", text(&first.stdout));
+}
+
+#[tokio::test]
+async fn send_says_what_is_wrong() {
+    let database = postgres::database().await;
+    let bad = send(&database, &["orders", "device-1", "hello"]).await;
+    assert_eq!(bad.status.code(), Some(2));
+    assert!(text(&bad.stderr).contains("no JSON"), "{}", text(&bad.stderr));
+    let refused = send(&database, &["", "device-1", "{}"]).await;
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("topic"), "{}", text(&refused.stderr));
+    let empty = postgres::empty_database().await;
+    let unmigrated = send(&empty, &["orders", "device-1", "{}"]).await;
+    assert_eq!(unmigrated.status.code(), Some(1));
+    assert!(text(&unmigrated.stderr).contains("outboxd migrate"), "{}", text(&unmigrated.stderr));
+}
+
+#[tokio::test]
+async fn wait_follows_it_to_its_end() {
+    let database = postgres::database().await;
+    let provider = Provider::start();
+    provider.script([Reply::ok(), Reply::status(400)]);
+    let _instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
+    let sent = send(&database, &["orders", "device-1", "{}", "--wait"]).await;
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    assert!(text(&sent.stdout).trim_end().ends_with("SENT       attempts 1 by webhook"), "{}", text(&sent.stdout));
+    let failed = send(&database, &["orders", "device-1", "{}", "--wait"]).await;
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(text(&failed.stdout).contains("FAILED     attempts 1 by webhook: status 400"), "{}", text(&failed.stdout));
+}

@@ -1,0 +1,128 @@
+//! `outboxd status`, `dead` and `doctor`: the real binary beside a real database.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::postgres::{self, Database};
+use crate::support::sql::{run, until, value};
+use crate::support::world::{Carrier, World};
+
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {} {}", self.out, self.err))
+    }
+}
+
+async fn outboxd(database: &Database, args: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
+    command.args(args).env_clear().env("DATABASE_URL", database.url()).env("OUTBOXD_LOG", "warn").stdin(Stdio::null());
+    let ran = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    Ran {
+        code: ran.status.code().unwrap(),
+        out: String::from_utf8(ran.stdout).unwrap(),
+        err: String::from_utf8(ran.stderr).unwrap(),
+    }
+}
+
+const DEAD: &str = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, error, http_status, channel, attempts)
+    SELECT 'orders', 'device-' || n, '{\"n\": 1}', 'FAILED', now() - n * interval '1 min', 'answered 503', 503, 'push', 4
+      FROM generate_series(1, 30) n";
+
+#[tokio::test]
+async fn status_shows_the_views_to_people_and_programs() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    run(&client, DEAD).await;
+    run(&client, "SELECT outboxd.notify('quiz', 'r', '{}')").await;
+    let text = outboxd(&database, &["status"]).await;
+    assert_eq!(text.code, 0, "{}", text.err);
+    for part in ["NOT WELL", "critical", "workers", "QUEUE", "orders", "FAILED", "30", "OUTBOX", "no instance runs"] {
+        assert!(text.out.contains(part), "{part} is missing:\n{}", text.out);
+    }
+    assert!(!text.out.contains('\x1b'), "no colours off a terminal");
+    let json = outboxd(&database, &["status", "--json"]).await.json();
+    assert_eq!(json["queue_state"][1]["topic"], "orders");
+    assert_eq!(json["queue_state"][1]["count"], 30);
+    assert_eq!(json["outbox_lag"][0]["ready_unpublished"], 1);
+}
+
+#[tokio::test]
+async fn doctor_exits_1_when_something_is_critical_and_says_what_to_do() {
+    let world = World::new(Carrier::Memory).await;
+    let ran = outboxd(&world.database, &["doctor"]).await;
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(
+        ran.out.contains("critical workers") && ran.out.contains("→ Start an instance: outboxd run"),
+        "{}",
+        ran.out
+    );
+    let _instance = world.setup.start().await;
+    until(&world.app, "SELECT bool_and(level = 'ok') FROM outboxd.health").await;
+    assert_eq!(outboxd(&world.database, &["doctor", "--strict"]).await.code, 0);
+    run(&world.app, "SELECT outboxd.pause('quiz')").await;
+    assert_eq!(outboxd(&world.database, &["doctor"]).await.code, 0, "a warning");
+    let strict = outboxd(&world.database, &["doctor", "--strict", "--json"]).await;
+    assert_eq!((strict.code, &strict.json()["ok"]), (1, &Value::Bool(true)));
+}
+
+#[tokio::test]
+async fn dead_lists_shows_and_retries() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    run(&client, DEAD).await;
+    run(&client, "INSERT INTO outboxd.attempt (notification_id, token, number, started_at, duration_ms, outcome, http_status, channel, error) VALUES (1, 1, 1, now(), 12, 'failed', 503, 'push', 'answered 503')").await;
+    let list = outboxd(&database, &["dead", "list", "--topic", "orders", "--since", "10m30s", "--limit", "3"]).await;
+    assert_eq!(list.code, 0, "{}", list.err);
+    assert_eq!(list.out.lines().count(), 4, "{}", list.out);
+    assert!(list.out.contains("device-1 "), "{}", list.out);
+    let all = outboxd(&database, &["dead", "list", "--since", "10m30s", "--http-status", "503", "--json"]).await;
+    assert_eq!(all.json().as_array().unwrap().len(), 10);
+    let none = outboxd(&database, &["dead", "list", "--error-like", "nothing%"]).await;
+    assert_eq!(none.out, "  no dead letters match\n");
+
+    let show = outboxd(&database, &["dead", "show", "1"]).await;
+    assert!(
+        show.out.contains("status           FAILED")
+            && show.out.contains("ATTEMPTS")
+            && show.out.contains("answered 503"),
+        "{}",
+        show.out
+    );
+    assert_eq!(outboxd(&database, &["dead", "show", "4711"]).await.code, 1);
+
+    assert_eq!(outboxd(&database, &["dead", "retry", "1", "2"]).await.out, "1 is QUEUED again\n2 is QUEUED again\n");
+    let count = outboxd(&database, &["dead", "retry", "--topic", "orders", "--dry-run"]).await;
+    assert_eq!(count.out, "28 dead letters match\n");
+    let unasked = outboxd(&database, &["dead", "retry", "--topic", "orders"]).await;
+    assert_eq!(unasked.code, 2);
+    assert!(unasked.err.contains("28 dead letters match; add --yes"), "{}", unasked.err);
+    let done = outboxd(&database, &["dead", "retry", "--topic", "orders", "--yes"]).await;
+    assert_eq!(done.out, "28 are QUEUED again\n");
+    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox").await, 30);
+}
+
+#[tokio::test]
+async fn a_big_retry_is_followed_to_its_end() {
+    let world = World::new(Carrier::Memory).await;
+    run(&world.app, &DEAD.replace("(1, 30)", "(1, 1500)")).await;
+    let _instance = world.setup.start().await;
+    let ran = outboxd(&world.database, &["dead", "retry", "--topic", "orders", "--yes"]).await;
+    assert_eq!((ran.code, ran.out.as_str()), (0, "finished: 1500 of 1500 are QUEUED again\n"), "{}", ran.err);
+}
+
+#[tokio::test]
+async fn a_missing_schema_and_a_missing_server_are_told_apart() {
+    let database = postgres::empty_database().await;
+    let ran = outboxd(&database, &["doctor"]).await;
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("run `outboxd migrate`"), "{}", ran.err);
+    let nowhere = Database { port: crate::support::process::free_port(), name: "x".into() };
+    assert_eq!(outboxd(&nowhere, &["status"]).await.code, 69);
+}

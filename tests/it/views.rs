@@ -1,0 +1,220 @@
+//! The views answer what they promise, at a cost that does not grow with the history.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio_postgres::Client;
+
+use crate::support::postgres;
+use crate::support::provider::Reply;
+use crate::support::sql::{run, until, value, values};
+use crate::support::world::{Carrier, World};
+
+/// Public views, and what people ask of them.
+const QUESTIONS: &[&str] = &[
+    "SELECT * FROM outboxd.queue_state",
+    "SELECT * FROM outboxd.outbox_lag",
+    "SELECT * FROM outboxd.stuck",
+    "SELECT * FROM outboxd.throughput",
+    "SELECT * FROM outboxd.latency",
+    "SELECT * FROM outboxd.channel_health",
+    "SELECT * FROM outboxd.workers",
+    "SELECT * FROM outboxd.health",
+    "SELECT * FROM outboxd.bulk_actions",
+    "SELECT * FROM outboxd.schedules",
+    "SELECT * FROM outboxd.schedule_runs",
+    "SELECT * FROM outboxd.notifications WHERE id = 4711",
+    "SELECT * FROM outboxd.notifications ORDER BY id DESC LIMIT 50",
+    "SELECT * FROM outboxd.attempts WHERE notification_id = 4711",
+    "SELECT * FROM outboxd.attempts ORDER BY id DESC LIMIT 50",
+    "SELECT * FROM outboxd.dead_letters ORDER BY failed_at DESC LIMIT 50",
+    "SELECT * FROM outboxd.dead_letters WHERE topic = 't3' ORDER BY failed_at DESC LIMIT 50",
+    "SELECT topic, error, count(*) FROM outboxd.dead_letters WHERE failed_at > now() - interval '1 hour' GROUP BY 1, 2",
+];
+
+/// History, a backlog and dead letters, in the proportions of a busy installation.
+async fn fill(client: &Client, history: i32, waiting: i32, dead: i32) {
+    let statement = format!(
+        "ALTER TABLE outboxd.notification_log SET (autovacuum_enabled = off);
+         INSERT INTO outboxd.topic (name) SELECT 't' || n FROM generate_series(0, 9) n;
+         INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, channel, attempts)
+         SELECT 't' || n % 10, 'r', '{{}}', 'SENT', now() - interval '1 day', now() - interval '1 day', 'push', 1
+           FROM generate_series(1, {history}) n;
+         INSERT INTO outboxd.attempt (notification_id, token, outcome, channel) SELECT n, 1, 'failed', 'push' FROM generate_series(1, {history} / 10) n;
+         INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, channel, attempts, error)
+         SELECT 't' || n % 10, 'r', '{{}}', 'FAILED', now() - interval '1 day', now() - n * interval '50 s', 'push', 4, 'no'
+           FROM generate_series(1, {dead}) n;
+         INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
+         SELECT 't' || n % 10, 'r', '{{}}', now() + n * interval '1 s' FROM generate_series(1, {waiting} / 2) n;
+         WITH queued AS (
+             INSERT INTO outboxd.notification_log (topic, recipient, payload, status)
+             SELECT 't' || n % 10, 'r', '{{}}', 'QUEUED' FROM generate_series(1, {waiting} / 2) n RETURNING id, topic)
+         INSERT INTO outboxd.outbox (id, lane) SELECT q.id, t.lane FROM queued q JOIN outboxd.topic t ON t.name = q.topic;
+         ANALYZE"
+    );
+    run(client, &statement).await;
+}
+
+/// Scans of the history in a plan: a whole table, or an index without a condition.
+fn scans_of_history(node: &Value, found: &mut Vec<String>) {
+    let text = |field: &str| node[field].as_str().unwrap_or_default();
+    let is_history = ["notification_log", "attempt"].contains(&text("Relation Name"));
+    let kind = text("Node Type");
+    // The partial indexes hold only what waits or is dead; from an end of a primary key a LIMIT stops it.
+    let is_small = text("Index Name").ends_with("_due") || text("Index Name").ends_with("_failed");
+    let is_bounded = node.get("Index Cond").is_some() || node.get("Recheck Cond").is_some() || is_small;
+    if is_history && (kind == "Seq Scan" || !is_bounded) {
+        found.push(format!("{kind} of {} by {}", text("Relation Name"), text("Index Name")));
+    }
+    for child in node["Plans"].as_array().into_iter().flatten() {
+        scans_of_history(child, found);
+    }
+}
+
+async fn plan(client: &Client, question: &str) -> Value {
+    let plan: Value = value(client, &format!("EXPLAIN (FORMAT JSON) {question}")).await;
+    plan[0]["Plan"].clone()
+}
+
+async fn best_of_five(client: &Client, question: &str) -> Duration {
+    let mut best = Duration::MAX;
+    for _ in 0..5 {
+        let started = Instant::now();
+        client.query(question, &[]).await.unwrap();
+        best = best.min(started.elapsed());
+    }
+    best
+}
+
+#[tokio::test]
+async fn no_view_scans_the_history_and_each_answers_within_50_ms() {
+    let client = postgres::database().await.connect().await;
+    fill(&client, 300_000, 100_000, 10_000).await;
+    assert!(value::<bool>(&client, "SELECT outboxd._take_census()").await);
+    run(&client, "DISCARD PLANS").await;
+    for question in QUESTIONS {
+        let plan = plan(&client, question).await;
+        let mut found = Vec::new();
+        scans_of_history(&plan, &mut found);
+        // "The latest 50" walks the primary key backwards as far as its LIMIT.
+        let is_latest = question.contains("ORDER BY id DESC LIMIT");
+        let wanted: Vec<String> =
+            if is_latest { found.iter().filter(|f| f.starts_with("Seq")).cloned().collect() } else { found };
+        assert_eq!(wanted, [""; 0], "{question}\n{plan:#}");
+        let best = best_of_five(&client, question).await;
+        assert!(best < Duration::from_millis(50), "{question} takes {best:?}");
+    }
+    let all = "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'outboxd'::regnamespace AND c.relkind = 'v' AND left(c.relname, 1) <> '_'";
+    for view in values::<String>(&client, all).await {
+        assert!(QUESTIONS.iter().any(|question| question.contains(&format!("outboxd.{view}"))), "nobody asks {view}");
+    }
+}
+
+#[tokio::test]
+async fn a_small_queue_is_counted_on_the_spot_and_a_big_one_by_the_census() {
+    let client = postgres::database().await.connect().await;
+    run(&client, "SELECT outboxd.notify('a', 'r', '{}') FROM generate_series(1, 3)").await;
+    run(&client, "SELECT outboxd.notify('a', 'r', '{}', send_at => now() + interval '1 h')").await;
+    run(&client, "SELECT outboxd.notify('b', 'r', '{}') FROM generate_series(1, 2)").await;
+    run(&client, "INSERT INTO outboxd.topic (name) VALUES ('a'); UPDATE outboxd.outbox SET lane = 1 WHERE id <= 3")
+        .await;
+    run(&client, "UPDATE outboxd.outbox SET state = 2, instance = 1 WHERE id = 1").await;
+    let counts = "SELECT concat_ws(' ', topic, status, count, oldest_age < interval '1 min', counted_at = now())
+                    FROM outboxd.queue_state ORDER BY 1";
+    let small = ["(new topic) QUEUED 2 t t", "a PENDING 1 t t", "a PROCESSING 1 t t", "a QUEUED 2 t t"];
+    assert_eq!(values::<String>(&client, counts).await, small);
+    assert!(value::<bool>(&client, "SELECT outboxd._take_census()").await);
+    assert_eq!(values::<String>(&client, counts).await, small, "a small census is not worth showing");
+    assert!(!value::<bool>(&client, "SELECT outboxd._take_census()").await, "not before 5 s have passed");
+
+    fill(&client, 10, 30_000, 10).await;
+    run(&client, "UPDATE outboxd.census SET taken_at = '-infinity'; SELECT outboxd._take_census()").await;
+    run(&client, "SELECT outboxd.notify('after', 'r', '{}')").await;
+    let after = "SELECT count(*) FROM outboxd.queue_state WHERE counted_at < now() AND topic <> '(new topic)'";
+    assert!(value::<i64>(&client, after).await > 20);
+    let total = "SELECT sum(count)::bigint FROM outboxd.queue_state";
+    assert_eq!(value::<i64>(&client, total).await, 30_016, "as of the census");
+    assert_eq!(value::<i64>(&client, "SELECT ready_unpublished FROM outboxd.outbox_lag").await, 15_004);
+    run(&client, "UPDATE outboxd.census SET taken_at = now() - interval '31 s'").await;
+    assert_eq!(value::<i64>(&client, total).await, 30_017, "an old census is not believed");
+    assert_eq!(value::<i64>(&client, "SELECT ready_unpublished FROM outboxd.outbox_lag").await, 15_005);
+}
+
+#[tokio::test]
+async fn an_empty_installation_has_no_lag() {
+    let client = postgres::database().await.connect().await;
+    let lag = "SELECT concat_ws(' ', ready_unpublished, oldest_age, published_last_minute) FROM outboxd.outbox_lag";
+    assert_eq!(value::<String>(&client, lag).await, "0 00:00:00 0");
+    run(&client, "SELECT outboxd.notify('a', 'r', '{}')").await;
+    assert!(value::<bool>(&client, "SELECT ready_unpublished = 1 AND oldest_age > '0' FROM outboxd.outbox_lag").await);
+    run(&client, "SELECT outboxd.pause('a'); UPDATE outboxd.outbox SET lane = 1").await;
+    assert_eq!(value::<String>(&client, lag).await, "0 00:00:00 0", "a paused topic is not late");
+}
+
+#[tokio::test]
+async fn stuck_says_why_each_row_is_late() {
+    let client = postgres::database().await.connect().await;
+    run(
+        &client,
+        "INSERT INTO outboxd.topic (name) VALUES ('own'), ('other');
+         INSERT INTO outboxd.route VALUES ('own', 0, 'push'), ('own', 1, 'sms'), ('default', 0, 'hook');
+         SELECT outboxd.notify('own', 'r', '{}') FROM generate_series(1, 7);
+         UPDATE outboxd.outbox SET lane = 1, next_at = now() - interval '2 min' WHERE id <= 7;
+         UPDATE outboxd.outbox SET state = 2, instance = 7, next_at = now() - interval '10 s' WHERE id = 1;
+         UPDATE outboxd.outbox SET state = 1, batch = 1 WHERE id = 2;
+         UPDATE outboxd.outbox SET channel = 1 WHERE id = 4;
+         UPDATE outboxd.outbox SET retry_at = now() + interval '1 min' WHERE id = 5;
+         UPDATE outboxd.outbox SET state = 2, instance = 7, next_at = now() + interval '10 s' WHERE id = 6;
+         UPDATE outboxd.outbox SET next_at = now() WHERE id = 7;
+         SELECT outboxd.notify('own', 'r', '{}', ordering_key => 'k');
+         UPDATE outboxd.outbox SET lane = 1, next_at = now() - interval '2 min' WHERE id = 8;
+         SELECT outboxd.notify('other', 'r', '{}'), outboxd.notify('third', 'r', '{}'), outboxd.pause('other'), outboxd.pause_channel('hook');
+         UPDATE outboxd.outbox SET lane = 2 WHERE id = 9;
+         INSERT INTO outboxd.channel_hold (channel, held_until, reason) VALUES ('sms', now() - interval '1 s', 'failures');
+         INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at) VALUES ('own', 'r', '{}', now() - interval '20 s');
+         INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at) VALUES ('own', 'r', '{}', now() - interval '2 s')",
+    )
+    .await;
+    let why = "SELECT concat_ws(' | ', id, reason, channel, worker) FROM outboxd.stuck ORDER BY id";
+    assert_eq!(
+        values::<String>(&client, why).await,
+        [
+            "1 | lease expired | push | 7",
+            "2 | published without progress | push",
+            "3 | never published | push",
+            "4 | circuit open | sms",
+            "8 | waiting behind key | push",
+            "9 | topic paused | hook",
+            "10 | channel paused | hook",
+            "11 | never released",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_an_instance_does_is_seen_by_the_minute() {
+    let world = World::new(Carrier::Stream).await;
+    world.provider.answer_with(|call| match call.recipient().as_str() {
+        "r1" => Reply::status(400),
+        "r2" if call.header("outboxd-attempt") == Some("1") => Reply::status(503),
+        _ => Reply::ok(),
+    });
+    let _instance = world.setup.start().await;
+    world.notify(50).await;
+    world.settle().await;
+    until(&world.app, "SELECT coalesce(sum(sent), 0) = 49 FROM outboxd.throughput").await;
+    let counts = "SELECT concat_ws(' ', sum(queued), sum(sent), sum(failed), sum(retried)) FROM outboxd.throughput";
+    until(&world.app, "SELECT sum(queued) >= 50 FROM outboxd.throughput").await;
+    assert_eq!(value::<String>(&world.app, counts).await, "50 49 1 1");
+    let latency = "SELECT topic = 'orders' AND sent = 49 AND notify_to_sent_p50_ms > 0 AND notify_to_sent_p99_ms >= notify_to_sent_p50_ms
+                          AND seen_to_sent_p50_ms <= notify_to_sent_p50_ms * 1.1 FROM outboxd.latency";
+    assert!(value::<bool>(&world.app, latency).await);
+    let health = "SELECT concat_ws(' ', channel, origin, circuit, paused, calls, success_percent, p95_ms > 0, last_error LIKE '%400%' OR last_error LIKE '%503%')
+                    FROM outboxd.channel_health";
+    assert_eq!(value::<String>(&world.app, health).await, "webhook closed f 51 96.1 t t");
+    until(&world.app, "SELECT published_last_minute > 0 FROM outboxd.outbox_lag").await;
+    let queue =
+        "SELECT value LIKE 'Redis answers, maxmemory-policy noeviction%' FROM outboxd.health WHERE name = 'queue'";
+    until(&world.app, queue).await;
+    assert_eq!(value::<String>(&world.app, "SELECT string_agg(channel, ',') FROM outboxd.route").await, "webhook");
+}
