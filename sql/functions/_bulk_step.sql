@@ -1,17 +1,21 @@
 -- One batch of the oldest open bulk action. A row: it was at work (changed may be 0: it waits for its last batch to be
 -- sent). No row: there is none, or another instance is at it.
 --
--- Retried rows share the queue with live traffic, so a batch is small and the next one waits until three quarters of it
--- are out of the queue, a second at most (their topic may be paused or their channel held). Canceled rows burden nobody.
+-- Retried rows share the queue with live traffic. So the next batch waits until three quarters of the last one are out of
+-- the queue, and is as big as can be expected to take 50 ms, by how long the last one took: live traffic finds at most
+-- that much in front of it, on a fast machine and on a slow one. Rows that do not even get into the queue within a second
+-- (their topic is paused, their channel held) are nobody's burden and are not waited for; nor are canceled ones.
 -- An error is written down and the action rests for 5 s, so that it is seen and does not stop the others.
 -- Locks: the action's row, skipped if another holds it; the rows changed. Index: bulk_action_open, outbox_pkey.
 CREATE OR REPLACE FUNCTION outboxd._bulk_step() RETURNS TABLE (bulk_id bigint, changed bigint, ended boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    looks_max CONSTANT integer := 2000;
-    batch_max CONSTANT integer := 200;
-    b    outboxd.bulk_action;
-    step record;
+    looks_max integer := 2000;
+    batch_max integer := 500;
+    since     interval;
+    waiting   record;
+    b         outboxd.bulk_action;
+    step      record;
 BEGIN
     SELECT a.* INTO b FROM outboxd.bulk_action a
      WHERE a.ended_at IS NULL AND a.next_at <= clock_timestamp() ORDER BY a.id LIMIT 1 FOR UPDATE SKIP LOCKED;
@@ -21,11 +25,19 @@ BEGIN
     bulk_id := b.id;
     changed := 0;
     ended := false;
-    IF b.action = 'retry' AND b.stepped_at > clock_timestamp() - interval '1 s' AND cardinality(b.batch) < 4 * (
-           SELECT count(*) FROM outboxd.outbox o
-            WHERE o.id = ANY (b.batch) AND o.state IN (0, 1) AND (o.retry_at IS NULL OR o.retry_at <= clock_timestamp())) THEN
-        RETURN NEXT;
-        RETURN;
+    IF b.action = 'retry' THEN
+        since := clock_timestamp() - b.stepped_at;
+        SELECT count(*) FILTER (WHERE o.state = 1) * 4 > cardinality(b.batch) AS in_queue,
+               count(*) FILTER (WHERE o.state IN (0, 3) AND (o.retry_at IS NULL OR o.retry_at <= clock_timestamp())) * 4 > cardinality(b.batch) AS before_it
+          INTO waiting FROM outboxd.outbox o WHERE o.id = ANY (b.batch);
+        IF waiting.in_queue OR (waiting.before_it AND since < interval '1 s') THEN
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        batch_max := CASE WHEN since IS NULL OR waiting.before_it THEN 100
+                          ELSE greatest(20, least(500, 2 * cardinality(b.batch), cardinality(b.batch) * 0.05 / extract(epoch FROM since))) END;
+        -- Where little matches, more is looked at.
+        looks_max := CASE WHEN since IS NOT NULL AND b.batch = '{}' THEN 2000 ELSE 2 * batch_max END;
     END IF;
     BEGIN
         WITH looked AS (

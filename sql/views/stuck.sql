@@ -1,9 +1,9 @@
--- What is past its time, and why. Looks at the 5,000 oldest rows of the active set and at 500 PENDING rows that are
+-- What is past its time, and why. Looks at the 2,000 oldest rows of the active set and at 200 PENDING rows that are
 -- overdue, so that it costs the same with any backlog. The channel a row is meant for is its route's at its position.
 CREATE OR REPLACE VIEW outboxd.stuck AS
 WITH oldest AS (
     SELECT o.id, o.lane, o.state, o.next_at, o.retry_at, o.attempts, o.instance, o.channel, o.ordering_key
-      FROM outboxd.outbox o ORDER BY o.id LIMIT 5000
+      FROM outboxd.outbox o ORDER BY o.id LIMIT 2000
 ), placed AS (
     SELECT o.id, o.state, o.attempts, o.instance, o.ordering_key, t.paused_at, o.retry_at, o.next_at,
            coalesce(own.channel, fallback.channel) AS channel
@@ -27,16 +27,16 @@ WITH oldest AS (
 ), late AS (
     (SELECT j.id, j.reason, j.since, j.attempts, j.instance, j.channel FROM judged j WHERE j.reason IS NOT NULL
       ORDER BY j.reason IN ('topic paused', 'channel paused', 'circuit open', 'provider asked to wait', 'waiting behind key'), j.since
-      LIMIT 500)
+      LIMIT 200)
     UNION ALL
     (SELECT l.id, 'never released', l.due_at, l.attempts, NULL, NULL FROM outboxd.notification_log l
-      WHERE l.due_at < now() - interval '10 s' ORDER BY l.due_at LIMIT 500)
+      WHERE l.due_at < now() - interval '10 s' ORDER BY l.due_at LIMIT 200)
 )
 SELECT s.id, l.topic, l.recipient, s.reason, greatest(clock_timestamp() - s.since, '0') AS stuck_for, s.since, s.channel, s.attempts,
        s.instance AS worker, l.ordering_key
   FROM late s JOIN outboxd.notification_log l ON l.id = s.id;
 
-COMMENT ON VIEW outboxd.stuck IS 'What is past its time and why: of the 5,000 oldest live rows up to 500, the repairable first, and up to 500 overdue PENDING rows. outboxd.queue_state has the counts.';
+COMMENT ON VIEW outboxd.stuck IS 'What is past its time and why: of the 2,000 oldest live rows up to 200, the repairable first, and up to 200 overdue PENDING rows. outboxd.queue_state has the counts.';
 COMMENT ON COLUMN outboxd.stuck.id IS 'See outboxd.notifications.id.';
 COMMENT ON COLUMN outboxd.stuck.topic IS 'What it is about.';
 COMMENT ON COLUMN outboxd.stuck.recipient IS 'As the app gave it.';

@@ -112,11 +112,11 @@ async fn a_big_retry_is_worked_off_in_batches_and_leaves_what_failed_since() {
     run(&client, "SELECT * FROM outboxd._bulk_step()").await;
     assert_eq!(
         value::<String>(&client, progress).await,
-        r#"retry {"error_like": "timeout"} postgres running 1500 200 13"#
+        r#"retry {"error_like": "timeout"} postgres running 1500 100 7"#
     );
     // The first of them fails again: it is a new dead letter.
     run(&client, "WITH o AS (DELETE FROM outboxd.outbox WHERE id = 2) UPDATE outboxd.notification_log SET status = 'FAILED', error = 'timeout', finished_at = clock_timestamp() WHERE id = 2").await;
-    assert_eq!(work_off(&client).await, 7);
+    assert!(work_off(&client).await >= 14, "a hundred at a time");
     assert_eq!(
         value::<String>(&client, progress).await,
         r#"retry {"error_like": "timeout"} postgres finished 1500 1500 100"#
@@ -156,11 +156,11 @@ async fn a_bulk_action_can_be_stopped_and_one_instance_at_a_time_works_on_it() {
     assert!(value::<bool>(&other, "SELECT outboxd.stop_bulk(1)").await);
     assert_eq!(work_off(&client).await, 0);
     let state = "SELECT concat_ws(' ', state, done, percent, stopped_by) FROM outboxd.bulk_actions";
-    assert_eq!(value::<String>(&client, state).await, "stopped 200 10 postgres");
+    assert_eq!(value::<String>(&client, state).await, "stopped 100 5 postgres");
     assert!(!value::<bool>(&client, "SELECT outboxd.stop_bulk(1)").await);
     assert_eq!(refused(&client, "SELECT outboxd.stop_bulk(99)").await.code, "P0002");
     let audit = "SELECT concat_ws(' ', action, subject, affected) FROM outboxd.audit ORDER BY id DESC LIMIT 1";
-    assert_eq!(value::<String>(&client, audit).await, "stop_bulk 1 200");
+    assert_eq!(value::<String>(&client, audit).await, "stop_bulk 1 100");
 }
 
 #[tokio::test]
