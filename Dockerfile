@@ -7,11 +7,11 @@ ENV CARGO_TERM_COLOR=never
 
 # Dependencies first, behind stubs: this layer is made anew only when Cargo.toml or Cargo.lock change.
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir -p src examples \
-    && echo 'fn main() {}' | tee src/main.rs examples/sample_app.rs > examples/sample_provider.rs \
+RUN mkdir src \
+    && echo 'fn main() {}' > src/main.rs \
     && touch src/lib.rs \
     && cargo build --release --locked --bin outboxd \
-    && rm -r src examples
+    && rm -r src
 
 COPY migrations migrations
 COPY sql sql
@@ -23,9 +23,10 @@ RUN touch src/main.rs src/lib.rs \
     && OUTBOXD_COMMIT="$COMMIT" cargo build --release --locked --bin outboxd
 
 
-FROM build AS build-samples
-COPY examples examples
-RUN cargo build --release --locked --example sample_app --example sample_provider
+FROM rust:1-slim-bookworm AS build-samples
+WORKDIR /build
+COPY examples/samples .
+RUN cargo build --release --locked
 
 
 FROM debian:bookworm-slim AS base
@@ -38,8 +39,7 @@ USER 65532:65532
 
 
 FROM base AS samples
-COPY --from=build-samples /build/target/release/examples/sample_app /build/target/release/examples/sample_provider \
-    /usr/local/bin/
+COPY --from=build-samples /build/target/release/sample_app /build/target/release/sample_provider /usr/local/bin/
 
 
 FROM base AS outboxd

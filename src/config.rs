@@ -130,6 +130,8 @@ pub struct RelayConfig {
     pub wakeup: Wakeup,
     /// The pause between polls while awake, and always with `wakeup = "poll"`.
     pub poll: Duration,
+    /// The slow poll of a sleeper.
+    pub idle_poll: Duration,
     /// Rows reserved and pushed at a time.
     pub batch: u32,
 }

@@ -7,8 +7,8 @@
 
 use refinery::Target;
 use sha2::{Digest, Sha256};
-use tokio_postgres::Client;
 use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 use tracing::{info, warn};
 
 mod embedded {
@@ -151,12 +151,23 @@ pub async fn schema_version(client: &Client) -> Result<i64, Error> {
 }
 
 async fn applied(client: &Client) -> Result<Vec<(i64, String)>, Error> {
-    let exists = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&HISTORY]).await?;
-    if !exists.get::<_, bool>(0) {
+    // Simple queries: an instance behind a transaction-mode pooler asks this too, and may prepare nothing.
+    let find = format!("SELECT 1 WHERE to_regclass('{HISTORY}') IS NOT NULL");
+    if simple_rows(client, &find).await?.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = client.query(&format!("SELECT version::bigint, applied_on FROM {HISTORY} ORDER BY 1"), &[]).await?;
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    let rows = simple_rows(client, &format!("SELECT version, applied_on FROM {HISTORY} ORDER BY version")).await?;
+    let text = |row: &SimpleQueryRow, column| row.get(column).unwrap_or_default().to_owned();
+    Ok(rows.iter().filter_map(|row| Some((text(row, 0).parse().ok()?, text(row, 1)))).collect())
+}
+
+async fn simple_rows(client: &Client, sql: &str) -> Result<Vec<SimpleQueryRow>, Error> {
+    let messages = client.simple_query(sql).await?;
+    let row = |message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    };
+    Ok(messages.into_iter().filter_map(row).collect())
 }
 
 /// What a migration did.

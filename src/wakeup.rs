@@ -33,8 +33,6 @@ const AWAKE_REFRESH: Duration = Duration::from_millis(120);
 const IDLE_BEFORE_SLEEP: Duration = Duration::from_millis(250);
 /// Pauses between polls while awake: the shortest when something was just found.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// The slow poll of a sleeper, which also refreshes the doorbell.
-const SLOW_POLL: Duration = Duration::from_secs(1);
 /// Between looks at who still holds the lock, while going to sleep.
 const HOLDERS_EVERY: Duration = Duration::from_millis(20);
 /// Waits after errors: the first, and at most.
@@ -124,7 +122,14 @@ pub async fn run(mut pump: Pump, config: &Config, nudge: &Nudge, shutdown: &Canc
     let mut error_wait = ERROR_WAIT_MIN;
     let mut is_down = false;
     while !shutdown.is_cancelled() {
-        let mut day = Day { pump: &mut pump, listener: &mut listener, nudge, shutdown, pause_max: config.relay.poll };
+        let mut day = Day {
+            pump: &mut pump,
+            listener: &mut listener,
+            nudge,
+            shutdown,
+            pause_max: config.relay.poll,
+            idle_poll: config.relay.idle_poll,
+        };
         match day.live().await {
             Ok(()) => (error_wait, is_down) = (ERROR_WAIT_MIN, false),
             Err(error) => {
@@ -157,6 +162,8 @@ struct Day<'a> {
     nudge: &'a Nudge,
     shutdown: &'a CancellationToken,
     pause_max: Duration,
+    /// A sleeper's, which also refreshes the doorbell.
+    idle_poll: Duration,
 }
 
 impl Day<'_> {
@@ -228,7 +235,7 @@ impl Day<'_> {
             if none_left {
                 return Ok(true);
             }
-            if refreshed_at.elapsed() > SLOW_POLL {
+            if refreshed_at.elapsed() > self.idle_poll {
                 self.pump.store.set_doorbell(Duration::ZERO).await?;
                 refreshed_at = Instant::now();
             }
@@ -241,7 +248,7 @@ impl Day<'_> {
     /// Sleeps until the bell, a nudge, something due, or work found by a slow poll.
     async fn sleep(&mut self) -> Result<(), Error> {
         loop {
-            let due = self.pump.next().await?.unwrap_or(SLOW_POLL).min(SLOW_POLL);
+            let due = self.pump.next().await?.unwrap_or(self.idle_poll).min(self.idle_poll);
             tokio::select! {
                 () = tokio::time::sleep(due) => {}
                 bell = self.listener.rung() => {

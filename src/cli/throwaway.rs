@@ -17,7 +17,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const SYSTEM_DIRS: [&str; 4] = ["/usr/local/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// A loopback port that was free a moment ago.
-fn free_port() -> Result<u16> {
+pub(super) fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port on 127.0.0.1")?;
     Ok(listener.local_addr()?.port())
 }

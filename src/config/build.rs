@@ -108,6 +108,7 @@ fn relay(s: &Section<'_>, pooler: bool) -> RelayConfig {
         republish_after: s.duration("republish_after"),
         wakeup,
         poll: s.duration("poll"),
+        idle_poll: s.duration("idle_poll"),
         batch: s.number("batch"),
     }
 }

@@ -82,6 +82,7 @@ pub const METRICS: &[Metric] = &[
     metric("outboxd_late_failures_total", Counter, &[], "Failures reported after their lease was over, which changed nothing."),
     metric("outboxd_released_total", Counter, &[], "Claims given back without a call: rate limits, holds, pauses."),
     metric("outboxd_leases_ended_total", Counter, &[], "Claims ended because their lease was over or their worker dead."),
+    metric("outboxd_retention_deleted_total", Counter, &["table"], "Rows deleted because their retention was over, by table."),
     metric("outboxd_channel_held_origins", Gauge, &["channel", "reason"], "Origins that are not called now. retry_after: the provider asked for it; failures, unauthorized: the circuit is open."),
     metric("outboxd_channel_paused", Gauge, &["channel"], "1 while an operator's pause holds the channel."),
     metric("outboxd_database_pool_wait_seconds", WAIT, &["pool"], "The wait for a connection to Postgres, by pool: durable, relaxed."),

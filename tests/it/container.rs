@@ -41,7 +41,7 @@ impl Image {
         let images = PathBuf::from(std::env::var("OUTBOXD_IMAGES").expect("scripts/container says where they are"));
         let root = std::fs::canonicalize(images.join(name)).unwrap();
         let json = std::fs::read_to_string(images.join(format!("{name}.json"))).unwrap();
-        Image { root, config: serde_json::from_str::<Value>(&json).unwrap()["config"].clone() }
+        Image { root, config: serde_json::from_str::<Value>(&json).unwrap()["Docker"]["config"].clone() }
     }
 
     /// A list of the image's configuration, by its JSON pointer.
@@ -52,7 +52,7 @@ impl Image {
 
     fn command(&self, words: &[String], env: &[(&str, &str)]) -> Command {
         let mut command = Command::new("unshare");
-        command.args(["--fork", "--pid", "--mount", "--kill-child", "sh", "-ec", ENTER]).arg(&self.root);
+        command.args(["--fork", "--pid", "--mount", "sh", "-ec", ENTER]).arg(&self.root);
         command.arg(self.config["User"].as_str().unwrap()).args(words).env_clear();
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
         command.envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true);
@@ -60,26 +60,43 @@ impl Image {
     }
 
     /// What `docker run` would start.
-    fn run(&self, env: &[(&str, &str)]) -> Child {
-        let words = [self.words("/Entrypoint"), self.words("/Cmd")].concat();
-        self.command(&words, env).stderr(Stdio::null()).spawn().unwrap()
+    fn run(&self, env: &[(&str, &str)]) -> Running {
+        self.start(&[self.words("/Entrypoint"), self.words("/Cmd")].concat(), env)
+    }
+
+    fn start(&self, words: &[String], env: &[(&str, &str)]) -> Running {
+        Running(self.command(words, env).stderr(Stdio::null()).spawn().unwrap())
     }
 }
 
-/// The program itself: the one child of `unshare`.
-fn pid_inside(child: &Child) -> i32 {
-    let unshare = child.id().unwrap();
-    let children = std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap();
-    children.trim().parse().unwrap()
+/// A container, ended with everything in it when dropped.
+struct Running(Child);
+
+impl Running {
+    /// PID 1 of the container as we see it: the one child of `unshare`.
+    fn pid(&self) -> Option<i32> {
+        let unshare = self.0.id()?;
+        let children = std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).ok()?;
+        children.trim().parse().ok()
+    }
 }
 
-async fn until_ready(addr: SocketAddr, child: &mut Child) {
+impl Drop for Running {
+    fn drop(&mut self) {
+        // `--kill-child` would do it, but the kernel forgets that wish when the child changes its user.
+        if let Some(pid) = self.pid() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+}
+
+async fn until_ready(addr: SocketAddr, container: &mut Running) {
     let deadline = Instant::now() + SOON;
     loop {
         if tokio::net::TcpStream::connect(addr).await.is_ok() && http::get(addr, "/readyz", &[]).await.status == 200 {
             return;
         }
-        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        assert!(container.0.try_wait().unwrap().is_none(), "it ended");
         assert!(Instant::now() < deadline, "not ready in time");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -106,11 +123,11 @@ async fn the_image_delivers_as_its_user_and_drains_on_sigterm() {
         ("OUTBOXD_ROUTES_DEFAULT_CHANNELS", "push"),
     ];
     let started = Instant::now();
-    let mut child = image.run(&env);
-    until_ready(addr, &mut child).await;
+    let mut container = image.run(&env);
+    until_ready(addr, &mut container).await;
     let start_ms = started.elapsed().as_millis();
 
-    let pid = pid_inside(&child);
+    let pid = container.pid().unwrap();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
     assert_eq!(field("Uid:"), "65532\t65532\t65532\t65532");
@@ -131,7 +148,7 @@ async fn the_image_delivers_as_its_user_and_drains_on_sigterm() {
     let delivered_ms = sent_at.elapsed().as_millis();
     let stopped = Instant::now();
     kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
-    let exit = tokio::time::timeout(SOON, child.wait()).await.expect("it ends").unwrap();
+    let exit = tokio::time::timeout(SOON, container.0.wait()).await.expect("it ends").unwrap();
     assert_eq!(exit.code(), Some(0), "SIGTERM reached PID 1 and the drain was clean");
     assert_eq!(sql::value::<String>(&app, "SELECT status::text FROM outboxd.notifications").await, "SENT");
     println!(
@@ -149,18 +166,17 @@ async fn the_samples_show_orders_flowing_and_a_rollback_staying_silent() {
     let (addr, listen) = (SocketAddr::from(([127, 0, 0, 1], process::free_port())), process::free_port());
     let (url, http_addr, listen) = (database.url(), addr.to_string(), format!("127.0.0.1:{listen}"));
     let hook = format!("http://{listen}/push");
-    let provider = samples.command(&["sample_provider".into()], &[("LISTEN", &listen)]).spawn().unwrap();
+    let _provider = samples.start(&["sample_provider".into()], &[("LISTEN", &listen)]);
     let env = [
         ("DATABASE_URL", url.as_str()),
         ("OUTBOXD_HTTP_ADDR", &http_addr),
         ("OUTBOXD_CHANNELS_PUSH_URL", &hook),
         ("OUTBOXD_ROUTES_DEFAULT_CHANNELS", "push"),
     ];
-    let mut child = image.run(&env);
-    until_ready(addr, &mut child).await;
+    let mut container = image.run(&env);
+    until_ready(addr, &mut container).await;
     let app_env = [("DATABASE_URL", url.as_str()), ("ORDERS", "6")];
     assert!(samples.command(&["sample_app".into()], &app_env).status().await.unwrap().success());
     let app = database.connect().await;
     sql::until(&app, "SELECT count(*) = 5 AND bool_and(status = 'SENT') FROM outboxd.notifications").await;
-    drop((provider, child));
 }

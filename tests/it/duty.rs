@@ -19,8 +19,7 @@ const LEASE: Duration = Duration::from_secs(60);
 
 /// The configuration of an instance on this database, with these keys set.
 pub fn config(database: &Database, set: &[(&str, &str)]) -> Config {
-    let mut sources = Sources::default();
-    sources.overrides = vec![("database_url".into(), database.url())];
+    let mut sources = Sources { overrides: vec![("database_url".into(), database.url())], ..Sources::default() };
     sources.overrides.extend(set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
     load(&sources).unwrap_or_else(|mistakes| panic!("{mistakes}")).config
 }
@@ -144,7 +143,7 @@ async fn the_duties_of_a_killed_a_stopped_and_a_drained_instance_move_over() {
     assert_eq!(third.drain().await, 0);
     sql::until(
         &client,
-        "SELECT bool_and(owner IN (2, 4, 5) AND until > clock_timestamp()) FROM outboxd.duty
+        "SELECT bool_and(coalesce(owner IN (2, 4, 5) AND until > clock_timestamp(), false)) FROM outboxd.duty
                           WHERE name IN ('retention', 'schedules')",
     )
     .await;

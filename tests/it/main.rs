@@ -3,6 +3,7 @@
 
 mod tidy;
 
+mod bench;
 mod check;
 mod config;
 mod connect;
@@ -50,5 +51,6 @@ mod ordering;
 mod reference;
 
 mod send;
+
 #[allow(dead_code)] // each module of tests uses its own part
 mod support;

@@ -161,3 +161,27 @@ async fn every_metric_is_described_and_named_as_prometheus_wants_it() {
         }
     }
 }
+
+/// The names that this source file gives to the macros of `metrics`.
+fn emitted(code: &str) -> BTreeSet<String> {
+    let calls = ["counter!(", "gauge!(", "histogram!("].iter().flat_map(|call| code.split(call).skip(1));
+    let literals = calls.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
+    literals.map(str::to_owned).collect()
+}
+
+#[test]
+fn whatever_the_sources_emit_is_in_the_catalogue_and_the_other_way_round() {
+    let mut found = BTreeSet::new();
+    let mut dirs = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => dirs.push(path),
+                false => found.extend(emitted(&std::fs::read_to_string(path).unwrap())),
+            }
+        }
+    }
+    let listed: BTreeSet<String> = METRICS.iter().map(|metric| metric.name.to_owned()).collect();
+    assert_eq!(found, listed);
+}

@@ -3,6 +3,7 @@
 pub mod certs;
 pub mod http;
 pub mod instance;
+pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
 pub mod prometheus;

@@ -10,8 +10,8 @@ use crate::support::sql::{value, values};
 
 /// Lowest first. A module imports only from lines above its own; modules of one line do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["notification"],
-    &["config", "shutdown", "telemetry", "failpoint", "systemd"],
+    &["notification", "systemd"],
+    &["config", "shutdown", "telemetry", "failpoint"],
     &["retry", "rollup"],
     &["queue", "channel"],
     &["store", "migrate"],

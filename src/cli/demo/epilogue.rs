@@ -4,7 +4,8 @@ use anyhow::Result;
 use tokio_postgres::Client;
 
 use super::stage::{Stage, table};
-use super::{Theatre, shop};
+use super::{Theatre, instances, shop};
+use crate::cli::throwaway::postgres::connect;
 
 const QUEUE_STATE: &str = "SELECT topic, status, count, date_trunc('milliseconds', oldest_age) AS oldest_age
     FROM outboxd.queue_state ORDER BY 1, 2";
@@ -59,8 +60,11 @@ pub(super) async fn wait(theatre: &Theatre, stage: &Stage) -> Result<()> {
     ] {
         stage.say(&format!("  {statement}"))?;
     }
+    let client = connect(&url).await?;
+    let http = instances::survivor(&theatre.instances, &client).await?.http();
     stage.say(&format!(
-        "\n  or: DATABASE_URL={url} outboxd send {topic} 010-0000-0002 '{{\"text\": \"hi\"}}' --wait\n"
+        "\n  DATABASE_URL={url} outboxd send {topic} 010-0000-0002 '{{\"text\": \"hi\"}}' --wait\n  \
+         curl {http}/metrics    # the instance that is left\n"
     ))?;
     let mut seen = theatre.providers.calls().len();
     loop {

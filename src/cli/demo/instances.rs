@@ -7,6 +7,7 @@ use tokio_postgres::Client;
 
 use super::providers::{CHANNELS, Providers};
 use super::shop;
+use crate::cli::throwaway::free_port;
 use crate::cli::throwaway::leash::Leash;
 use crate::cli::throwaway::postgres::{Postgres, connect};
 use crate::cli::throwaway::redis::Redis;
@@ -23,12 +24,18 @@ const READY_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Instance {
     leash: Leash,
     pid: u32,
+    http: String,
 }
 
 impl Instance {
     /// Its process id, as in the view `workers`.
     pub(super) fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Where its HTTP endpoints are.
+    pub(super) fn http(&self) -> &str {
+        &self.http
     }
 
     /// SIGKILL.
@@ -54,6 +61,14 @@ pub(super) async fn start(postgres: &Postgres, redis: Option<&Redis>, providers:
     Ok(instances)
 }
 
+/// The one that was not killed: the last to show a heartbeat.
+pub(super) async fn survivor<'a>(instances: &'a [Instance; 2], client: &Client) -> Result<&'a Instance> {
+    let latest = "SELECT pid FROM outboxd.workers ORDER BY heartbeat_at DESC LIMIT 1";
+    let pid: i32 = client.query_one(latest, &[]).await?.get(0);
+    let alive = instances.iter().position(|instance| i32::try_from(instance.pid).ok() == Some(pid));
+    Ok(&instances[alive.unwrap_or(0)])
+}
+
 /// The one with the most calls under way: to kill it leaves the most outcomes unknown.
 pub(super) async fn busiest<'a>(instances: &'a mut [Instance; 2], client: &Client) -> Result<&'a mut Instance> {
     let most = "SELECT w.pid FROM outboxd.notifications n JOIN outboxd.workers w USING (worker)
@@ -73,10 +88,11 @@ fn launch(config: &str) -> Result<Instance> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut leash = Leash::new("instance", None)?;
     let file = leash.path("outboxd.toml");
-    std::fs::write(&file, config)?;
+    let http = format!("127.0.0.1:{}", free_port()?);
+    std::fs::write(&file, format!("http_addr = \"{http}\"\n{config}"))?;
     // Its rows are thrown away with the database, so it need not drain.
     let pid = leash.start(&[&program.display().to_string(), "run", "--config", &file], "KILL")?;
-    Ok(Instance { leash, pid })
+    Ok(Instance { leash, pid, http: format!("http://{http}") })
 }
 
 /// As an operator would write it, but with short times, so that a dead instance is noticed within seconds.
@@ -93,7 +109,7 @@ fn config(postgres: &Postgres, redis: Option<&Redis>, providers: &Providers) -> 
         })
         .collect();
     format!(
-        "database_url = \"{}\"\n{redis_url}http_addr = \"127.0.0.1:0\"\n\
+        "database_url = \"{}\"\n{redis_url}\
          [queue]\nconsumer_ttl = \"3s\"\n\
          [worker]\nheartbeat = \"{HEARTBEAT}\"\nheartbeat_ttl = \"{HEARTBEAT_TTL}\"\nlease = \"{LEASE}\"\n\
          {channels}\

@@ -184,17 +184,18 @@ async fn a_paused_topic_waits_and_the_others_flow_on() {
 #[tokio::test]
 async fn nothing_is_missed_by_an_idle_relay() {
     let world = World::new(Carrier::Memory).await;
-    let _instance = world.setup.start().await;
+    // With a slow poll of 4 s, whoever waits for it rather than for the bell stands out on any machine.
+    let setup = world.setup.clone().replace("[relay]\n", "[relay]\nidle_poll = \"4s\"\n");
+    let _instance = setup.start().await;
     let mut waits = Vec::new();
-    for n in 1..=30 {
+    for n in 1..=40 {
         // Pauses around the time at which the relay goes to sleep.
-        tokio::time::sleep(Duration::from_millis(rand::random_range(0..450))).await;
+        tokio::time::sleep(Duration::from_millis(rand::random_range(0..500))).await;
         let committed = Instant::now();
         world.notify(1).await;
         world.provider.wait_for(n, SOON).await;
         waits.push(world.provider.ledger()[n - 1].at.duration_since(committed));
     }
     waits.sort_unstable();
-    // The slow poll alone would let half of them wait for more than 500 ms.
-    assert!(waits[26] < Duration::from_millis(300), "hardly one waited: {waits:?}");
+    assert!(waits[39] < Duration::from_secs(2), "one waited for the slow poll: {waits:?}");
 }

@@ -65,6 +65,12 @@ impl Setup {
         self
     }
 
+    /// Reaches the database by another way.
+    pub fn database_url(mut self, url: &str) -> Setup {
+        self.database_url = url.to_owned();
+        self
+    }
+
     /// Takes on only these roles.
     pub fn roles(mut self, roles: &str) -> Setup {
         self.roles = Some(roles.to_owned());

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 
@@ -19,6 +20,8 @@ static DATABASES: AtomicU32 = AtomicU32::new(0);
 pub struct Server {
     pub port: u16,
     pub dir: PathBuf,
+    /// After a restart: the server that runs now. It ends before the first one's leash removes the directory.
+    pub restarted: Option<Leashed>,
     pub process: Leashed,
 }
 
@@ -83,7 +86,7 @@ pub async fn start(settings: &[(&str, &str)]) -> Server {
     let command = as_postgres(&bin_dir().join("postgres"), &["-D", data.to_str().unwrap()]);
     let log = dir.join("log");
     let process = process::leash(&command, &log, "QUIT", Some(&dir));
-    let server = Server { port, dir, process };
+    let server = Server { port, dir, restarted: None, process };
     server.wait_until_ready(&log).await;
     server
 }
@@ -101,6 +104,35 @@ impl Server {
 
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// `pg_ctl stop -m immediate`: no checkpoint, every session cut.
+    pub async fn stop_immediately(&mut self) {
+        self.restarted.as_ref().unwrap_or(&self.process).signal(Signal::SIGQUIT);
+        while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // The postmaster may outlive its listener for a moment.
+        while self.dir.join("data/postmaster.pid").exists() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Starts it again on the same data and port.
+    pub async fn start_again(&mut self) {
+        let data = self.dir.join("data");
+        let command = as_postgres(&bin_dir().join("postgres"), &["-D", data.to_str().unwrap()]);
+        let log = self.dir.join("log");
+        self.restarted = Some(process::leash(&command, &log, "QUIT", None));
+        self.wait_until_ready(&log).await;
+    }
+
+    /// A migrated database on this server.
+    pub async fn migrated_database(&self) -> Database {
+        let database = self.empty_database().await;
+        let mut client = database.connect().await;
+        outboxd::migrate::run(&mut client, outboxd::migrate::Install::Always).await.expect("it migrates");
+        database
     }
 
     /// An empty database.

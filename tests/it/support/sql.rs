@@ -53,9 +53,9 @@ pub async fn pid(client: &Client) -> i32 {
     value(client, "SELECT pg_backend_pid()").await
 }
 
-/// Waits until the query is true, 20 s at most.
+/// Waits until the query is true, a minute at most.
 pub async fn until(client: &Client, sql: &str) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !value::<bool>(client, sql).await {
         assert!(Instant::now() < deadline, "never came true: {sql}");
         tokio::time::sleep(Duration::from_millis(5)).await;

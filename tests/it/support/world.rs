@@ -32,7 +32,11 @@ pub struct World {
 impl World {
     /// A migrated database, a provider that answers 200, and instances that send everything there.
     pub async fn new(carrier: Carrier) -> World {
-        let database = postgres::database().await;
+        World::on(postgres::database().await, carrier).await
+    }
+
+    /// The same on this migrated database.
+    pub async fn on(database: Database, carrier: Carrier) -> World {
         let provider = Provider::start();
         let prefix = redis::unique_prefix();
         let setup = Setup::new(&database.url()).webhook(&provider.url("/hook"));

@@ -10,7 +10,7 @@ use tokio_postgres::NoTls;
 
 const PAUSE: Duration = Duration::from_millis(500);
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL")?;
     let orders: u64 = std::env::var("ORDERS").map_or(Ok(u64::MAX), |orders| orders.parse())?;

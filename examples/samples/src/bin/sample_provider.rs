@@ -25,7 +25,7 @@ async fn receive(headers: HeaderMap, body: Bytes) -> StatusCode {
     status
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let addr = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:8090".to_owned());
     let listener = tokio::net::TcpListener::bind(addr).await?;
