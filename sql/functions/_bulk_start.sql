@@ -13,9 +13,9 @@ BEGIN
         SELECT count(*), array_agg(d.id) INTO matched, ids FROM outboxd._pick_dead(filter, upto, '-infinity', 0, 1000000) d WHERE d.matches;
     ELSE
         SELECT count(*), array_agg(d.id) INTO matched, ids FROM (
-            SELECT w.id FROM outboxd._pick_waiting(filter, upto, 0::smallint, '-infinity', 0, 1000000) w WHERE w.matches
+            SELECT w.id FROM outboxd._pick_waiting(filter, upto, 0::smallint, '', '-infinity', 0, 1000000) w WHERE w.matches
             UNION ALL
-            SELECT w.id FROM outboxd._pick_waiting(filter, upto, 1::smallint, '-infinity', 0, 1000000) w WHERE w.matches) d;
+            SELECT w.id FROM outboxd._pick_waiting(filter, upto, 1::smallint, '', '-infinity', 0, 1000000) w WHERE w.matches) d;
     END IF;
     matched := least(matched, rows_max);
     done := 0;
