@@ -21,6 +21,8 @@ BEGIN
         GRANT SELECT ON outboxd.notifications, outboxd.attempts, outboxd.dead_letters, outboxd.queue_state,
             outboxd.outbox_lag, outboxd.workers, outboxd.stuck, outboxd.throughput, outboxd.latency, outboxd.channel_health,
             outboxd.bulk_actions, outboxd.health, outboxd.schedules, outboxd.schedule_runs, outboxd.audit TO outboxd_operator;
+        -- What queue_state calls, it calls as whoever asks.
+        GRANT EXECUTE ON FUNCTION outboxd._count_active TO outboxd_operator;
         GRANT EXECUTE ON FUNCTION outboxd.retry, outboxd.retry_dead, outboxd.retry_where, outboxd.resend,
             outboxd.cancel, outboxd.cancel_where, outboxd.stop_bulk, outboxd.replay_events, outboxd.pause,
             outboxd.resume, outboxd.pause_channel, outboxd.resume_channel, outboxd.create_schedule, outboxd.alter_schedule,

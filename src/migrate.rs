@@ -32,7 +32,7 @@ macro_rules! sql_files {
 /// Public and internal functions, each after those it calls.
 pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
     "_ring", "_ring_after_insert", "_reject_headers", "_reject", "_reject_items", "_items", "_admit", "_requeue",
-    "_cancel", "_reject_filter", "_pick_dead", "_pick_waiting", "_bulk_start", "_bulk_where", "_bulk_step", "_take_census",
+    "_cancel", "_reject_filter", "_pick_dead", "_pick_waiting", "_bulk_start", "_bulk_where", "_bulk_step", "_count_active", "_take_census",
     "notify", "notify_many", "publish", "replay_events", "receive", "respond",
     "cancel", "cancel_where", "retry", "retry_dead", "retry_where", "stop_bulk", "resend",
     "pause", "resume", "pause_channel", "resume_channel",
@@ -41,7 +41,7 @@ pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
 
 /// The operators' views, and internal ones (`_…`), each after those it reads.
 pub const VIEWS: &[(&str, &str)] = sql_files!("views":
-    "notifications", "attempts", "dead_letters", "workers", "_due", "_census", "queue_state", "_ready", "outbox_lag", "stuck",
+    "notifications", "attempts", "dead_letters", "workers", "_due", "queue_state", "_ready", "outbox_lag", "stuck",
     "throughput", "_spans", "latency", "channel_health", "bulk_actions", "_vacuum_pins", "health",
     "schedules", "schedule_runs",
 );

@@ -14,7 +14,7 @@ BEGIN
     DELETE FROM outboxd.census_count;
     -- Topics of any name may share a line: two lanes without a topic, a topic called like our stand-in.
     INSERT INTO outboxd.census_count AS c (topic, status, count, oldest_since)
-    SELECT n.topic, n.status, sum(n.count), min(n.oldest_since) FROM outboxd._census n GROUP BY 1, 2;
+    SELECT n.topic, n.status, sum(n.count), min(n.oldest_since) FROM outboxd._count_active() n GROUP BY 1, 2;
     UPDATE outboxd.census c SET taken_at = began, cost = clock_timestamp() - began, ready = r.ready, ready_since = r.ready_since,
            rows = (SELECT coalesce(sum(n.count), 0) FROM outboxd.census_count n)
       FROM outboxd._ready r;

@@ -5,7 +5,7 @@ WITH census AS MATERIALIZED (
     SELECT c.taken_at, c.rows > 20000 AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.census c
 )
 SELECT n.topic, n.status, n.count, greatest(clock_timestamp() - n.oldest_since, '0') AS oldest_age, now() AS counted_at
-  FROM outboxd._census n
+  FROM outboxd._count_active() n
  WHERE NOT (SELECT c.serves FROM census c)
 UNION ALL
 SELECT n.topic, n.status, n.count, greatest(clock_timestamp() - n.oldest_since, '0'), (SELECT c.taken_at FROM census c)

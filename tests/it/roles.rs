@@ -71,6 +71,7 @@ async fn the_app_may_do_its_part_and_nothing_else() {
 async fn operators_read_views_and_act_and_nothing_else() {
     let client = postgres::database().await.connect().await;
     let mut wanted = set(ACTIONS.map(|f| format!("function {f} execute")));
+    wanted.insert("function _count_active execute".to_string());
     let views = "SELECT 'relation ' || relname || ' select' FROM pg_class
                   WHERE relnamespace = 'outboxd'::regnamespace AND relkind = 'v' AND left(relname, 1) <> '_'";
     wanted.extend(values::<String>(&client, views).await);
@@ -151,6 +152,7 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
         "SELECT outboxd._pick_dead('{}', now(), now(), 0, 1)",
         "SELECT outboxd._pick_waiting('{}', now(), 0::smallint, '', now(), 0, 1)",
         "SELECT outboxd._take_census()",
+        "SELECT outboxd._count_active()",
         "SELECT outboxd._reject_filter('x', '{}', '{}')",
         "SELECT outboxd._ring()",
         "SELECT outboxd._requeue('{1}')",
@@ -210,7 +212,7 @@ async fn an_operators_login_reads_each_view_and_takes_each_action() {
         "SELECT outboxd._cancel('{1}')",
         "SELECT outboxd._bulk_step()",
         "SELECT outboxd._bulk_start('retry', '{}', NULL, false)",
-        "SELECT * FROM outboxd._census",
+        "SELECT * FROM outboxd._ready",
         "SELECT * FROM outboxd.rollup_topic",
         "UPDATE outboxd.bulk_action SET actor = 'someone else'",
         "UPDATE outboxd.bulk_actions SET actor = 'someone else'",

@@ -197,7 +197,7 @@ async fn every_public_view_and_action_is_in_the_sql_page() {
     let document = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sql.md")).unwrap();
     let client = postgres::database().await.connect().await;
     let names = "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'outboxd'::regnamespace AND c.relkind = 'v' AND left(c.relname, 1) <> '_'
-                 UNION SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = 'outboxd'::regnamespace AND has_function_privilege('outboxd_operator', p.oid, 'EXECUTE')";
+                 UNION SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = 'outboxd'::regnamespace AND has_function_privilege('outboxd_operator', p.oid, 'EXECUTE') AND left(p.proname, 1) <> '_'";
     for name in values::<String>(&client, names).await {
         assert!(document.contains(&format!("outboxd.{name}")), "docs/sql.md does not speak of outboxd.{name}");
     }
