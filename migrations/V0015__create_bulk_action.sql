@@ -1,5 +1,5 @@
 -- Big actions of operators: the call only writes this row, running instances work it off in small batches, one
--- instance at a time. `cursor_at` and `cursor_id` say how far it is; what happened after `started_at` is not touched, so
+-- instance at a time. `cursor_part`, `cursor_at` and `cursor_id` say how far it is; what happened after `started_at` is not touched, so
 -- that a row that fails again is not retried for ever.
 CREATE TABLE outboxd.bulk_action (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -13,6 +13,7 @@ CREATE TABLE outboxd.bulk_action (
     done       bigint NOT NULL DEFAULT 0,
     rows_max   bigint,
     phase      smallint NOT NULL DEFAULT 0,
+    cursor_part text NOT NULL DEFAULT '',
     cursor_at  timestamptz NOT NULL DEFAULT '-infinity',
     cursor_id  bigint NOT NULL DEFAULT 0,
     -- The batch before, while it waits to be sent: the next one waits for most of it.

@@ -41,7 +41,7 @@ pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
 
 /// The operators' views, and internal ones (`_…`), each after those it reads.
 pub const VIEWS: &[(&str, &str)] = sql_files!("views":
-    "notifications", "attempts", "dead_letters", "workers", "_census", "queue_state", "_ready", "outbox_lag", "stuck",
+    "notifications", "attempts", "dead_letters", "workers", "_due", "_census", "queue_state", "_ready", "outbox_lag", "stuck",
     "throughput", "_spans", "latency", "channel_health", "bulk_actions", "_vacuum_pins", "health",
     "schedules", "schedule_runs",
 );

@@ -5,6 +5,10 @@ VIEW _census
     count bigint
     oldest_since timestamp with time zone
     GRANT delete, insert, select, update TO outboxd_service
+VIEW _due
+    topic text
+    due_at timestamp with time zone
+    GRANT delete, insert, select, update TO outboxd_service
 VIEW _ready
     ready bigint
     ready_since timestamp with time zone
@@ -89,6 +93,7 @@ TABLE bulk_action
     done bigint NOT NULL DEFAULT 0
     rows_max bigint
     phase smallint NOT NULL DEFAULT 0
+    cursor_part text NOT NULL DEFAULT ''::text
     cursor_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone
     cursor_id bigint NOT NULL DEFAULT 0
     batch bigint[] NOT NULL DEFAULT '{}'::bigint[]
@@ -634,8 +639,8 @@ FUNCTION _cancel_runs(schedule_id bigint, slots_after timestamp with time zone) 
 FUNCTION _check_notification(topic text, recipient text, dedup_key text, ordering_key text, headers jsonb, send_at timestamp with time zone, expires_at timestamp with time zone, status outboxd.status, finished_at timestamp with time zone, error text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE GRANT TO outboxd_app, outboxd_service
 FUNCTION _check_work(state smallint, instance integer, batch bigint, retry_at timestamp with time zone, ordering_key text, live_key text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE GRANT TO outboxd_service
 FUNCTION _items(items jsonb) RETURNS TABLE(n bigint, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _pick_dead(filter jsonb, upto timestamp with time zone, after_at timestamp with time zone, after_id bigint, looks integer) RETURNS TABLE(id bigint, at timestamp with time zone, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _pick_waiting(filter jsonb, upto timestamp with time zone, phase smallint, after_at timestamp with time zone, after_id bigint, looks integer) RETURNS TABLE(id bigint, at timestamp with time zone, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _pick_dead(filter jsonb, upto timestamp with time zone, after_at timestamp with time zone, after_id bigint, looks integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _pick_waiting(filter jsonb, upto timestamp with time zone, phase smallint, after_part text, after_at timestamp with time zone, after_id bigint, looks integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _read_audience(audience text, slot timestamp with time zone, rows_max bigint) RETURNS TABLE(recipient text, payload jsonb) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject(what text, topic text, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject_cron(what text, cron text) RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service

@@ -8,16 +8,14 @@ DECLARE
     upto timestamptz := clock_timestamp();
     ids  bigint[];
 BEGIN
+    -- The functions give their rows in order, and an array keeps it.
     IF action = 'retry' THEN
-        SELECT count(*), (array_agg(p.id ORDER BY p.at, p.id) FILTER (WHERE p.n <= 1001)) INTO matched, ids
-          FROM (SELECT d.id, d.at, row_number() OVER (ORDER BY d.at, d.id) AS n
-                  FROM outboxd._pick_dead(filter, upto, '-infinity', 0, 1000000) d WHERE d.matches) p;
+        SELECT count(*), array_agg(d.id) INTO matched, ids FROM outboxd._pick_dead(filter, upto, '-infinity', 0, 1000000) d WHERE d.matches;
     ELSE
-        SELECT count(*), (array_agg(p.id) FILTER (WHERE p.n <= 1001)) INTO matched, ids
-          FROM (SELECT d.id, row_number() OVER () AS n FROM (
-                SELECT w.id FROM outboxd._pick_waiting(filter, upto, 0::smallint, '-infinity', 0, 1000000) w WHERE w.matches
-                UNION ALL
-                SELECT w.id FROM outboxd._pick_waiting(filter, upto, 1::smallint, '-infinity', 0, 1000000) w WHERE w.matches) d) p;
+        SELECT count(*), array_agg(d.id) INTO matched, ids FROM (
+            SELECT w.id FROM outboxd._pick_waiting(filter, upto, 0::smallint, '', '-infinity', 0, 1000000) w WHERE w.matches
+            UNION ALL
+            SELECT w.id FROM outboxd._pick_waiting(filter, upto, 1::smallint, '', '-infinity', 0, 1000000) w WHERE w.matches) d;
     END IF;
     matched := least(matched, rows_max);
     done := 0;

@@ -41,16 +41,19 @@ BEGIN
     END IF;
     BEGIN
         WITH looked AS (
-            SELECT p.id, p.at, p.matches, count(*) OVER () AS looks, count(*) FILTER (WHERE p.matches) OVER (ORDER BY p.at, p.id) AS nth
+            SELECT p.part, p.at, p.id, p.matches, count(*) OVER () AS looks,
+                   count(*) FILTER (WHERE p.matches) OVER (ORDER BY p.part, p.at, p.id) AS nth
               FROM (SELECT d.* FROM outboxd._pick_dead(b.filter, b.started_at, b.cursor_at, b.cursor_id, looks_max) d WHERE b.action = 'retry'
                     UNION ALL
-                    SELECT w.* FROM outboxd._pick_waiting(b.filter, b.started_at, b.phase, b.cursor_at, b.cursor_id, looks_max) w
+                    SELECT w.* FROM outboxd._pick_waiting(b.filter, b.started_at, b.phase, b.cursor_part, b.cursor_at, b.cursor_id, looks_max) w
                      WHERE b.action = 'cancel') p
         ), taken AS (
             SELECT * FROM looked k WHERE k.nth <= least(batch_max, b.rows_max - b.done)
         )
-        SELECT coalesce(array_agg(t.id) FILTER (WHERE t.matches), '{}') AS ids, max(t.at) AS at,
-               (array_agg(t.id ORDER BY t.at DESC, t.id DESC))[1] AS id,
+        SELECT coalesce(array_agg(t.id) FILTER (WHERE t.matches), '{}') AS ids,
+               (array_agg(t.part ORDER BY t.part DESC, t.at DESC, t.id DESC))[1] AS part,
+               (array_agg(t.at ORDER BY t.part DESC, t.at DESC, t.id DESC))[1] AS at,
+               (array_agg(t.id ORDER BY t.part DESC, t.at DESC, t.id DESC))[1] AS id,
                count(*) = coalesce(max(t.looks), 0) AND count(*) < looks_max AS is_last
           INTO step FROM taken t;
         changed := CASE WHEN b.action = 'retry' THEN outboxd._requeue(step.ids) ELSE outboxd._cancel(step.ids) END;
@@ -58,6 +61,7 @@ BEGIN
         UPDATE outboxd.bulk_action a
            SET done = a.done + changed, batch = step.ids, stepped_at = clock_timestamp(), next_at = clock_timestamp(), error = NULL,
                phase = CASE WHEN step.is_last AND b.action = 'cancel' THEN 1 ELSE a.phase END,
+               cursor_part = CASE WHEN step.is_last THEN '' ELSE step.part END,
                cursor_at = CASE WHEN step.is_last THEN '-infinity' ELSE step.at END,
                cursor_id = CASE WHEN step.is_last THEN 0 ELSE step.id END,
                ended_at = CASE WHEN ended THEN clock_timestamp() END

@@ -2,7 +2,7 @@
 -- filter. Bounded by looks, not by matches, so that a filter that matches little costs no more.
 -- Index: notification_log_failed.
 CREATE OR REPLACE FUNCTION outboxd._pick_dead(filter jsonb, upto timestamptz, after_at timestamptz, after_id bigint, looks integer)
-    RETURNS TABLE (id bigint, at timestamptz, matches boolean)
+    RETURNS TABLE (part text, at timestamptz, id bigint, matches boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     f      record;
@@ -12,7 +12,7 @@ BEGIN
                                                        http_status smallint, recipient text);
     lowest := greatest(after_at, coalesce(f.since, '-infinity'));
     RETURN QUERY
-        SELECT l.id, l.failed_at,
+        SELECT ''::text, l.failed_at, l.id,
                (f.topic IS NULL OR l.topic = f.topic) AND (f.error_like IS NULL OR l.error LIKE f.error_like)
                AND (f.channel IS NULL OR l.channel IS NOT DISTINCT FROM f.channel)
                AND (f.http_status IS NULL OR l.http_status IS NOT DISTINCT FROM f.http_status)

@@ -1,28 +1,35 @@
 -- Notifications that wait, from a cursor on, at most `looks` of them; says of each whether it matches the filter.
---   phase 0  PENDING, in the order they are due    Index: notification_log_due
---   phase 1  live rows, by id                       Index: outbox_pkey, notification_log_pkey
--- What a producer releases while phase 0 runs is found in phase 1. There the cursor is the id alone: `at` says nothing.
-CREATE OR REPLACE FUNCTION outboxd._pick_waiting(filter jsonb, upto timestamptz, phase smallint, after_at timestamptz, after_id bigint,
-                                                 looks integer)
-    RETURNS TABLE (id bigint, at timestamptz, matches boolean)
+--   phase 0  PENDING, topic by topic (`part`) in the order they are due    Index: notification_log_due
+--   phase 1  live rows, by id alone                                        Index: outbox_pkey, notification_log_pkey
+-- What a producer releases while phase 0 runs is found in phase 1.
+CREATE OR REPLACE FUNCTION outboxd._pick_waiting(filter jsonb, upto timestamptz, phase smallint, after_part text, after_at timestamptz,
+                                                 after_id bigint, looks integer)
+    RETURNS TABLE (part text, at timestamptz, id bigint, matches boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    f      record;
-    lowest timestamptz;
+    f record;
 BEGIN
     SELECT * INTO f FROM jsonb_to_record(filter) AS r (topic text, since timestamptz, until timestamptz, recipient text);
-    lowest := greatest(after_at, coalesce(f.since, '-infinity'));
-    IF phase = 0 THEN
+    IF phase = 0 AND f.topic IS NOT NULL THEN
         RETURN QUERY
-            SELECT l.id, l.due_at,
-                   l.created_at <= upto AND (f.topic IS NULL OR l.topic = f.topic) AND (f.recipient IS NULL OR l.recipient = f.recipient)
+            SELECT l.topic, l.due_at, l.id, l.created_at <= upto AND (f.recipient IS NULL OR l.recipient = f.recipient)
               FROM outboxd.notification_log l
-             WHERE l.due_at >= lowest AND l.due_at < coalesce(f.until, 'infinity') AND (l.due_at, l.id) > (after_at, after_id)
-             ORDER BY l.due_at, l.id LIMIT looks;
+             WHERE l.topic = f.topic AND l.due_at >= greatest(after_at, coalesce(f.since, '-infinity'))
+               AND l.due_at < coalesce(f.until, 'infinity') AND (l.due_at, l.id) > (after_at, after_id)
+             ORDER BY l.topic, l.due_at, l.id LIMIT looks;
+    ELSIF phase = 0 THEN
+        RETURN QUERY
+            SELECT l.topic, l.due_at, l.id,
+                   l.created_at <= upto AND (f.recipient IS NULL OR l.recipient = f.recipient)
+                   AND l.due_at >= coalesce(f.since, '-infinity') AND l.due_at < coalesce(f.until, 'infinity')
+              FROM outboxd.notification_log l
+             WHERE l.due_at IS NOT NULL AND (l.topic, l.due_at, l.id) > (after_part, after_at, after_id)
+             ORDER BY l.topic, l.due_at, l.id LIMIT looks;
     ELSE
         RETURN QUERY
-            SELECT o.id, '-infinity'::timestamptz,
-                   l.created_at <= upto AND NOT o.cancel AND (f.topic IS NULL OR l.topic = f.topic) AND (f.recipient IS NULL OR l.recipient = f.recipient)
+            SELECT ''::text, '-infinity'::timestamptz, o.id,
+                   l.created_at <= upto AND NOT o.cancel AND (f.topic IS NULL OR l.topic = f.topic)
+                   AND (f.recipient IS NULL OR l.recipient = f.recipient)
                    AND l.send_at >= coalesce(f.since, '-infinity') AND l.send_at < coalesce(f.until, 'infinity')
               FROM (SELECT w.id, w.cancel FROM outboxd.outbox w WHERE w.id > after_id ORDER BY w.id LIMIT looks) o
               JOIN outboxd.notification_log l ON l.id = o.id

@@ -7,6 +7,10 @@ WITH alive AS MATERIALIZED (
            r.queue_memory_max_bytes
       FROM outboxd.instance i LEFT JOIN outboxd.instance_report r ON r.instance = i.id
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl
+), measured AS MATERIALIZED ( -- each once, however often it is spoken of
+    SELECT (SELECT now() - min(d.due_at) FROM outboxd._due d WHERE d.due_at <= now()) AS late,
+           (SELECT count(*) FROM (SELECT FROM outboxd.notification_log l WHERE l.failed_at > now() - interval '1 hour'
+                                   ORDER BY l.failed_at DESC LIMIT 10000) f) AS dead
 ), checks (ordinal, name, level, value, meaning, action) AS (
     SELECT 1, 'workers', CASE WHEN w.working = 0 THEN 2 WHEN w.dead > 0 THEN 1 ELSE 0 END,
            format('%s alive, %s of them call providers; %s died within the hour', w.alive, w.working, w.dead),
@@ -26,14 +30,13 @@ WITH alive AS MATERIALIZED (
            CASE WHEN d.late IS NULL THEN 'nothing is due' ELSE format('the oldest is due since %s s', round(extract(epoch FROM d.late), 1)) END,
            'PENDING notifications whose time has come and that no producer has released.',
            CASE WHEN d.late > interval '10 s' THEN 'Start an instance with the role producer: outboxd run --role producer' END
-      FROM (SELECT (SELECT now() - l.due_at FROM outboxd.notification_log l WHERE l.due_at <= now() ORDER BY l.due_at LIMIT 1) AS late) d
+      FROM measured d
     UNION ALL
-    SELECT 4, 'dead_letters', CASE WHEN d.n >= 1000 THEN 2 WHEN d.n > 0 THEN 1 ELSE 0 END,
-           CASE WHEN d.n > 9999 THEN 'at least 10000' ELSE d.n::text END || ' in the last hour',
+    SELECT 4, 'dead_letters', CASE WHEN d.dead >= 1000 THEN 2 WHEN d.dead > 0 THEN 1 ELSE 0 END,
+           CASE WHEN d.dead > 9999 THEN 'at least 10000' ELSE d.dead::text END || ' in the last hour',
            'Notifications that were given up: every channel of their route failed, or they expired.',
-           CASE WHEN d.n > 0 THEN 'SELECT topic, error, count(*) FROM outboxd.dead_letters WHERE failed_at > now() - interval ''1 hour'' GROUP BY 1, 2; once mended: SELECT * FROM outboxd.retry_where(''{"topic": "…"}'', dry_run => false)' END
-      FROM (SELECT (SELECT count(*) FROM (SELECT FROM outboxd.notification_log l WHERE l.failed_at > now() - interval '1 hour'
-                     ORDER BY l.failed_at DESC LIMIT 10000) f) AS n) d
+           CASE WHEN d.dead > 0 THEN 'SELECT topic, error, count(*) FROM outboxd.dead_letters WHERE failed_at > now() - interval ''1 hour'' GROUP BY 1, 2; once mended: SELECT * FROM outboxd.retry_where(''{"topic": "…"}'', dry_run => false)' END
+      FROM measured d
     UNION ALL
     SELECT 5, 'circuits', CASE WHEN c.whole > 0 THEN 2 WHEN c.origins > 0 THEN 1 ELSE 0 END,
            CASE WHEN c.whole + c.origins = 0 THEN 'all closed' ELSE format('%s channels and %s origins are open: %s', c.whole, c.origins, c.names) END,

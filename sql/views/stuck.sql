@@ -29,8 +29,11 @@ WITH oldest AS (
       ORDER BY j.reason IN ('topic paused', 'channel paused', 'circuit open', 'provider asked to wait', 'waiting behind key'), j.since
       LIMIT 200)
     UNION ALL
-    (SELECT l.id, 'never released', l.due_at, l.attempts, NULL, NULL FROM outboxd.notification_log l
-      WHERE l.due_at < now() - interval '10 s' ORDER BY l.due_at LIMIT 200)
+    (SELECT l.id, 'never released', l.due_at, l.attempts, NULL, NULL
+       FROM outboxd._due d CROSS JOIN LATERAL (
+            SELECT w.id, w.due_at, w.attempts FROM outboxd.notification_log w
+             WHERE w.topic = d.topic AND w.due_at < now() - interval '10 s' ORDER BY w.due_at LIMIT 200) l
+      WHERE d.due_at < now() - interval '10 s' ORDER BY l.due_at LIMIT 200)
 )
 SELECT s.id, l.topic, l.recipient, s.reason, greatest(clock_timestamp() - s.since, '0') AS stuck_for, s.since, s.channel, s.attempts,
        s.instance AS worker, l.ordering_key

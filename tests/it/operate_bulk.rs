@@ -208,7 +208,7 @@ async fn a_big_cancel_takes_pending_and_live_rows_but_none_written_since() {
     let client = postgres::database().await.connect().await;
     run(
         &client,
-        "SELECT outboxd.notify('t', 'r', '{}', send_at => now() + interval '1 day') FROM generate_series(1, 2500) n",
+        "SELECT outboxd.notify('t' || n % 3, 'r', '{}', send_at => now() + n % 7 * interval '1 day' + interval '1 day') FROM generate_series(1, 2500) n",
     )
     .await;
     run(&client, "SELECT outboxd.notify('t', 'r', '{}') FROM generate_series(1, 2500) n").await;

@@ -149,7 +149,7 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
         "SELECT outboxd._bulk_step()",
         "SELECT outboxd._cancel('{1}')",
         "SELECT outboxd._pick_dead('{}', now(), now(), 0, 1)",
-        "SELECT outboxd._pick_waiting('{}', now(), 0::smallint, now(), 0, 1)",
+        "SELECT outboxd._pick_waiting('{}', now(), 0::smallint, '', now(), 0, 1)",
         "SELECT outboxd._take_census()",
         "SELECT outboxd._reject_filter('x', '{}', '{}')",
         "SELECT outboxd._ring()",
