@@ -22,8 +22,9 @@ WITH confirmed AS (
 ), reserved AS (
     UPDATE outboxd.outbox o SET state = 1, batch = b.id, instance = $4::int, next_at = clock_timestamp()
       FROM picked w, published b WHERE o.id = w.id AND w.state = 0
-    RETURNING o.id, o.epoch, o.batch
+    RETURNING o.id, w.lane, o.seq, o.epoch, o.batch
 )
-SELECT w.id, w.lane, w.seq, r.epoch, r.batch, w.ordering_key
-  FROM picked w LEFT JOIN reserved r ON r.id = w.id
- ORDER BY w.seq
+SELECT r.id, r.lane, r.seq, r.epoch, r.batch, NULL AS ordering_key FROM reserved r
+UNION ALL
+SELECT w.id, w.lane, w.seq, NULL, NULL, w.ordering_key FROM picked w WHERE w.state = 3
+ ORDER BY seq

@@ -1,5 +1,6 @@
 //! Outcomes: SENT always wins; failures only under the current token.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -120,22 +121,16 @@ impl Store {
         let statuses: Vec<i16> = sent.iter().map(|sent| status(sent.http_status)).collect();
         let rows = self.query(query, &[&ids, &tokens, &channels, &statuses]).await?;
         let mut record = SentRecord::default();
-        let mut ended_before = Vec::new();
         for row in &rows {
             let id: i64 = row.get(0);
-            record.released_keys.extend(row.get::<_, Option<String>>(4));
-            match (row.get(1), row.get(2)) {
-                (false, _) => ended_before.push(id),
-                (true, true) => {
-                    record.sent.push(id);
-                    record.delivered.push(Delivered { id, at: row.get(5), since_notify_s: row.get(6) });
-                    record.late += u64::from(row.get::<_, Option<bool>>(3) == Some(false));
-                }
-                (true, false) => record.duplicates.push(id),
-            }
+            record.sent.push(id);
+            record.late += u64::from(!row.get::<_, bool>(1));
+            record.released_keys.extend(row.get::<_, Option<String>>(2));
+            record.delivered.push(Delivered { id, at: row.get(3), since_notify_s: row.get(4) });
         }
-        if !ended_before.is_empty() {
-            let late: Vec<Sent> = sent.iter().filter(|sent| ended_before.contains(&sent.id)).cloned().collect();
+        if rows.len() < sent.len() {
+            let recorded: HashSet<i64> = record.sent.iter().copied().collect();
+            let late: Vec<Sent> = sent.iter().filter(|sent| !recorded.contains(&sent.id)).cloned().collect();
             self.record_late_sent(&late, instance, &mut record).await?;
         }
         Ok(record)

@@ -165,6 +165,17 @@ fn the_image_is_bare_unprivileged_and_told_when_to_stop() {
 }
 
 #[test]
+fn the_dependency_layer_needs_no_source_but_its_stubs() {
+    let manifest: toml::Table = toml::from_str(&read("Cargo.toml")).unwrap();
+    for kind in ["bin", "test", "bench", "example"] {
+        for target in manifest.get(kind).and_then(toml::Value::as_array).into_iter().flatten() {
+            // Cargo looks for the file of a target that has no path, even if that target is not built.
+            assert!(target.get("path").is_some(), "[[{kind}]] {} names no path", target["name"]);
+        }
+    }
+}
+
+#[test]
 fn outboxd_understands_what_the_manifests_tell_it() {
     let toml = manifest("ConfigMap")["data"]["outboxd.toml"].as_str().unwrap().to_owned();
     let pod = manifest("Deployment")["spec"]["template"]["spec"].clone();

@@ -141,17 +141,20 @@ async fn carry(client: TcpStream, mut path: Path) {
     };
     tokio::pin!(carried);
     let broken = watched.wait_for(|fault| matches!(fault, Fault::HalfOpen | Fault::Reset));
-    tokio::select! {
-        _ended = &mut carried => {}
-        _cut = cut.changed() => {}
-        _fault = broken => {}
-    }
+    let ended = tokio::select! {
+        halves = &mut carried => Some(halves),
+        _cut = cut.changed() => None,
+        _fault = broken => None,
+    };
     let fault = *path.fault.borrow();
     if !matches!(fault, Fault::HalfOpen | Fault::Reset) {
         return;
     }
     // The halves are inside the pumps, which end when told of either fault and hand the client back.
-    let ((client_read, server_write), (server_read, client_write)) = carried.await;
+    let ((client_read, server_write), (server_read, client_write)) = match ended {
+        Some(halves) => halves,
+        None => carried.await,
+    };
     drop((server_write, server_read));
     let client = client_read.reunite(client_write).expect("halves of one socket");
     match fault {
