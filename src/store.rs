@@ -261,7 +261,8 @@ impl Commit {
 fn direct_settings(statement_timeout: Duration, commit: Commit) -> String {
     format!(
         "SET {}; SET statement_timeout = {}; SET synchronous_commit = {}; SET lock_timeout = 0; \
-         SET idle_in_transaction_session_timeout = {}",
+         SET idle_in_transaction_session_timeout = {}; \
+         SET plan_cache_mode = force_generic_plan",
         PLANNER.replace("SET LOCAL", "SET"),
         statement_timeout.as_millis(),
         commit.setting(),

@@ -20,8 +20,10 @@ WITH due AS MATERIALIZED (
                    WHERE l.topic = t.topic AND l.due_at <= now() AND (l.due_at, l.id) > (t.after_at, t.after_id)
                    ORDER BY l.due_at, l.id LIMIT t.take FOR UPDATE SKIP LOCKED) w) l
 ), refused AS (
-    UPDATE outboxd.notification_log l SET status = 'FAILED', finished_at = clock_timestamp(), error = d.refusal
-      FROM due d WHERE l.id = d.id AND d.refusal IS NOT NULL AND l.status = 'PENDING'
+    -- By an array: joined, a generic plan walks the whole log to find what is mostly nothing.
+    UPDATE outboxd.notification_log l
+       SET status = 'FAILED', finished_at = clock_timestamp(), error = (SELECT d.refusal FROM due d WHERE d.id = l.id)
+     WHERE l.id = ANY (ARRAY(SELECT d.id FROM due d WHERE d.refusal IS NOT NULL)) AND l.status = 'PENDING'
     RETURNING l.id
 ), released AS (
     UPDATE outboxd.notification_log l SET status = 'QUEUED'
