@@ -125,6 +125,7 @@ impl Sweeper {
             rounds.buried.extend(unburied);
         }
         counts.lost += self.look_for_loss().await?;
+        counts.lost += self.look_for_orphans().await?;
         if Instant::now() >= rounds.keys_at {
             counts.admitted = self.admit_forgotten().await?;
             rounds.keys_at = Instant::now() + KEYS_EVERY;
@@ -207,9 +208,30 @@ impl Sweeper {
         Ok(count)
     }
 
+    /// What was published a while ago cannot be in a queue that is empty: whoever pushed it died before it could tell how
+    /// far the counter was, and the queue was emptied since.
+    async fn look_for_orphans(&self) -> Result<u64, Error> {
+        if self.is_in_process() || self.look_at_queue().await? != QueueSeen::Empty {
+            return Ok(0);
+        }
+        Ok(self.store.republish_overtaken(self.relay.republish_after, QueueSeen::Empty).await?)
+    }
+
     async fn reconcile(&self) -> Result<u64, Error> {
-        let depth = self.queue.depth().await?;
-        let queue = if depth.waiting == 0 && depth.in_flight == 0 { QueueSeen::Empty } else { QueueSeen::InUse };
+        // In-process queues say nothing of each other, and die with their instances.
+        if self.is_in_process() {
+            return Ok(0);
+        }
+        let queue = self.look_at_queue().await?;
         Ok(self.store.republish_overtaken(self.reconcile.published_after, queue).await?)
+    }
+
+    fn is_in_process(&self) -> bool {
+        self.queue.kind() == "memory"
+    }
+
+    async fn look_at_queue(&self) -> Result<QueueSeen, Error> {
+        let depth = self.queue.depth().await?;
+        Ok(if depth.waiting == 0 && depth.in_flight == 0 { QueueSeen::Empty } else { QueueSeen::InUse })
     }
 }
