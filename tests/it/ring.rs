@@ -9,9 +9,9 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use crate::support::postgres::{self, Database};
 use crate::support::sql::{refused, run, value};
 
-const ASLEEP: &str = "SELECT setval('outboxd.doorbell', (extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
-const AWAKE: &str = "SELECT setval('outboxd.doorbell', (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 60000)";
-const DOWN: &str = "SELECT setval('outboxd.doorbell', (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 5100)";
+const ASLEEP: &str = "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
+const AWAKE: &str = "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + 60000)";
+const DOWN: &str = "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 5100)";
 
 /// A session that listens on the channel, as a sleeping instance does.
 struct Listener {
@@ -69,6 +69,18 @@ async fn every_kind_of_write_rings_once_if_the_bell_is_fresh_and_never_otherwise
             run(&app, write).await;
             assert_eq!(listener.rings().await, rings, "{write} after {bell}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_write_in_the_very_millisecond_of_falling_asleep_rings() {
+    let database = postgres::database().await;
+    let mut listener = listen(&database).await;
+    let app = database.connect().await;
+    let fall_asleep = include_str!("../../sql/queries/wakeup_set_doorbell.sql").replace("$1", "0");
+    for round in 0..200 {
+        run(&app, &format!("{fall_asleep}; COMMIT; SELECT outboxd.notify('t', 'r', '{{}}')")).await;
+        assert_eq!(listener.rings().await, 1, "round {round}");
     }
 }
 

@@ -261,7 +261,7 @@ async fn a_hostile_search_path_does_not_change_what_our_functions_do() {
         run(client, "CREATE TEMP TABLE setting (payload_bytes_max int); CREATE TEMP TABLE audit (id bigint)").await;
         run(client, "SET search_path = hostile, pg_temp, outboxd, pg_catalog").await;
     }
-    let bell = "SELECT setval('outboxd.doorbell', (extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
+    let bell = "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
     run(&admin, bell).await;
     run(&app, "SELECT outboxd.notify('t', 'r', '{}'), outboxd.notify('t', 'r', '{}', dedup_key => 'k', headers => '{\"a\": \"b\"}')").await;
     run(&app, r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1, "dedup_key": "k"}]')"#).await;
