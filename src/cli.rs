@@ -164,7 +164,11 @@ pub fn start(cli: Cli) -> Result<Exit, Failure> {
     let fallback = cli.command.log_filter();
     telemetry::init(cli.log.as_deref(), fallback).map_err(|error| Failure::new(Exit::Usage, error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
-    runtime.block_on(dispatch(cli))
+    // As a task of its own: what `block_on` polls itself runs on a thread apart from all it talks to.
+    match runtime.block_on(runtime.spawn(dispatch(cli))) {
+        Ok(ended) => ended,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
 }
 
 async fn dispatch(cli: Cli) -> Result<Exit, Failure> {

@@ -6,6 +6,8 @@
 --   anything else                a stale copy, a canceled or dead row, or an id nobody committed: dropped
 -- Interleavings: two workers with copies of one message: the row lock serialises them and the second finds the epoch
 -- raised. cancel(), a sweep or a late success in between: the row is gone or its epoch or state differs.
+-- The row found gives its place and when it was published; what changed it since is followed and checked again.
+-- Batches are joined by index or by hash, never list with list: that would be quadratic.
 -- Messages must be distinct. $1 ids · $2 epochs · $3 instance · $4 lease in ms · $5 paused lanes
 -- Locks: the rows claimed. Index: outbox_pkey, notification_log_pkey.
 WITH message AS (
@@ -14,15 +16,20 @@ WITH message AS (
     UPDATE outboxd.outbox o
        SET state = 2, epoch = o.epoch + 1, attempts = o.attempts + 1, channel_attempts = o.channel_attempts + 1,
            instance = $3::int, retry_at = NULL, next_at = clock_timestamp() + $4::bigint * interval '1 ms'
-      FROM (SELECT m.id, m.epoch FROM message m ORDER BY m.id) m
-     WHERE o.id = m.id AND o.epoch = m.epoch AND o.state IN (0, 1) AND NOT o.lane = ANY ($5::int[])
-    RETURNING o.id, o.epoch, o.attempts, o.channel, o.channel_attempts
+      FROM (SELECT f.ctid AS place, f.next_at, m.id, m.epoch
+              FROM message m JOIN outboxd.outbox f ON f.id = m.id AND f.epoch = m.epoch
+             ORDER BY m.id) m
+     WHERE o.ctid = m.place AND o.id = m.id AND o.epoch = m.epoch AND o.state IN (0, 1) AND NOT o.lane = ANY ($5::int[])
+    RETURNING o.id, m.epoch, o.epoch AS token, o.attempts, o.channel, o.channel_attempts, m.next_at AS published_at
 )
-SELECT m.id, m.epoch, c.epoch AS token, c.attempts, c.channel, c.channel_attempts,
-       o.state AS found_state, o.epoch AS found_epoch, o.next_at AS published_at, l.status::text AS status,
+SELECT c.id, c.epoch, c.token, c.attempts, c.channel, c.channel_attempts, c.published_at,
+       NULL::smallint AS found_state, NULL::int AS found_epoch, l.status::text AS status,
        l.topic, l.recipient, l.payload::text AS payload, l.headers::text AS headers, l.created_at,
        (extract(epoch FROM l.expires_at - clock_timestamp()) * 1000)::bigint AS expires_in_ms
+  FROM claimed c JOIN outboxd.notification_log l ON l.id = c.id
+UNION ALL
+SELECT m.id, m.epoch, NULL, NULL, NULL, NULL, NULL, o.state, o.epoch, l.status::text, NULL, NULL, NULL, NULL, NULL, NULL
   FROM message m
-  LEFT JOIN claimed c ON c.id = m.id
   LEFT JOIN outboxd.outbox o ON o.id = m.id
   LEFT JOIN outboxd.notification_log l ON l.id = m.id
+ WHERE m.id NOT IN (SELECT c.id FROM claimed c)

@@ -77,19 +77,19 @@ pub(super) async fn run(worker: Arc<Worker>, mut outcomes: mpsc::Receiver<Finish
         failpoint::hit("after_record").await;
         histogram!("outboxd_batch_rows", "step" => "record").record(batch.len() as f64);
         forget(&worker, &batch);
-        for (acks, deliveries) in by_consumer(std::mem::take(&mut batch)) {
+        for (acks, deliveries) in by_consumer(batch.drain(..).map(|finished| (finished.acks, finished.delivery))) {
             acks.ack(&deliveries).await;
         }
     }
 }
 
 /// A consumer that was made anew acknowledges only its own.
-fn by_consumer(batch: Vec<Finished>) -> Vec<(Acks, Vec<Delivery>)> {
+pub(super) fn by_consumer(messages: impl Iterator<Item = (Acks, Delivery)>) -> Vec<(Acks, Vec<Delivery>)> {
     let mut groups: Vec<(Acks, Vec<Delivery>)> = Vec::new();
-    for finished in batch {
-        match groups.iter_mut().find(|(acks, _)| Arc::ptr_eq(&acks.0, &finished.acks.0)) {
-            Some((_, deliveries)) => deliveries.push(finished.delivery),
-            None => groups.push((finished.acks, vec![finished.delivery])),
+    for (acks, delivery) in messages {
+        match groups.iter_mut().find(|(known, _)| Arc::ptr_eq(&known.0, &acks.0)) {
+            Some((_, deliveries)) => deliveries.push(delivery),
+            None => groups.push((acks, vec![delivery])),
         }
     }
     groups
