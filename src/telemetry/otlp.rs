@@ -1,7 +1,7 @@
 //! Spans of calls, exported over OTLP/HTTP when a collector is configured.
 //!
 //! A worker that is told to trace holds a [`Tracer`]; without a collector there is none and a call costs nothing more. A
-//! span that is over is put into a bounded buffer, never waited for; the [`exporter`] takes it from there. What the
+//! span that is over is put into a bounded buffer, never waited for; the [`Exporter`] takes it from there. What the
 //! collector does not take in time is dropped and counted (`outboxd_spans_dropped_total`): tracing never slows a delivery.
 //!
 //! Limit: a call whose worker dies leaves no span.
@@ -137,5 +137,34 @@ impl Buffer {
 
     fn spans(&self) -> MutexGuard<'_, VecDeque<Span>> {
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_that_is_full_takes_nothing_more_and_gives_the_oldest_first() {
+        let buffer = Arc::new(Buffer::default());
+        let tracer = Tracer { buffer: Arc::clone(&buffer), ratio: 1.0 };
+        for notification in 0..WAITING_MAX as i64 + 10 {
+            let begun = tracer.begin(None, "ntf-a-1-1").expect("all are traced");
+            let call = Call {
+                notification,
+                topic: "orders".to_owned(),
+                channel: Arc::from("push"),
+                attempt: 1,
+                published_at: Utc::now(),
+                outcome: "sent",
+                http_status: Some(200),
+                error: None,
+            };
+            tracer.end(begun, call);
+        }
+        assert_eq!(buffer.len(), WAITING_MAX);
+        let batch: Vec<i64> = buffer.take().iter().map(|span| span.call.notification).collect();
+        assert_eq!(batch, (0..BATCH_MAX as i64).collect::<Vec<_>>());
+        assert_eq!(buffer.len(), WAITING_MAX - BATCH_MAX);
     }
 }
