@@ -42,6 +42,7 @@ pub use outcome::{Cause, Failed, Outcome};
 
 use crate::config::ChannelConfig;
 use crate::notification::NotificationId;
+use crate::telemetry::trace::SpanContext;
 use compile::Address;
 use guard::Guard;
 use headers::Headers;
@@ -72,6 +73,8 @@ pub struct Outgoing<'a> {
     pub payload: &'a RawValue,
     /// The row's headers; may hold a `traceparent`.
     pub headers: Option<&'a RawValue>,
+    /// The call's place in its trace, if it is traced; else the row's own `traceparent` goes out.
+    pub span: Option<SpanContext>,
     /// When it was written.
     pub created_at: DateTime<Utc>,
     /// 1 for the first attempt.

@@ -59,6 +59,8 @@ pub struct Config {
     pub reconcile: ReconcileConfig,
     /// How long ended rows are kept.
     pub retention: RetentionConfig,
+    /// Where spans go.
+    pub telemetry: TelemetryConfig,
     /// Providers, by name.
     pub channels: BTreeMap<String, ChannelConfig>,
     /// Which channels a topic uses, by topic; `default` serves the rest.
@@ -177,6 +179,19 @@ pub struct RetentionConfig {
     pub inbox: Duration,
     /// Operators' actions.
     pub audit: Duration,
+}
+
+/// `[telemetry]`
+#[derive(Debug, Clone)]
+pub struct TelemetryConfig {
+    /// The collector that spans go to; absent: none are made.
+    pub otlp_endpoint: Option<String>,
+    /// Headers for the collector, each as `name=value`.
+    pub otlp_headers: Vec<SecretString>,
+    /// The share of notifications without a trace of their own that is traced.
+    pub otlp_sample_ratio: f64,
+    /// What the spans say they come from.
+    pub service_name: String,
 }
 
 /// `[channels.NAME]`: one provider, called over HTTP.

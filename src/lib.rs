@@ -36,5 +36,6 @@ pub mod service;
 pub mod shutdown;
 pub mod systemd;
 pub mod telemetry;
+pub mod tls;
 
 pub use producer::embed::{Notification, Producer, Ticket};

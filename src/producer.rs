@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use metrics::counter;
 use tracing::warn;
 
 pub mod embed;
@@ -99,6 +100,7 @@ impl Producer {
             refused: released.refused,
         };
         if counts.refused > 0 {
+            counter!("outboxd_dead_letters_total").increment(counts.refused);
             self.publisher.rollup().counts().failed(NO_TOPIC, counts.refused);
             warn!(rows = counts.refused, "rows that can never be sent are FAILED; see outboxd.dead_letters");
         }

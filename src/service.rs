@@ -28,6 +28,7 @@ use crate::scheduler::{self, Scheduler};
 use crate::store::instance::InstanceId;
 use crate::store::{self, Store};
 use crate::sweeper::{self, Sweeper};
+use crate::telemetry::otlp::{self, Exporter, Tracer};
 use crate::wakeup::{self, Nudge, Pump};
 use crate::worker::{self, Drain, Progress, Worker};
 
@@ -46,6 +47,9 @@ pub enum Error {
     /// A channel cannot work as configured.
     #[error(transparent)]
     Channel(#[from] crate::channel::Error),
+    /// Spans cannot be exported as configured.
+    #[error(transparent)]
+    Telemetry(#[from] otlp::Error),
     /// The HTTP endpoints cannot listen.
     #[error(transparent)]
     Http(#[from] http::Error),
@@ -65,6 +69,8 @@ struct Instance {
     nudge: Arc<Nudge>,
     install_id: Arc<str>,
     clock_skew_ms: i32,
+    /// Where calls are traced.
+    spans: Option<(Tracer, Exporter)>,
 }
 
 /// Runs an instance until `shutdown`, then drains it. `on_ready` is called once it works.
@@ -127,6 +133,13 @@ impl Instance {
         store.name_topics(&topics).await?;
         let holds = Arc::new(Holds::new(store.clone(), instance, Arc::clone(&router), &config));
         holds.refresh().await?;
+        let spans = match roles.contains(&Role::Worker) {
+            true => {
+                let name = format!("{}-{}", registered.install_id, heartbeat.instance.get());
+                otlp::open(&config.telemetry, &name)?
+            }
+            false => None,
+        };
         Ok(Instance {
             config,
             roles,
@@ -140,17 +153,19 @@ impl Instance {
             nudge: Arc::new(Nudge::default()),
             install_id: Arc::from(registered.install_id),
             clock_skew_ms: heartbeat::clock_skew_ms(registered.database_time),
+            spans,
         })
     }
 
     /// Every task is joined before this returns.
-    async fn live(self, shutdown: CancellationToken) -> Drain {
+    async fn live(mut self, shutdown: CancellationToken) -> Drain {
         let beats_stop = CancellationToken::new();
+        let (tracer, exporter) = self.spans.take().unzip();
         let pump = self.pump();
         let carries = pump.producer.is_some() || pump.relay.is_some();
         let sweeper = self.sweeper();
         let works = self.roles.contains(&Role::Worker);
-        let worker = Arc::new(self.worker());
+        let worker = Arc::new(self.worker(tracer));
         let publish = async {
             if carries {
                 wakeup::run(pump, &self.config, &self.nudge, &shutdown).await;
@@ -188,7 +203,12 @@ impl Instance {
         };
         let beats = heartbeat::run(&self.heartbeat, self.config.worker.heartbeat, self.clock_skew_ms, &beats_stop);
         let reporter = self.reporter();
-        let (drain, (), ()) = tokio::join!(until_drained, beats, reporter::run(&reporter, &beats_stop));
+        let export = async {
+            if let Some(exporter) = exporter {
+                exporter.run(&beats_stop).await;
+            }
+        };
+        let (drain, ..) = tokio::join!(until_drained, beats, reporter::run(&reporter, &beats_stop), export);
         self.sign_off().await;
         drain
     }
@@ -269,7 +289,7 @@ impl Instance {
         }
     }
 
-    fn worker(&self) -> Worker {
+    fn worker(&self, tracer: Option<Tracer>) -> Worker {
         Worker {
             store: self.store.clone(),
             queue: Arc::clone(&self.queue),
@@ -283,6 +303,7 @@ impl Instance {
             tend_every: self.config.queue.consumer_ttl / 4,
             nudge: Arc::clone(&self.nudge),
             progress: Arc::clone(&self.heartbeat.progress),
+            tracer,
         }
     }
 

@@ -147,6 +147,8 @@ impl Sweeper {
         let ended = record.waiting.len() + record.failed.len() + record.canceled.len();
         counter!("outboxd_leases_ended_total").increment(ended as u64);
         counter!("outboxd_unknown_outcomes_total").increment(ended as u64);
+        counter!("outboxd_retries_total").increment(record.waiting.len() as u64);
+        counter!("outboxd_dead_letters_total").increment(record.failed.len() as u64);
         let topics = unknown.iter().map(|failed| (failed.id, &*failed.topic));
         self.publisher.rollup().counts().attempted(topics, &record.failed, &record.waiting);
         if !record.released_keys.is_empty() {

@@ -1,5 +1,5 @@
-//! Logs: text on a terminal, JSON lines otherwise, always on stderr so that output stays output. And metrics:
-//! [`catalog`] lists them, [`recorder`] keeps them.
+//! Logs: text on a terminal, JSON lines otherwise, always on stderr so that output stays output. Metrics: [`catalog`]
+//! lists them, [`recorder`] keeps them. And spans: [`trace`] says to which trace a call belongs, [`otlp`] exports them.
 
 use std::io::IsTerminal;
 
@@ -11,7 +11,9 @@ pub const SERVICE_FILTER: &str = "info";
 pub const QUIET_FILTER: &str = "warn";
 
 pub mod catalog;
+pub mod otlp;
 pub mod recorder;
+pub mod trace;
 
 /// This binary's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

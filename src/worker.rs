@@ -28,6 +28,7 @@ use crate::publisher::Publisher;
 use crate::queue::Queue;
 use crate::store::Store;
 use crate::store::instance::InstanceId;
+use crate::telemetry::otlp::Tracer;
 use crate::wakeup::Nudge;
 
 mod claimer;
@@ -35,6 +36,7 @@ mod leases;
 mod recorder;
 mod sender;
 mod taker;
+mod traced;
 
 use recorder::Finished;
 
@@ -68,6 +70,8 @@ pub struct Worker {
     pub nudge: Arc<Nudge>,
     /// What the heartbeat tells.
     pub progress: Arc<Progress>,
+    /// Makes spans of calls, if somebody wants them.
+    pub tracer: Option<Tracer>,
 }
 
 /// What the heartbeat tells of the workers.

@@ -88,8 +88,12 @@ impl Headers {
         key.push_str(&self.channel);
         map.insert(IDEMPOTENCY_KEY, header_value("webhook_id", &key)?);
         map.insert(ATTEMPT, HeaderValue::from(outgoing.attempt));
-        if let Some(headers) = outgoing.headers {
+        // A trace that begins here has no state yet, whatever the row says.
+        if let Some(headers) = outgoing.headers.filter(|_| outgoing.span.is_none_or(|span| span.parent_id.is_some())) {
             trace(headers, &mut map);
+        }
+        if let Some(span) = outgoing.span {
+            map.insert(TRACEPARENT, header_value("traceparent", &span.traceparent())?);
         }
         // After ours, so that an operator can replace them.
         for (name, value) in &self.fixed {

@@ -9,13 +9,12 @@
 use std::error::Error as StdError;
 use std::fmt::Write as _;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Method, Request, Response, Url};
-use rustls::RootCertStore;
 use tokio::time::{Instant, timeout_at};
 
 use super::guard::{Guarded, Refused};
@@ -24,6 +23,7 @@ use super::outcome::{Cause, Failed, Outcome, classify};
 use super::retry_after;
 use crate::config::ChannelConfig;
 use crate::retry::Failure;
+use crate::tls;
 
 /// Bytes of an answer that are kept for the attempt's record.
 const EXCERPT_BYTES_MAX: usize = 1024;
@@ -53,7 +53,7 @@ pub(super) struct Http {
 impl Http {
     pub(super) fn new(config: &ChannelConfig, resolver: Guarded) -> Result<Http, Box<dyn StdError + Send + Sync>> {
         let client = Client::builder()
-            .tls_backend_preconfigured(tls()?)
+            .tls_backend_preconfigured(tls::client_config()?)
             .dns_resolver(Arc::new(resolver))
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
@@ -245,28 +245,6 @@ fn printable(bytes: &[u8]) -> Option<String> {
         .map(|c| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })
         .collect();
     (!text.is_empty()).then_some(text)
-}
-
-/// The system's trust store and ring, set up once for all channels.
-fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
-    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
-    let roots = ROOTS.get_or_init(|| {
-        let found = rustls_native_certs::load_native_certs();
-        let mut roots = RootCertStore::empty();
-        let (added, ignored) = roots.add_parsable_certificates(found.certs);
-        if added == 0 {
-            // Providers over plain http still work, so this is no reason to stop.
-            tracing::warn!(ignored, errors = ?found.errors, "no trusted root certificates found: https will fail");
-        }
-        Arc::new(roots)
-    });
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(Arc::clone(roots))
-        .with_no_client_auth();
-    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(tls)
 }
 
 #[cfg(test)]

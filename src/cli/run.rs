@@ -51,6 +51,7 @@ impl From<service::Error> for Failure {
             | service::Error::Queue(queue::Error::Unusable(_))
             | service::Error::Migrate(_)
             | service::Error::Channel(_)
+            | service::Error::Telemetry(_)
             | service::Error::Http(_) => Exit::Config,
         };
         Failure::new(exit, error)

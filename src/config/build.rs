@@ -12,7 +12,7 @@ use super::settings::Settings;
 use super::value::Value;
 use super::{
     Backoff, ChannelConfig, CircuitConfig, Config, DatabaseConfig, Method, OnHold, ProducerConfig, QueueConfig,
-    QueueKind, ReconcileConfig, RelayConfig, RetentionConfig, RouteConfig, Wakeup, WorkerConfig,
+    QueueKind, ReconcileConfig, RelayConfig, RetentionConfig, RouteConfig, TelemetryConfig, Wakeup, WorkerConfig,
 };
 
 /// Failed tries on a channel that has a successor, unless the route says otherwise.
@@ -33,6 +33,7 @@ pub(super) fn config(settings: &Settings) -> Config {
         worker: worker(&section(settings, "worker")),
         reconcile: reconcile(&section(settings, "reconcile")),
         retention: retention(&section(settings, "retention")),
+        telemetry: telemetry(&section(settings, "telemetry")),
         channels: named(settings, "channels", channel),
         routes: named(settings, "routes", route),
         database_url: top.secret("database_url").unwrap_or_default(),
@@ -139,6 +140,15 @@ fn retention(s: &Section<'_>) -> RetentionConfig {
     }
 }
 
+fn telemetry(s: &Section<'_>) -> TelemetryConfig {
+    TelemetryConfig {
+        otlp_endpoint: s.text("otlp_endpoint"),
+        otlp_headers: s.secrets("otlp_headers"),
+        otlp_sample_ratio: s.ratio("otlp_sample_ratio"),
+        service_name: s.text("service_name").unwrap_or_default(),
+    }
+}
+
 fn channel(s: &Section<'_>) -> ChannelConfig {
     let timeout = s.duration("timeout");
     let connect = s.value("connect_timeout").map(|_| s.duration("connect_timeout"));
@@ -188,10 +198,7 @@ fn route(s: &Section<'_>) -> RouteConfig {
         backoff: Backoff {
             base: s.duration("backoff.base"),
             max: s.duration("backoff.max"),
-            jitter: match s.value("backoff.jitter") {
-                Some(Value::Ratio(share)) => share,
-                _ => 0.0,
-            },
+            jitter: s.ratio("backoff.jitter"),
         },
         on_hold: match s.text("on_hold").as_deref() {
             Some("failover") => OnHold::Failover,

@@ -19,6 +19,10 @@ const RESERVED: [&str; 3] = ["OUTBOXD_CONFIG", "OUTBOXD_LOG", "OUTBOXD_ROLE"];
 /// Names that platforms and other tools use too; the `OUTBOXD_` form wins over them.
 const SHARED: [(&str, &str); 2] = [("DATABASE_URL", "database_url"), ("REDIS_URL", "redis_url")];
 
+/// Names that every program on a platform may be given; taken only where nobody told outboxd itself.
+const FALLBACKS: [(&str, &str); 2] =
+    [("OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry.otlp_endpoint"), ("OTEL_SERVICE_NAME", "telemetry.service_name")];
+
 const FILE_SUFFIX: &str = "_FILE";
 
 /// Takes all values of `env`.
@@ -45,6 +49,13 @@ pub(super) fn read(settings: &mut Settings, env: &Env) {
             Some((key, path)) => give(settings, key, path, name, value.clone()),
             None if is_service_link(name) => {}
             None => unknown.push(name),
+        }
+    }
+    for (name, path) in FALLBACKS {
+        let path = KeyPath::dotted(path);
+        let key = KEYS.iter().find(|key| key.matches(&path.0)).filter(|_| !settings.is_given(&path));
+        if let (Some(key), Some(value)) = (key, env.get(name).filter(|value| !value.is_empty())) {
+            give(settings, key, path, name, value.clone());
         }
     }
     // Last, so that suggestions know the channels and routes that other variables named.

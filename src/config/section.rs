@@ -74,6 +74,13 @@ impl Section<'_> {
         }
     }
 
+    pub(super) fn ratio(&self, key: &str) -> f64 {
+        match self.value(key) {
+            Some(Value::Ratio(share)) => share,
+            _ => 0.0,
+        }
+    }
+
     pub(super) fn duration(&self, key: &str) -> Duration {
         match self.value(key) {
             Some(Value::Duration(span)) => span,

@@ -13,6 +13,7 @@ use crate::store::connect::Target;
 
 mod channel;
 mod route;
+mod telemetry;
 
 /// Schemes that a Redis URL may have.
 const REDIS_SCHEMES: [&str; 6] = ["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+unix", "unix"];
@@ -24,6 +25,7 @@ pub(super) fn config(settings: &mut Settings, config: &Config) {
     queue(settings, config);
     relay(settings, config);
     worker(settings, config);
+    telemetry::validate(settings, &config.telemetry);
     for (name, channel) in &config.channels {
         channel::validate(settings, name, channel);
     }

@@ -88,6 +88,8 @@ pub const METRICS: &[Metric] = &[
     metric("outboxd_database_pool_wait_seconds", WAIT, &["pool"], "The wait for a connection to Postgres, by pool: durable, relaxed."),
     metric("outboxd_database_pool_connections_in_use", Gauge, &[], "Connections of the durable pool in use."),
     metric("outboxd_database_pool_connections_max", Gauge, &[], "Connections of the durable pool at most (database.pool_size)."),
+    metric("outboxd_spans_exported_total", Counter, &[], "Spans that the collector has taken, two for each traced call."),
+    metric("outboxd_spans_dropped_total", Counter, &[], "Spans that never reached the collector: it was away for too long, or refused them."),
     metric("outboxd_build_info", Gauge, &["version", "commit"], "1; its labels say what runs."),
     metric("process_start_time_seconds", Gauge, &[], "When this process began to keep metrics, in seconds since 1970."),
     metric("outboxd_retention_deleted_total", Counter, &["table"], "Rows deleted because their retention was over, by table."),

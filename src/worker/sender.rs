@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::recorder::{Acks, Done, Finished};
-use super::{Worker, lock};
+use super::{Worker, lock, traced};
 use crate::channel::circuit::Pass;
 use crate::channel::failover::{Provider, Route};
 use crate::channel::{Failed, Outcome, Outgoing, webhook_id};
@@ -81,6 +81,7 @@ async fn attempt(worker: &Worker, call: &Call, cut_off: &CancellationToken) -> D
         recipient: &claimed.recipient,
         payload: &payload,
         headers: headers.as_deref(),
+        span: None,
         created_at: claimed.created_at,
         attempt: u32::try_from(claimed.attempts).unwrap_or(1),
     };
@@ -118,7 +119,11 @@ async fn send(
         worker.holds.no_call_was_made(name, &origin, pass).await;
         return give_up(claimed, name, "expired");
     }
-    let Some(outcome) = cut_off.run_until_cancelled(provider.channel.send_to(target, outgoing)).await else {
+    let traced = traced::begin(worker, outgoing);
+    let outgoing = &Outgoing { span: traced.map(|begun| begun.context), ..*outgoing };
+    let called = cut_off.run_until_cancelled(provider.channel.send_to(target, outgoing)).await;
+    traced::end(worker, traced, claimed, name, called.as_ref());
+    let Some(outcome) = called else {
         return after_failure(claimed, route, position, provider, cut_short(call.claimed_at.elapsed()));
     };
     note(worker, name, &origin, pass, &outcome).await;

@@ -66,6 +66,9 @@ fn without_keys_the_documented_defaults_hold() {
     let kept = &config.retention;
     assert_eq!([kept.sent, kept.failed, kept.canceled, kept.attempts], [7, 30, 7, 30].map(|days| day * days));
     assert_eq!([kept.events, kept.inbox, kept.audit], [7, 7, 90].map(|days| day * days));
+    let telemetry = &config.telemetry;
+    assert_eq!((telemetry.otlp_endpoint.as_deref(), telemetry.otlp_headers.len()), (None, 0));
+    assert_eq!((telemetry.otlp_sample_ratio, telemetry.service_name.as_str()), (1.0, "outboxd"));
     let push = &config.channels["push"];
     assert_eq!((push.timeout, push.connect_timeout, push.first_byte_timeout), (seconds(5), seconds(2), seconds(5)));
     assert_eq!((push.response_bytes_max, push.retry_after_max), (16 << 10, seconds(3600)));
@@ -107,6 +110,22 @@ fn a_value_that_is_replaced_needs_no_mending() {
     let text = format!("{BASE}[worker]\nconcurrency = \"many\"\nlease = \"${{NOT_SET}}\"");
     let pairs = [("OUTBOXD_WORKER_CONCURRENCY", "2"), ("OUTBOXD_WORKER_LEASE", "62s")];
     assert_eq!(config(&text, &pairs).worker.concurrency, 2);
+}
+
+#[test]
+fn opentelemetrys_variables_count_only_where_nobody_told_outboxd() {
+    let otel = [("OTEL_EXPORTER_OTLP_ENDPOINT", "http://platform:4318"), ("OTEL_SERVICE_NAME", "platform")];
+    let named = |text: &str, pairs: &[(&str, &str)]| {
+        let telemetry = config(text, pairs).telemetry;
+        (telemetry.otlp_endpoint.unwrap_or_default(), telemetry.service_name)
+    };
+    let pair = |endpoint: &str, name: &str| (endpoint.to_owned(), name.to_owned());
+    assert_eq!(named(BASE, &otel), pair("http://platform:4318", "platform"));
+    let file = format!("{BASE}[telemetry]\notlp_endpoint = \"http://own:4318\"\n");
+    assert_eq!(named(&file, &otel), pair("http://own:4318", "platform"));
+    let own = [otel[0], otel[1], ("OUTBOXD_TELEMETRY_SERVICE_NAME", "own")];
+    assert_eq!(named(&file, &own), pair("http://own:4318", "own"));
+    assert_eq!(named(BASE, &[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]), pair("", "outboxd"));
 }
 
 #[test]
@@ -156,10 +175,12 @@ fn secrets_can_come_from_files_and_variables() {
     };
     let (url, token, push) =
         (file("url", "postgres://a:b@127.0.0.1/app\n"), file("token", "t0ken\n"), file("push", "p\n"));
+    let collector = file("collector", "authorization=Bearer c, x-tenant=a=b\n");
     let text = "[channels.push]\nurl = \"https://push.example/$${x}\"\nheaders = { Authorization = \"Bearer ${PUSH_TOKEN}\", X-Two = \"${TWO}\" }\n";
     let pairs = [
         ("DATABASE_URL_FILE", url.as_str()),
         ("OUTBOXD_HTTP_TOKEN_FILE", &token),
+        ("OUTBOXD_TELEMETRY_OTLP_HEADERS_FILE", &collector),
         ("PUSH_TOKEN_FILE", &push),
         ("TWO", "2"),
         ("REDIS_URL", ""),
@@ -167,6 +188,8 @@ fn secrets_can_come_from_files_and_variables() {
     let config = config(text, &pairs);
     assert_eq!(config.database_url.expose_secret(), "postgres://a:b@127.0.0.1/app");
     assert_eq!(config.http_token.unwrap().expose_secret(), "t0ken");
+    let headers: Vec<&str> = config.telemetry.otlp_headers.iter().map(|header| header.expose_secret()).collect();
+    assert_eq!(headers, ["authorization=Bearer c", "x-tenant=a=b"]);
     assert!(config.redis_url.is_none(), "an empty variable counts as unset");
     let push = &config.channels["push"];
     assert_eq!(push.url, "https://push.example/${x}");
@@ -195,8 +218,12 @@ fn secrets_never_print() {
     let text = format!(
         "{BASE}[channels.sms]\nurl = \"https://u:hunter2@sms.example/${{PATH_TOKEN}}\"\nheaders = {{ A = \"hunter2\" }}\nbody = \"hunter2\"\nsecret = \"whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==\"\n"
     );
-    let pairs =
-        [("OUTBOXD_HTTP_TOKEN", "hunter2"), ("PATH_TOKEN", "hunter2"), ("REDIS_URL", "redis://:hunter2@127.0.0.1")];
+    let pairs = [
+        ("OUTBOXD_HTTP_TOKEN", "hunter2"),
+        ("OUTBOXD_TELEMETRY_OTLP_HEADERS", "authorization=hunter2"),
+        ("PATH_TOKEN", "hunter2"),
+        ("REDIS_URL", "redis://:hunter2@127.0.0.1"),
+    ];
     let mut loaded = load_text(&text, &pairs, &[]).unwrap();
     loaded.shown.retain(|shown| shown.key != "channels.sms.body");
     for printed in [format!("{loaded:?}"), format!("{:?}", loaded.config)] {
@@ -206,6 +233,8 @@ fn secrets_never_print() {
         &format!("{text}secret = 5"),
         &[
             ("OUTBOXD_HTTP_ADDR", "x"),
+            ("OUTBOXD_TELEMETRY_OTLP_ENDPOINT", "http://u:hunter2@127.0.0.1"),
+            ("OUTBOXD_TELEMETRY_OTLP_HEADERS", "hunter2,host=hunter2"),
             ("PATH_TOKEN", "hunter2"),
             ("DATABASE_URL", "postgres://a:hunter2@127.0.0.1:port/x"),
         ],

@@ -17,6 +17,7 @@ mod metrics;
 mod migrate;
 mod roles;
 mod schema;
+mod trace;
 
 mod dedup;
 mod notify;

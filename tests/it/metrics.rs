@@ -96,6 +96,45 @@ async fn a_working_instance_counts_what_it_does() {
 }
 
 #[tokio::test]
+async fn what_follows_the_death_of_a_worker_is_counted_by_whoever_ends_its_leases() {
+    let database = postgres::database().await;
+    let setup = Setup::new(&database.url())
+        .webhook("http://127.0.0.1:9/")
+        .toml("[routes.once]\nchannels = [\"webhook\"]\nmax_attempts = 1\n")
+        .redis(redis::shared().url(), "stream", &redis::unique_prefix());
+    let mut survivor = setup.clone().roles("producer,relay,api").start().await;
+    let addr = survivor.http_addr().await;
+    let app = database.connect().await;
+    sql::run(&app, "SELECT outboxd.notify(topic, 'r', '{}') FROM unnest(ARRAY['orders', 'orders', 'once']) topic")
+        .await;
+    // All of them, so that one claim takes all.
+    sql::until(&app, "SELECT count(*) = 3 FROM outboxd.outbox WHERE state = 1").await;
+    setup.roles("worker").failpoints("after_claim=abort").spawn().exit_code().await;
+
+    let ended = |scrape: &Scrape| scrape.value("outboxd_leases_ended_total", &[]) == Some(3.0);
+    let scrape = until(addr, "its leases are over", ended).await;
+    for (name, wanted) in
+        [("outboxd_retries_total", 2.0), ("outboxd_dead_letters_total", 1.0), ("outboxd_unknown_outcomes_total", 3.0)]
+    {
+        assert_eq!(scrape.value(name, &[]), Some(wanted), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_can_never_be_sent_counts_as_a_dead_letter() {
+    let database = postgres::database().await;
+    let mut instance = Setup::new(&database.url()).webhook("http://127.0.0.1:9/").start().await;
+    let addr = instance.http_addr().await;
+    let app = database.connect().await;
+    sql::run(&app, "UPDATE outboxd.setting SET payload_bytes_max = 2048").await;
+    let too_big = "INSERT INTO outboxd.notification_log (topic, recipient, payload)
+                   SELECT 'orders', 'r', jsonb_agg(md5(n::text)) FROM generate_series(1, 200) n";
+    sql::run(&app, too_big).await;
+    sql::until(&app, "SELECT status = 'FAILED' FROM outboxd.notifications").await;
+    until(addr, "counted", |scrape| scrape.value("outboxd_dead_letters_total", &[]) == Some(1.0)).await;
+}
+
+#[tokio::test]
 async fn an_unpublished_row_grows_old_visibly_and_a_paused_one_does_not() {
     let database = postgres::database().await;
     let redis = redis::RedisServer::forgetful();

@@ -10,9 +10,9 @@ use crate::support::sql::{value, values};
 
 /// Lowest first. A module imports only from lines above its own; modules of one line do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["notification", "systemd"],
-    &["config", "shutdown", "telemetry", "failpoint"],
-    &["retry", "rollup"],
+    &["notification", "systemd", "tls"],
+    &["config", "shutdown", "failpoint"],
+    &["retry", "rollup", "telemetry"],
     &["queue", "channel"],
     &["store", "migrate"],
     &["publisher", "holds", "duty"],

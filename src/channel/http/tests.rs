@@ -9,7 +9,7 @@ use super::*;
 fn http2() -> Http {
     Http {
         client: Client::builder()
-            .tls_backend_preconfigured(tls().unwrap())
+            .tls_backend_preconfigured(tls::client_config().unwrap())
             .no_proxy()
             .http2_prior_knowledge()
             .build()

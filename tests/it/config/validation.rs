@@ -107,6 +107,17 @@ const WRONG: &[(&str, &str)] = &[
         "[channels.a]\nurl = \"https://a.example\"\nconnect_timeout = \"6s\"",
         "channels.a.connect_timeout is 6s; it must be at most channels.a.timeout (5s)",
     ),
+    ("[telemetry]\notlp_endpoint = \"collector:4318\"", "telemetry.otlp_endpoint must begin with http:// or https://"),
+    ("[telemetry]\notlp_endpoint = \"http://\"", "telemetry.otlp_endpoint is no URL: empty host"),
+    (
+        "[telemetry]\notlp_endpoint = \"http://c:4318/?token=x\"",
+        "telemetry.otlp_endpoint takes host, port and path only; put credentials into telemetry.otlp_headers",
+    ),
+    ("[telemetry]\notlp_headers = \"Bearer x\"", "telemetry.otlp_headers has a header without its =; write"),
+    ("[telemetry]\notlp_headers = [\"a b=x\"]", "telemetry.otlp_headers has a header whose name is none"),
+    ("[telemetry]\notlp_headers = [\"Host=x\"]", "telemetry.otlp_headers has host, which is set by outboxd itself"),
+    ("[telemetry]\notlp_sample_ratio = 2", "telemetry.otlp_sample_ratio is 2; it takes 0 to 1"),
+    ("[telemetry]\nservice_name = \" \"", "telemetry.service_name is empty"),
     ("[channels.a]\nurl = \"https://a.example\"\nrate_limit = \"fast\"", "channels.a.rate_limit \"fast\" is no rate"),
     (
         "[channels.a]\nurl = \"https://a.example\"\nresponse_bytes_max = \"1KB\"",

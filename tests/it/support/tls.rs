@@ -1,10 +1,18 @@
 //! Real servers that speak TLS, with certificates of the tests' own.
 
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::certs::{self, Ca, ServerCert};
 use super::process::{Leashed, free_port, leash, log_tail, scratch_dir};
@@ -97,6 +105,45 @@ pub fn redis(policy: &str) -> TlsServer {
     let process = leash(&command, &log, "TERM", Some(&dir));
     wait_until(&log, || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     TlsServer { port, ca, other_ca, _process: process }
+}
+
+/// Speaks TLS as `localhost` and passes on to a server that does not.
+#[derive(Debug)]
+pub struct Front {
+    pub port: u16,
+    pub ca: PathBuf,
+    _dir: tempfile::TempDir,
+    _stop: DropGuard,
+}
+
+/// Starts one before `server`, on the caller's runtime.
+pub async fn front(server: SocketAddr) -> Front {
+    let dir = tempfile::tempdir().unwrap();
+    let (ca, _, cert) = certificates(dir.path());
+    let chain = CertificateDer::pem_file_iter(&cert.cert).unwrap().collect::<Result<_, _>>().unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, PrivateKeyDer::from_pem_file(&cert.key).unwrap())
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let stop = CancellationToken::new();
+    let serving = async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                // A client that does not trust us hangs up: it is the test's business, not ours.
+                let Ok(mut secure) = acceptor.accept(stream).await else { return };
+                let mut plain = TcpStream::connect(server).await.expect("the server behind answers");
+                let _either_side_ended = copy_bidirectional(&mut secure, &mut plain).await;
+            });
+        }
+    };
+    tokio::spawn(stop.clone().run_until_cancelled_owned(serving));
+    Front { port, ca, _dir: dir, _stop: stop.drop_guard() }
 }
 
 fn certificates(dir: &Path) -> (PathBuf, PathBuf, ServerCert) {
