@@ -128,6 +128,12 @@ impl Lineage {
 
     /// Compares what is known to have been pushed with what Redis shows.
     pub(super) async fn check(&self, link: &Link, seen: i64) -> Result<Option<Loss>, Failure> {
+        let before = {
+            let mut known = self.lock();
+            let (generation, pushed) = parts(seen);
+            known.watch.note(generation, pushed);
+            known.watch.seen()
+        };
         let found = match self.read(link).await? {
             Some(found) => found,
             None => {
@@ -138,9 +144,7 @@ impl Lineage {
         };
         let (loss, fell, newest) = {
             let mut known = self.lock();
-            let (generation, pushed) = parts(seen);
-            known.watch.note(generation, pushed);
-            let loss = known.watch.judge(&found);
+            let loss = known.watch.judge(&before, &found);
             (loss, known.watch.has_told(found.generation), known.watch.newest())
         };
         // The count fell within its generation: what is pushed from now on needs one that was not told as lost.

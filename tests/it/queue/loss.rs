@@ -27,6 +27,24 @@ async fn a_fresh_process_on_an_empty_redis_has_lost_nothing_unless_something_was
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_during_pushes_tells_no_loss() {
+    for kind in KINDS {
+        let queue = open_at(&config(kind), shared().url()).await.unwrap();
+        let pushes = async {
+            for id in 0..400 {
+                queue.push(&messages(id..id + 1)).await.unwrap();
+            }
+        };
+        let looks = async {
+            for _ in 0..400 {
+                assert_eq!(queue.check_loss(0).await.unwrap(), None);
+            }
+        };
+        tokio::join!(pushes, looks);
+    }
+}
+
 #[tokio::test]
 async fn two_queues_used_side_by_side_do_not_keep_reporting_each_other() {
     for kind in KINDS {
