@@ -31,8 +31,6 @@ const EXCERPT_BYTES_MAX: usize = 1024;
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 /// Idle connections are closed before most servers would: what races the peer's close least fails least.
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// Idle connections kept per host and port.
-const IDLE_PER_HOST_MAX: usize = 64;
 /// How often a busy HTTP/2 connection is asked whether it is still there.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
@@ -61,7 +59,6 @@ impl Http {
             .referer(false)
             .connect_timeout(config.connect_timeout.min(config.timeout))
             .pool_idle_timeout(IDLE_MAX)
-            .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(PING_EVERY)
             .http2_keep_alive_timeout(PING_EVERY)
