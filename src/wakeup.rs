@@ -1,8 +1,9 @@
 //! See the commit: poll while there is work, sleep until the doorbell rings while there is none.
 //!
-//! A NOTIFY in every app transaction would serialise commits, so the app rings only while we sleep and listen: one
-//! sequence holds a time outside MVCC, ahead of now while an instance is awake and polling, refreshed each second
-//! while it sleeps, stale when it is down.
+//! A NOTIFY in every app transaction would serialise commits, so the app rings only while that is no burden: one
+//! sequence holds a time outside MVCC, ahead of now while an instance is busy and polls without pause, refreshed
+//! while it dozes or sleeps, stale when it is down. Dozing is being awake with little to do: polls are seldom and the
+//! bell makes up for it, so a commit now and then is seen at once although nobody polls for it a thousand times a second.
 //!
 //! **Going to sleep** must not miss a commit that read the doorbell before we set it. So: set it, note the
 //! transactions that hold the insert's lock (they may have read the old value), and keep polling until none of
@@ -26,13 +27,18 @@ use crate::store::doorbell::Holders;
 mod listener;
 use listener::{Bell, Listener};
 
-/// How far ahead of now the doorbell is set while awake, and how often.
-const AWAKE_AHEAD: Duration = Duration::from_millis(400);
+/// How far ahead of now the doorbell is set while busy, and how often it is set.
+const BUSY_AHEAD: Duration = Duration::from_millis(400);
 const AWAKE_REFRESH: Duration = Duration::from_millis(120);
 /// Idle for so long, we go to sleep.
 const IDLE_BEFORE_SLEEP: Duration = Duration::from_millis(250);
-/// Pauses between polls while awake: the shortest when something was just found.
-const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// Pauses between polls while busy and while dozing: the shortest when something was just found.
+const BUSY_PAUSE_MIN: Duration = Duration::from_millis(1);
+const DOZE_PAUSE_MIN: Duration = Duration::from_millis(10);
+/// More rows than this within the span make an instance busy: 500 a second. Up to here ringing costs the app nothing that
+/// can be measured; see ARCHITECTURE.md.
+const DOZE_ROWS_MAX: u64 = 50;
+const PACE_SPAN: Duration = Duration::from_millis(100);
 /// Between looks at who still holds the lock, while going to sleep.
 const HOLDERS_EVERY: Duration = Duration::from_millis(20);
 /// Waits after errors: the first, and at most.
@@ -66,20 +72,24 @@ pub struct Pump {
 #[derive(Debug, Clone, Copy, Default)]
 struct Found {
     rows: u64,
+    /// Rows among them that the producer released and nobody has published yet.
+    released: u64,
     is_full: bool,
 }
 
 impl Pump {
     async fn pass(&mut self, scan: Scan) -> Result<Found, Error> {
         let mut found = Found::default();
-        if let Some(producer) = &mut self.producer {
-            found.rows += producer.pass().await?.released;
-        }
+        // What has just been committed first; what the producer releases is published in the next pass.
         if let Some(relay) = &mut self.relay {
-            relay.move_bounds().await?;
             let counts = relay.pass(scan).await?;
             found.rows += counts.found;
             found.is_full = counts.is_full;
+            relay.move_bounds().await?;
+        }
+        if let Some(producer) = &mut self.producer {
+            found.released = producer.pass().await?.released;
+            found.rows += found.released;
         }
         Ok(found)
     }
@@ -177,27 +187,32 @@ impl Day<'_> {
 
     /// Polls while there is work, and a while longer.
     async fn stay_awake(&mut self) -> Result<(), Error> {
-        let is_listening = self.listener.wakeup == Wakeup::Bell;
+        let is_bell = self.listener.wakeup == Wakeup::Bell;
         let mut idle_since = Instant::now();
         let mut refreshed_at: Option<Instant> = None;
-        let mut pause = PAUSE_MIN;
+        let mut pace = Pace::new(self.listener.hears().await);
+        let mut pause = pace.pause_min();
         while !self.shutdown.is_cancelled() {
-            if is_listening && refreshed_at.is_none_or(|at| at.elapsed() > AWAKE_REFRESH) {
-                self.pump.store.set_doorbell(AWAKE_AHEAD).await?;
+            if is_bell && refreshed_at.is_none_or(|at| at.elapsed() > AWAKE_REFRESH) {
+                self.pump.store.set_doorbell(pace.doorbell_ahead()).await?;
                 refreshed_at = Some(Instant::now());
             }
             let found = self.pump.pass(Scan::Quick).await?;
+            if pace.changes(found.rows) {
+                refreshed_at = None;
+            }
             if found.rows > 0 || found.is_full {
                 idle_since = Instant::now();
-                pause = PAUSE_MIN;
-                if found.rows > 0 && !found.is_full {
+                pause = pace.pause_min();
+                if found.released > 0 || (pace.is_busy && !found.is_full) {
                     continue;
                 }
             } else {
                 pause = (pause * 3 / 2).min(self.pause_max);
                 self.pump.publisher.confirm().await?;
             }
-            if is_listening && self.listener.hears().await && idle_since.elapsed() > IDLE_BEFORE_SLEEP {
+            pace.can_hear = self.listener.hears().await;
+            if pace.can_hear && idle_since.elapsed() > IDLE_BEFORE_SLEEP {
                 return Ok(());
             }
             self.pause(pause).await;
@@ -265,5 +280,45 @@ impl Day<'_> {
                 return Ok(());
             }
         }
+    }
+}
+
+/// Whether there is so much to do that polling beats the bell.
+#[derive(Debug)]
+struct Pace {
+    is_busy: bool,
+    /// Without a bell there is no dozing.
+    can_hear: bool,
+    rows: u64,
+    since: Instant,
+}
+
+impl Pace {
+    fn new(can_hear: bool) -> Pace {
+        Pace { is_busy: !can_hear, can_hear, rows: 0, since: Instant::now() }
+    }
+
+    /// Counts the rows of a pass; true if that makes the instance busy or lets it doze.
+    fn changes(&mut self, rows: u64) -> bool {
+        self.rows += rows;
+        let was_busy = self.is_busy;
+        let is_over = self.since.elapsed() > PACE_SPAN;
+        if !self.can_hear || self.rows > DOZE_ROWS_MAX {
+            self.is_busy = true;
+        } else if is_over {
+            self.is_busy = false;
+        }
+        if is_over {
+            (self.rows, self.since) = (0, Instant::now());
+        }
+        self.is_busy != was_busy
+    }
+
+    fn doorbell_ahead(&self) -> Duration {
+        if self.is_busy { BUSY_AHEAD } else { Duration::ZERO }
+    }
+
+    fn pause_min(&self) -> Duration {
+        if self.is_busy { BUSY_PAUSE_MIN } else { DOZE_PAUSE_MIN }
     }
 }

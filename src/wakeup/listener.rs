@@ -105,7 +105,15 @@ impl Listener {
             return std::future::pending().await;
         };
         match session.bells.recv().await {
-            Some(bell) => bell,
+            Some(mut bell) => {
+                // One look serves all that have rung by now.
+                while let Ok(another) = session.bells.try_recv() {
+                    if another == Bell::Control {
+                        bell = another;
+                    }
+                }
+                bell
+            }
             None => {
                 // The session died: whatever it would have heard may be there now.
                 self.session = None;
