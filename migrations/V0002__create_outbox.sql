@@ -15,15 +15,22 @@ CREATE FUNCTION outboxd._check_work(
     state smallint, instance integer, batch bigint, retry_at timestamptz, ordering_key text, live_key text
 ) RETURNS boolean LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 DECLARE
-    rule text := CASE
-        WHEN state NOT BETWEEN 0 AND 3 THEN 'state_is_ready_published_processing_or_behind_key'
-        WHEN state = 2 AND instance IS NULL THEN 'processing_rows_have_a_worker'
-        WHEN state = 1 AND batch IS NULL THEN 'published_rows_have_a_publication'
-        WHEN state <> 0 AND retry_at IS NOT NULL THEN 'only_ready_rows_wait_for_a_retry'
-        WHEN state = 3 AND ordering_key IS NULL THEN 'only_rows_with_a_key_wait_behind_it'
-        WHEN live_key IS DISTINCT FROM CASE WHEN state < 3 THEN ordering_key END THEN 'rows_that_have_their_turn_hold_their_key'
-    END;
+    rule pg_catalog.text;
 BEGIN
+    IF state OPERATOR(pg_catalog.=) 0 AND retry_at IS NULL AND ordering_key IS NULL AND live_key IS NULL THEN
+        RETURN true;
+    END IF;
+    rule := CASE
+        WHEN state OPERATOR(pg_catalog.<) 0 OR state OPERATOR(pg_catalog.>) 3
+            THEN 'state_is_ready_published_processing_or_behind_key'
+        WHEN state OPERATOR(pg_catalog.=) 2 AND instance IS NULL THEN 'processing_rows_have_a_worker'
+        WHEN state OPERATOR(pg_catalog.=) 1 AND batch IS NULL THEN 'published_rows_have_a_publication'
+        WHEN state OPERATOR(pg_catalog.<>) 0 AND retry_at IS NOT NULL THEN 'only_ready_rows_wait_for_a_retry'
+        WHEN state OPERATOR(pg_catalog.=) 3 AND ordering_key IS NULL THEN 'only_rows_with_a_key_wait_behind_it'
+        WHEN CASE WHEN state OPERATOR(pg_catalog.<) 3 THEN (live_key IS NULL) OPERATOR(pg_catalog.<>) (ordering_key IS NULL)
+                       OR live_key OPERATOR(pg_catalog.<>) ordering_key
+                  ELSE live_key IS NOT NULL END THEN 'rows_that_have_their_turn_hold_their_key'
+    END;
     IF rule IS NULL THEN
         RETURN true;
     END IF;

@@ -1,14 +1,13 @@
 -- Statement trigger: every INSERT into notification_log, by notify() or by any ORM, rings; see _ring().
 CREATE OR REPLACE FUNCTION outboxd._ring_after_insert() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    -- As in _ring(), but by expressions alone, which plpgsql evaluates without a query: every notify() pays for this.
-    age_ms double precision := date_part('epoch', clock_timestamp()) * 1000
-                               - pg_sequence_last_value('outboxd.doorbell'::regclass);
+LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    IF age_ms >= 0 AND age_ms < 5000
-       AND lower(coalesce(current_setting('outboxd.ring', true), '')) NOT IN ('off', 'false', 'no', '0') THEN
-        PERFORM pg_notify('outboxd', '');
+    -- As in _ring(), but by one expression, which plpgsql evaluates without a query, and with every name written out
+    -- instead of a search_path (see notify()): every call pays for this. Within 2,500 ms of 2,500 ms ago is 0 to 5 s ago.
+    IF pg_catalog.abs(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000
+        OPERATOR(pg_catalog.-) pg_catalog.pg_sequence_last_value('outboxd.doorbell'::pg_catalog.regclass)
+        OPERATOR(pg_catalog.-) 2500) OPERATOR(pg_catalog.<=) 2500 THEN
+        PERFORM outboxd._ring();
     END IF;
     RETURN NULL;
 END $$;

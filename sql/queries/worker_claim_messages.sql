@@ -32,4 +32,4 @@ SELECT m.id, m.epoch, NULL, NULL, NULL, NULL, NULL, o.state, o.epoch, l.status::
   FROM message m
   LEFT JOIN outboxd.outbox o ON o.id = m.id
   LEFT JOIN outboxd.notification_log l ON l.id = m.id
- WHERE m.id NOT IN (SELECT c.id FROM claimed c)
+ WHERE (m.id, m.epoch) NOT IN (SELECT c.id, c.epoch FROM claimed c)
