@@ -1,5 +1,6 @@
 //! Faults that must be survived, each observed at the provider's ledger and in the rows.
 
+mod clock;
 mod duties;
 mod postgres;
 mod publish;
