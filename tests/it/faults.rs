@@ -1,6 +1,7 @@
 //! Faults that must be survived, each observed at the provider's ledger and in the rows.
 
 mod clock;
+mod destinations;
 mod disk;
 mod duties;
 mod postgres;
