@@ -7,4 +7,5 @@ mod duties;
 mod postgres;
 mod publish;
 mod redis;
+mod upgrade;
 mod work;
