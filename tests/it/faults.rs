@@ -1,5 +1,6 @@
 //! Faults that must be survived, each observed at the provider's ledger and in the rows.
 
+mod chaos;
 mod clock;
 mod destinations;
 mod disk;
