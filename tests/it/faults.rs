@@ -8,5 +8,6 @@ mod duties;
 mod postgres;
 mod publish;
 mod redis;
+mod snapshot;
 mod upgrade;
 mod work;
