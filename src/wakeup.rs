@@ -195,8 +195,8 @@ impl Day<'_> {
                 }
             } else {
                 pause = (pause * 3 / 2).min(self.pause_max);
-                self.pump.publisher.confirm().await?;
             }
+            self.pump.publisher.confirm().await?;
             if is_listening && self.listener.hears().await && idle_since.elapsed() > IDLE_BEFORE_SLEEP {
                 return Ok(());
             }

@@ -23,6 +23,6 @@ SELECT m.id, m.epoch, c.epoch AS token, c.attempts, c.channel, c.channel_attempt
        l.topic, l.recipient, l.payload::text AS payload, l.headers::text AS headers, l.created_at,
        (extract(epoch FROM l.expires_at - clock_timestamp()) * 1000)::bigint AS expires_in_ms
   FROM message m
-  LEFT JOIN claimed c ON c.id = m.id
+  LEFT JOIN claimed c ON c.id = m.id AND c.epoch = m.epoch + 1 -- not a stale copy in the same batch
   LEFT JOIN outboxd.outbox o ON o.id = m.id
   LEFT JOIN outboxd.notification_log l ON l.id = m.id

@@ -40,6 +40,7 @@ mod channel;
 
 mod embed;
 mod faults;
+mod invariants;
 
 mod duty;
 mod retention;
