@@ -10,8 +10,10 @@ use crate::support::postgres::{self, Database};
 use crate::support::sql::{refused, run, value};
 
 const ASLEEP: &str = "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
-const AWAKE: &str = "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + 60000)";
-const DOWN: &str = "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 5100)";
+const AWAKE: &str =
+    "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + 60000)";
+const DOWN: &str =
+    "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 5100)";
 
 /// A session that listens on the channel, as a sleeping instance does.
 struct Listener {
