@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::failpoint;
 use crate::store::Store;
 use crate::store::operate::BulkStep;
 use crate::wakeup::Nudge;
@@ -28,6 +29,9 @@ pub async fn run(store: &Store, nudge: &Nudge, shutdown: &CancellationToken) {
             Ok(step) => {
                 is_down = false;
                 if let Some(step) = step {
+                    if step.changed > 0 {
+                        failpoint::hit("after_bulk_step").await;
+                    }
                     note(step, nudge);
                     wait = STEP_EVERY;
                 }

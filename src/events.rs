@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::duty::Duty;
+use crate::failpoint;
 use crate::publisher::Error;
 use crate::queue::events::{Event, EventStreams};
 use crate::store::Store;
@@ -47,6 +48,7 @@ impl Events {
         }
         let events: Vec<Event> = waiting.iter().filter_map(|waiting| waiting.event.clone()).collect();
         self.streams.append(&events).await?;
+        failpoint::hit("after_append").await;
         let seqs: Vec<i64> = waiting.iter().map(|waiting| waiting.seq).collect();
         if self.store.forget_events(&seqs, owner, DUTY).await? == 0 {
             self.duty.lost();

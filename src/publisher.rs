@@ -56,7 +56,10 @@ struct Shared {
 
 #[derive(Debug, Clone, Copy)]
 struct Room {
+    /// In the queue at the last look.
     waiting: u64,
+    /// Pushed by this process since.
+    pushed: u64,
     seen_at: Option<Instant>,
 }
 
@@ -76,7 +79,7 @@ impl Publisher {
             window,
             counter: AtomicI64::new(0),
             sharers: AtomicI64::new(1),
-            room: Mutex::new(Room { waiting: 0, seen_at: None }),
+            room: Mutex::new(Room { waiting: 0, pushed: 0, seen_at: None }),
             unconfirmed: std::sync::Mutex::default(),
             published: AtomicU64::new(0),
             rollup: Rollup::default(),
@@ -116,7 +119,7 @@ impl Publisher {
         self.shared.published.fetch_add(reserved.messages.len() as u64, Ordering::Relaxed);
         histogram!("outboxd_batch_rows", "step" => "publish").record(reserved.messages.len() as f64);
         self.shared.counter.fetch_max(pushed.counter, Ordering::Relaxed);
-        self.shared.room.lock().await.waiting += reserved.messages.len() as u64;
+        self.shared.room.lock().await.pushed += reserved.messages.len() as u64;
         self.unconfirmed().extend(reserved.publications);
         failpoint::hit("after_push").await;
         Ok(())
@@ -151,11 +154,14 @@ impl Publisher {
         let mut room = self.shared.room.lock().await;
         if room.seen_at.is_none_or(|at| at.elapsed() > DEPTH_MAX_AGE) {
             let depth = self.queue.depth().await?;
-            *room = Room { waiting: depth.waiting, seen_at: Some(Instant::now()) };
+            *room = Room { waiting: depth.waiting, pushed: 0, seen_at: Some(Instant::now()) };
         }
-        let sharers = u32::try_from(self.shared.sharers.load(Ordering::Relaxed)).unwrap_or(1);
-        let waiting = u32::try_from(room.waiting).unwrap_or(u32::MAX);
-        let share = |limit: u32| limit.saturating_sub(waiting).div_ceil(sharers);
+        let sharers = u64::try_from(self.shared.sharers.load(Ordering::Relaxed)).unwrap_or(1);
+        // A share of what was free at the last look, less what we have taken of it since: the others take theirs meanwhile.
+        let share = |limit: u32| {
+            let free = u64::from(limit).saturating_sub(room.waiting);
+            u32::try_from(free.div_ceil(sharers).saturating_sub(room.pushed)).unwrap_or(u32::MAX)
+        };
         let window = self.shared.window;
         Ok(Allowance { backlog: share((window / BACKLOG_SHARE).max(1)), fresh: share(window) })
     }

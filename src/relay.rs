@@ -83,6 +83,8 @@ pub struct Relay {
     instance: InstanceId,
     batch: u32,
     lanes: BTreeMap<i32, Lane>,
+    /// The first lane of the next scan: where there is not room for all, each has its turn.
+    turn: i32,
     topics_at: Option<Instant>,
     timer_at: Instant,
     timer_thorough_at: Instant,
@@ -117,6 +119,7 @@ impl Relay {
             instance,
             batch: config.batch,
             lanes: BTreeMap::from([(0, Lane::default())]),
+            turn: 0,
             topics_at: None,
             timer_at: now,
             timer_thorough_at: now,
@@ -132,6 +135,7 @@ impl Relay {
         self.load_topics().await?;
         let allowance = self.publisher.allowance().await?;
         let mut counts = self.publish_due(allowance).await?;
+        let allowance = self.publisher.allowance().await?;
         let fresh = self.publish_fresh(scan, allowance).await?;
         counts.pushed += fresh.pushed;
         counts.found += fresh.found;
@@ -242,21 +246,30 @@ impl Relay {
         Ok(counts)
     }
 
-    /// Which lanes to scan, from where, and how many rows of each.
+    /// Which lanes to scan, from where, and how many rows of each: together no more than there is room for.
     fn plan(&self, is_rescan: bool, is_exact: bool, allowance: Allowance) -> Vec<LaneScan> {
-        let backlogged = self.lanes.values().filter(|lane| lane.is_backlogged && !lane.is_shut).count().max(1);
-        let backlog_take = allowance.backlog.min(self.batch).div_ceil(u32::try_from(backlogged).unwrap_or(u32::MAX));
-        let fresh_take = allowance.fresh.min(self.batch);
-        let scan = |(&id, lane): (&i32, &Lane)| {
-            let take = if lane.is_backlogged { backlog_take } else { fresh_take };
+        let open = || self.lanes.values().filter(|lane| !lane.is_shut);
+        let share = |rows: u32, lanes: usize| rows.div_ceil(u32::try_from(lanes.max(1)).unwrap_or(u32::MAX));
+        let backlogged = open().filter(|lane| lane.is_backlogged).count();
+        let backlog_take = share(allowance.backlog.min(self.batch), backlogged);
+        // A lane with more to say than its share is one with a backlog from the next scan on.
+        let fresh_take = share(allowance.fresh, open().count() - backlogged).min(self.batch);
+        let mut room = allowance.fresh;
+        let mut scans = Vec::new();
+        for (&id, lane) in self.lanes.range(self.turn..).chain(self.lanes.range(..self.turn)) {
+            let take = if lane.is_backlogged { backlog_take } else { fresh_take }.min(room);
+            if take == 0 || lane.is_shut {
+                continue;
+            }
             let after = match (is_rescan, is_exact) {
                 (true, _) => 0,
                 (false, true) => lane.bound,
                 (false, false) => lane.cursor,
             };
-            (take > 0 && !lane.is_shut).then_some(LaneScan { lane: id, after, take })
-        };
-        self.lanes.iter().filter_map(scan).collect()
+            scans.push(LaneScan { lane: id, after, take });
+            room -= take;
+        }
+        scans
     }
 
     fn note_cost(&mut self, is_rescan: bool, cost: Duration) {
@@ -269,6 +282,7 @@ impl Relay {
     }
 
     fn note_lanes(&mut self, scans: &[LaneScan], fresh: &Fresh) {
+        self.turn = scans.last().map_or(0, |scan| scan.lane.saturating_add(1));
         for scan in scans {
             let Some(lane) = self.lanes.get_mut(&scan.lane) else { continue };
             let found = fresh.lanes.iter().find(|found| found.lane == scan.lane);

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::config::RouteConfig;
+use crate::failpoint;
 use crate::publisher::Publisher;
 use crate::queue::Queue;
 use crate::store::instance::InstanceId;
@@ -90,6 +91,9 @@ impl Reporter {
         let asked = Utc::now();
         match self.store.add_counts(published - told.published, &counts).await {
             Ok(database_time) => {
+                if !counts.is_empty() {
+                    failpoint::hit("after_counts").await;
+                }
                 told.published = published;
                 Ok(skew_ms(asked, database_time, Utc::now()))
             }

@@ -19,6 +19,7 @@ use tracing::{info, warn};
 
 use crate::config::RetentionConfig;
 use crate::duty::Duty;
+use crate::failpoint;
 use crate::store::retention::{Kept, Step, Walked};
 use crate::store::{self, Store};
 
@@ -115,6 +116,9 @@ impl Retention {
             }
             Table::Instances => self.store.delete_instances(owner, INSTANCES_KEPT).await?,
         };
+        if step.deleted > 0 {
+            failpoint::hit("after_retention_step").await;
+        }
         if step.is_caught_up.is_none() {
             self.duty.lost();
         }

@@ -84,6 +84,7 @@ impl Scheduler {
             let started = Instant::now();
             for run in self.store.settle_runs(owner, SETTLE_RUNS_MAX).await?.iter().filter(|run| run.is_done) {
                 info!(schedule = run.schedule, slot = %run.slot, notifications = run.prepared, "released");
+                failpoint::hit("after_settle").await;
                 counts.released += 1;
             }
             self.settle_at = Instant::now() + LOOK_EVERY.max(started.elapsed() * SETTLE_SHARE);

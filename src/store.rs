@@ -118,9 +118,16 @@ impl Store {
                 .create_timeout(Some(config.database.connect_timeout));
             if session == Session::Direct {
                 let settings = direct_settings(statement_timeout, commit);
+                let limit = config.database.connect_timeout;
                 builder = builder.post_create(Hook::async_fn(move |client, _| {
                     let settings = settings.clone();
-                    Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
+                    // The pool's own limit ends before this: without one, a link that falls silent now holds a slot for ever.
+                    Box::pin(async move {
+                        match tokio::time::timeout(limit, client.batch_execute(&settings)).await {
+                            Ok(set) => set.map_err(HookError::Backend),
+                            Err(_) => Err(HookError::message("no answer to a new session's settings")),
+                        }
+                    })
                 }));
             }
             builder.build().map_err(|error| Error::Bug(error.to_string()))

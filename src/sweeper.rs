@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use crate::channel::failover::Router;
 use crate::config::{ReconcileConfig, RelayConfig};
+use crate::failpoint;
 use crate::heartbeat::Seen;
 use crate::publisher::{Error, Publisher};
 use crate::queue::Queue;
@@ -23,9 +24,11 @@ use crate::store::record::{self, Recorder};
 use crate::store::sweep::{Expired, QueueSeen};
 use crate::wakeup::Nudge;
 
-/// Between sweeps, and how many times longer than a sweep takes.
+/// Between sweeps, how many times longer than a sweep takes, and at most: a sweep that was slow because the database was
+/// away must not keep the next one waiting.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_SHARE: u32 = 20;
+const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
 /// Between looks for keys that nobody admitted.
 const KEYS_EVERY: Duration = Duration::from_secs(5);
 /// Rows and keys repaired by one sweep at most.
@@ -98,15 +101,16 @@ pub async fn run(sweeper: &Sweeper, shutdown: &CancellationToken) {
                     info!(?counts, "repaired");
                     sweeper.nudge.nudge();
                 }
+                wait = (started.elapsed() * SWEEP_SHARE).clamp(SWEEP_EVERY, SWEEP_REST_MAX);
             }
             Err(error) => {
                 if !is_down {
                     warn!(%error, "sweeping waits");
                 }
                 is_down = true;
+                wait = SWEEP_EVERY;
             }
         }
-        wait = SWEEP_EVERY.max(started.elapsed() * SWEEP_SHARE);
     }
 }
 
@@ -144,6 +148,7 @@ impl Sweeper {
         }
         let unknown: Vec<record::Failed> = expired.iter().map(|claim| self.unknown(claim)).collect();
         let record = self.store.record_failures(&unknown, self.instance.get(), Recorder::Sweep(dead)).await?;
+        failpoint::hit("after_leases").await;
         let ended = record.waiting.len() + record.failed.len() + record.canceled.len();
         counter!("outboxd_leases_ended_total").increment(ended as u64);
         counter!("outboxd_unknown_outcomes_total").increment(ended as u64);
@@ -193,6 +198,7 @@ impl Sweeper {
     async fn look_for_loss(&self) -> Result<u64, Error> {
         let seen = self.seen.queue_counter().max(self.publisher.counter());
         let Some(loss) = self.queue.check_loss(seen).await? else { return Ok(0) };
+        failpoint::hit("after_loss").await;
         let rows = self.store.republish_lost(None).await?;
         warn!(?loss, rows, "the queue lost messages; what was published and unclaimed is published again");
         counter!("outboxd_lost_messages_republished_total").increment(rows);

@@ -209,6 +209,9 @@ impl Day<'_> {
                 }
             } else {
                 pause = (pause * 3 / 2).min(self.pause_max);
+            }
+            // With the next reservation, unless there is none to come soon.
+            if found.rows == 0 || found.is_full {
                 self.pump.publisher.confirm().await?;
             }
             pace.can_hear = self.listener.hears().await;

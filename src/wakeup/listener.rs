@@ -39,7 +39,7 @@ struct Session {
     bells: mpsc::Receiver<Bell>,
     driver: JoinHandle<()>,
     /// LISTEN lasts as long as its client.
-    _client: tokio_postgres::Client,
+    client: tokio_postgres::Client,
 }
 
 impl Drop for Session {
@@ -95,8 +95,14 @@ impl Listener {
                 }
             }
         });
-        client.batch_execute("LISTEN outboxd").await.map_err(|error| store::Error::Unavailable(error.to_string()))?;
-        Ok(Session { bells, driver, _client: client })
+        let limit = self.config.database.connect_timeout;
+        let session = Session { bells, driver, client };
+        match tokio::time::timeout(limit, session.client.batch_execute("LISTEN outboxd")).await {
+            Ok(Ok(())) => Ok(session),
+            Ok(Err(error)) => Err(store::Error::Unavailable(error.to_string())),
+            // The pump waits for us: a link that falls silent now must not stop it.
+            Err(_) => Err(store::Error::Unavailable("no answer to LISTEN".to_owned())),
+        }
     }
 
     /// Waits for a bell; forever, if there is nothing to hear it with.

@@ -52,6 +52,20 @@ async fn an_owner_that_dies_hands_the_events_over() {
 }
 
 #[tokio::test]
+async fn an_owner_killed_between_append_and_forget_appends_its_batch_again_and_nothing_else() {
+    let world = World::new(Carrier::Stream).await;
+    sql::run(&world.app, "SELECT outboxd.publish('order', 'k' || n % 3, '{}') FROM generate_series(1, 30) n").await;
+    let mut first = world.setup.clone().failpoints("after_append=abort").spawn();
+    first.exit_code().await;
+    let ids: Vec<i64> = read(&world, "order", 30).await.into_iter().map(|(id, _)| id).collect();
+    assert_eq!(sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.event_outbox").await, 30);
+    let _second = world.setup.start().await;
+    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.event_outbox").await;
+    let all: Vec<i64> = read(&world, "order", 60).await.into_iter().map(|(id, _)| id).collect();
+    assert!(ids.is_sorted() && all == [ids.clone(), ids].concat(), "{all:?}");
+}
+
+#[tokio::test]
 async fn the_example_consumer_handles_an_event_that_comes_twice_once() {
     let world = World::new(Carrier::Stream).await;
     let _instance = world.setup.start().await;

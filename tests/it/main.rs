@@ -41,6 +41,7 @@ mod channel;
 
 mod embed;
 mod faults;
+mod invariants;
 
 mod duty;
 mod retention;

@@ -14,7 +14,7 @@ mod command;
 mod crash;
 
 /// An app with members, whom the view `app.audience` shows to outboxd.
-async fn app(database: &Database, members: u32) -> Client {
+pub async fn app(database: &Database, members: u32) -> Client {
     let client = database.connect().await;
     sql::run(
         &client,
@@ -30,13 +30,13 @@ async fn app(database: &Database, members: u32) -> Client {
 }
 
 /// A cron expression that names only the minute so far from now, in UTC.
-async fn cron_at(client: &Client, offset: &str) -> String {
+pub async fn cron_at(client: &Client, offset: &str) -> String {
     let minute = format!("SELECT to_char((now() + interval '{offset}') AT TIME ZONE 'UTC', 'FMMI FMHH24 FMDD FMMM *')");
     sql::value(client, &minute).await
 }
 
 /// A schedule with one slot in five minutes: it is prepared at once and waits.
-async fn create(client: &Client, name: &str, more: &str) {
+pub async fn create(client: &Client, name: &str, more: &str) {
     let cron = cron_at(client, "5 min").await;
     sql::run(
         client,
@@ -46,7 +46,7 @@ async fn create(client: &Client, name: &str, more: &str) {
 }
 
 /// A schedule that was created before its slot, which has passed since while nobody ran.
-async fn create_late(client: &Client, name: &str, slot: &str, more: &str) {
+pub async fn create_late(client: &Client, name: &str, slot: &str, more: &str) {
     let cron = cron_at(client, slot).await;
     sql::run(
         client,
@@ -58,7 +58,7 @@ async fn create_late(client: &Client, name: &str, slot: &str, more: &str) {
     .await;
 }
 
-async fn run_is(client: &Client, schedule: &str, state: &str) {
+pub async fn run_is(client: &Client, schedule: &str, state: &str) {
     let is = format!(
         "SELECT count(*) = 1 AND min(state) = '{state}' FROM outboxd.schedule_runs WHERE schedule = '{schedule}'"
     );
@@ -66,7 +66,7 @@ async fn run_is(client: &Client, schedule: &str, state: &str) {
 }
 
 /// Recipients of a run and rows of it in the log; equal if everybody has exactly one.
-async fn rows_of(client: &Client, schedule: &str) -> (i64, i64) {
+pub async fn rows_of(client: &Client, schedule: &str) -> (i64, i64) {
     let row = client
         .query_one(
             "SELECT count(DISTINCT l.recipient), count(*) FROM outboxd.notification_log l JOIN outboxd.schedule_run r

@@ -1,6 +1,7 @@
 //! What the tests stand on: real servers, a real provider, a faulty network.
 
 pub mod certs;
+pub mod clock;
 pub mod http;
 pub mod instance;
 pub mod pgbouncer;

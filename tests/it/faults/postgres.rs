@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::support::pgbouncer::PgBouncer;
 use crate::support::provider::Reply;
+use crate::support::proxy::{Fault, Proxy};
 use crate::support::world::{Carrier, World};
 use crate::support::{postgres, sql};
 
@@ -82,6 +83,25 @@ async fn a_transaction_that_idles_for_long_stops_nothing() {
     }
     held.commit().await.unwrap();
     world.settle().await.assert_nothing_lost().assert_no_duplicate();
+}
+
+#[tokio::test]
+async fn a_link_to_postgres_that_falls_silent_is_given_up_and_made_anew() {
+    for fault in [Fault::HalfOpen, Fault::BlackHole] {
+        let world = World::new(Carrier::Stream).await;
+        let proxy = Proxy::start(world.database.port).await;
+        let by_proxy = world.database.url().replace(&world.database.port.to_string(), &proxy.port().to_string());
+        let setup = world.setup.clone().database_url(&by_proxy).toml("[database]\nstatement_timeout = \"1s\"\n");
+        world.provider.answer(Reply::ok().after(Duration::from_millis(50)));
+        let mut instance = setup.start().await;
+        world.notify(300).await;
+        world.provider.wait_for(30, SOON).await;
+        proxy.set(fault);
+        // A call of ours lasts at most as long as its statement may, and five seconds for the network.
+        instance.wait_for_log("recording waits").await;
+        proxy.heal();
+        world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    }
 }
 
 #[tokio::test]

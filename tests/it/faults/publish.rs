@@ -1,9 +1,12 @@
 //! Between the commit and the queue.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use outboxd::queue::{self, Message};
+use tokio_postgres::Client;
 
+use crate::support::instance::Setup;
 use crate::support::provider::Reply;
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::world::{Carrier, World};
@@ -143,15 +146,55 @@ async fn a_row_that_can_never_be_sent_fails_and_the_others_flow_on() {
 }
 
 #[tokio::test]
-async fn two_instances_share_what_is_due_and_a_third_takes_its_share() {
+async fn fifty_thousand_due_rows_are_pushed_once_each_by_two_instances_and_a_third_that_joins() {
+    const ROWS: usize = 50_000;
     let world = World::new(Carrier::Stream).await;
-    world.insert(3_000).await;
-    let _first = world.setup.start().await;
-    let _second = world.setup.start().await;
-    world.provider.wait_for(500, SOON).await;
-    let _third = world.setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
-    assert_eq!(world.provider.count(), 3_000);
+    world.insert(ROWS as i32).await;
+    // Nobody claims: what arrives in the queue is counted here. Nor does slowness alone make anybody push again.
+    let setup = world.setup.clone().roles("producer,relay").replace("after = \"1s\"", "after = \"2m\"");
+    let mut instances = vec![setup.start().await, setup.start().await];
+    let mut consumer = world.queue().await.consumer("counter").await.unwrap();
+    let mut pushed: HashMap<i64, u32> = HashMap::new();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while pushed.len() < ROWS {
+        assert!(Instant::now() < deadline, "{} of {ROWS} arrived", pushed.len());
+        consumer.tend().await.unwrap();
+        let taken = consumer.take(2_000, Duration::from_millis(100)).await.unwrap();
+        consumer.acker().ack(&taken).await.unwrap();
+        for delivery in taken {
+            *pushed.entry(delivery.message.id).or_default() += 1;
+        }
+        if instances.len() == 2 && pushed.len() > ROWS / 10 {
+            instances.push(setup.spawn());
+        }
+    }
+    let pushed_twice = pushed.values().filter(|pushes| **pushes > 1).count();
+    assert_eq!((pushed_twice, world.queue().await.depth().await.unwrap().waiting), (0, 0));
+    let shares: Vec<i64> =
+        sql::values(&world.app, "SELECT count(*) FROM outboxd.outbox GROUP BY instance ORDER BY instance").await;
+    println!("shares of the work: {shares:?}");
+    assert!(shares.len() == 3 && shares.iter().all(|share| *share > 2_000), "{shares:?}");
+}
+
+#[tokio::test]
+async fn a_thousand_committed_while_nobody_ran_are_in_the_queue_within_two_seconds_of_the_start() {
+    let world = World::new(Carrier::Stream).await;
+    world.notify(1_000).await;
+    let _instance = world.setup.clone().roles("producer,relay").start().await;
+    let queue = world.queue().await;
+    let deadline = Instant::now() + SOON;
+    while queue.depth().await.unwrap().waiting < 1_000 {
+        assert!(Instant::now() < deadline);
+        tokio::task::yield_now().await;
+    }
+    // By the database's clock: from the instance's registration until the last of them was reserved for its push.
+    let took: f64 = sql::value(
+        &world.app,
+        "SELECT extract(epoch FROM max(o.next_at) - min(i.started_at))::float8 FROM outboxd.outbox o, outboxd.instance i",
+    )
+    .await;
+    println!("a thousand rows in the queue {took:.3} s after the start");
+    assert!(took < 2.0, "{took} s");
 }
 
 #[tokio::test]
@@ -181,21 +224,46 @@ async fn a_paused_topic_waits_and_the_others_flow_on() {
     assert_eq!(world.provider.count(), 22);
 }
 
-#[tokio::test]
-async fn nothing_is_missed_by_an_idle_relay() {
-    let world = World::new(Carrier::Memory).await;
-    // With a slow poll of 4 s, whoever waits for it rather than for the bell stands out on any machine.
-    let setup = world.setup.clone().replace("[relay]\n", "[relay]\nidle_poll = \"4s\"\n");
-    let _instance = setup.start().await;
-    let mut waits = Vec::new();
-    for n in 1..=40 {
-        // Pauses around the time at which the relay goes to sleep.
-        tokio::time::sleep(Duration::from_millis(rand::random_range(0..500))).await;
-        let committed = Instant::now();
-        world.notify(1).await;
-        world.provider.wait_for(n, SOON).await;
-        waits.push(world.provider.ledger()[n - 1].at.duration_since(committed));
+/// Commits one by one, `pause` apart, against a relay that has nothing else to do. The longest waits until each was
+/// reserved for its push, by the database's clock and the longest first.
+async fn waits(setup: &Setup, app: &Client, commits: usize, pause: impl AsyncFn()) -> Vec<f64> {
+    let _instance = setup.clone().roles("producer,relay").start().await;
+    for n in 1..=commits {
+        pause().await;
+        sql::run(app, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+        sql::until(app, &format!("SELECT count(*) = {n} FROM outboxd.outbox WHERE state = 1")).await;
     }
-    waits.sort_unstable();
-    assert!(waits[39] < Duration::from_secs(2), "one waited for the slow poll: {waits:?}");
+    let waits = "SELECT extract(epoch FROM o.next_at - l.created_at)::float8 FROM outboxd.outbox o JOIN outboxd.notification_log l USING (id) ORDER BY 1 DESC";
+    sql::values(app, waits).await
+}
+
+#[tokio::test]
+async fn of_three_hundred_commits_at_random_times_an_idle_relay_misses_none() {
+    // Six relays beside each other, each on a database of its own. With a slow poll of 4 s, whoever waits for it rather
+    // than for the bell stands out on any machine.
+    let relays = (0..6).map(|_| async {
+        let world = World::new(Carrier::Stream).await;
+        let setup = world.setup.clone().replace("[relay]\n", "[relay]\nidle_poll = \"4s\"\n");
+        // Around the time at which the relay goes to sleep.
+        let pause = async || tokio::time::sleep(Duration::from_millis(rand::random_range(0..500))).await;
+        waits(&setup, &world.app, 50, pause).await
+    });
+    let mut waits: Vec<f64> = futures_util::future::join_all(relays).await.concat();
+    waits.sort_by(f64::total_cmp);
+    let (median, longest) = (waits[150], waits[299]);
+    println!("300 commits: median {median:.4} s, p95 {:.4} s, the longest {longest:.4} s", waits[284]);
+    // A machine that is busy with other tests lets a process wait for its turn, so the usual wait has the narrow limit
+    // and the longest one has that of a bell that was heard at all.
+    assert!(median < 0.1 && longest < 1.0, "median {median} s, the longest {longest} s");
+}
+
+#[tokio::test]
+async fn a_commit_whose_bell_is_lost_is_seen_by_the_next_slow_poll() {
+    let world = World::new(Carrier::Stream).await;
+    let asleep = "SELECT date_part('epoch', clock_timestamp()) * 1000 >= last_value FROM outboxd.doorbell";
+    sql::run(&world.app, "SET outboxd.ring = off").await;
+    let waits = waits(&world.setup, &world.app, 5, async || sql::until(&world.app, asleep).await).await;
+    println!("waits without a bell: {waits:.3?} s");
+    // The slow poll of 1 s, and time for a busy machine.
+    assert!(waits[0] < 1.5, "{waits:?}");
 }

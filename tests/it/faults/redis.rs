@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::provider::Reply;
-use crate::support::redis::{RedisServer, unique_prefix};
+use crate::support::redis::{RedisPair, RedisServer, unique_prefix};
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
 
@@ -58,6 +58,23 @@ async fn a_flushall_with_all_workers_killed_costs_no_message() {
     first.kill().await;
     redis.run::<String>("FLUSHALL").await;
     let _second = world.setup.start().await;
+    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+}
+
+#[tokio::test]
+async fn a_failover_that_loses_acknowledged_writes_costs_no_message() {
+    let mut pair = RedisPair::start().await;
+    let mut world = World::new(Carrier::Memory).await;
+    world.setup = world.setup.clone().redis(&pair.url(), "stream", &unique_prefix());
+    world.provider.answer(Reply::ok().after(Duration::from_millis(50)));
+    let _instance = world.setup.start().await;
+    world.notify(100).await;
+    world.provider.wait_for(20, SOON).await;
+    pair.primary.replicated_to(&pair.replica).await;
+    pair.stop_replication().await;
+    world.notify(300).await;
+    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox WHERE state = 0").await;
+    pair.primary.kill();
     world.settle().await.assert_nothing_lost().assert_duplicates_explained();
 }
 

@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 
-use super::process;
+use super::{clock, process};
 
 /// How an instance is started: its configuration file and what the environment adds.
 #[derive(Debug, Clone)]
@@ -89,6 +89,11 @@ impl Setup {
         self
     }
 
+    /// Its wall clock is ahead of everybody else's by so many seconds, or behind.
+    pub fn clock_off_by(self, seconds: i64) -> Setup {
+        self.env("LD_PRELOAD", clock::library()).env("CLOCK_OFF_BY_S", &seconds.to_string())
+    }
+
     /// Starts it; ready or not.
     pub fn spawn(&self) -> Instance {
         let dir = process::scratch_dir("instance");
@@ -159,6 +164,11 @@ impl Instance {
         let limit = Duration::from_secs(60);
         let status = tokio::time::timeout(limit, self.child.wait()).await.expect("it ends in time").expect("a status");
         status.code().unwrap_or_else(|| 128 + std::os::unix::process::ExitStatusExt::signal(&status).unwrap_or(0))
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it is ours to ask").is_some()
     }
 
     pub fn log(&self) -> String {

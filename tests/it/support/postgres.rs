@@ -58,6 +58,32 @@ pub fn as_postgres(program: &Path, args: &[&str]) -> Vec<String> {
 
 /// Starts a new server with these settings beside the tests' usual ones.
 pub async fn start(settings: &[(&str, &str)]) -> Server {
+    start_within(&[], settings).await
+}
+
+/// Starts a new server that has a tablespace `small` on a disk of so many megabytes. The disk is a mount that only the
+/// server's own processes see, so it is gone with them; it is filled and emptied through the server.
+pub async fn start_with_small_disk(megabytes: u32) -> Server {
+    let mount = format!(
+        "mkdir small; mount -t tmpfs -o size={megabytes}m tmpfs small; chown --reference=data small; exec \"$@\""
+    );
+    let mut wrapper = vec!["unshare", "--mount"];
+    if !nix::unistd::geteuid().is_root() {
+        wrapper.extend(["--user", "--map-current-user", "--keep-caps"]);
+    }
+    wrapper.extend(["sh", "-ec", &mount, "small-disk"]);
+    // Vacuum would give back what an aborted statement has filled.
+    let server = start_within(&wrapper, &[("autovacuum", "off")]).await;
+    let location = server.dir.join("small");
+    let admin = connect(&server.url("postgres")).await;
+    let create = format!("CREATE TABLESPACE small LOCATION '{}'", location.display());
+    admin.batch_execute(&create).await.expect("a tablespace on the small disk");
+    server
+}
+
+/// Starts a new server by way of `wrapper`, which runs in the server's directory and gives way to the rest of its
+/// arguments.
+async fn start_within(wrapper: &[&str], settings: &[(&str, &str)]) -> Server {
     let dir = process::scratch_dir("postgres");
     if nix::unistd::geteuid().is_root() {
         let owner = Command::new("chown").arg("postgres:postgres").arg(&dir).status().expect("chown runs");
@@ -83,7 +109,12 @@ pub async fn start(settings: &[(&str, &str)]) -> Server {
     }
     let conf_file = data.join("postgresql.auto.conf");
     std::fs::write(&conf_file, conf).expect("the server's settings are written");
-    let command = as_postgres(&bin_dir().join("postgres"), &["-D", data.to_str().unwrap()]);
+    let mut command: Vec<String> = Vec::new();
+    if !wrapper.is_empty() {
+        command.extend(["env", "-C", dir.to_str().unwrap()].map(String::from));
+        command.extend(wrapper.iter().map(ToString::to_string));
+    }
+    command.extend(as_postgres(&bin_dir().join("postgres"), &["-D", data.to_str().unwrap()]));
     let log = dir.join("log");
     let process = process::leash(&command, &log, "QUIT", Some(&dir));
     let server = Server { port, dir, restarted: None, process };
@@ -129,7 +160,16 @@ impl Server {
 
     /// A migrated database on this server.
     pub async fn migrated_database(&self) -> Database {
-        let database = self.empty_database().await;
+        self.create_migrated_database("").await
+    }
+
+    /// A migrated database of which everything but the WAL is in this tablespace.
+    pub async fn migrated_database_in(&self, tablespace: &str) -> Database {
+        self.create_migrated_database(&format!("TABLESPACE {tablespace}")).await
+    }
+
+    async fn create_migrated_database(&self, options: &str) -> Database {
+        let database = self.create_database(options).await;
         let mut client = database.connect().await;
         outboxd::migrate::run(&mut client, outboxd::migrate::Install::Always).await.expect("it migrates");
         database

@@ -1,0 +1,120 @@
+//! Somebody's transaction that idles for hours: its snapshot keeps every dead row, and nothing of ours gets slower.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use outboxd::channel::failover::Router;
+use outboxd::holds::Holds;
+use outboxd::publisher::Publisher;
+use outboxd::queue::{self, Consumer, Message};
+use outboxd::relay::{Relay, Scan};
+use outboxd::store::Store;
+use outboxd::store::claim::Case;
+use outboxd::store::instance::InstanceId;
+use outboxd::store::record::Sent;
+
+use crate::duty::{config, register};
+use crate::support::{postgres, sql};
+
+const ROUNDS: usize = 12;
+const ROWS: usize = 2_000;
+const LEASE: Duration = Duration::from_secs(60);
+/// Below this, times of single statements say nothing.
+const NOISE: Duration = Duration::from_millis(1);
+
+/// The best times of a round: chance only adds to them.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    poll: Duration,
+    claim: Duration,
+    record: Duration,
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_held_for_long_leaves_polls_claims_and_records_as_fast_as_they_were() {
+    let database = postgres::database().await;
+    let (client, mut idle) = (database.connect().await, database.connect().await);
+    // When vacuum comes is decided here.
+    for table in ["notification_log", "outbox", "publication"] {
+        sql::run(&client, &format!("ALTER TABLE outboxd.{table} SET (autovacuum_enabled = off)")).await;
+    }
+    let config = config(&database, &[]);
+    let store = Store::open(&config).unwrap();
+    let queue = queue::open(&config.queue, None).await.unwrap();
+    let publisher = Publisher::new(store.clone(), Arc::clone(&queue), config.queue.window);
+    let instance = InstanceId::new(register(&client).await);
+    let router = Arc::new(Router::new(&BTreeMap::new(), &BTreeMap::new()).unwrap());
+    let holds = Arc::new(Holds::new(store.clone(), instance.clone(), router, &config));
+    let mut relay = Relay::new(store.clone(), publisher, holds, instance.clone(), &config.relay);
+    let mut consumer = queue.consumer("worker").await.unwrap();
+
+    let held =
+        idle.build_transaction().isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).start().await.unwrap();
+    held.query_one("SELECT count(*) FROM outboxd.notification_log", &[]).await.unwrap();
+    let notify = format!("SELECT outboxd.notify('orders', 'r', '{{}}') FROM generate_series(1, {ROWS})");
+    let mut rounds = Vec::new();
+    for number in 1..=ROUNDS {
+        sql::run(&client, &notify).await;
+        if number == ROUNDS / 2 {
+            // As autovacuum does under load: nothing can be removed, and the statements are planned anew.
+            sql::run(&client, "VACUUM (ANALYZE)").await;
+        }
+        rounds.push(work_off(&store, &mut relay, &mut *consumer, instance.get()).await);
+    }
+    held.commit().await.unwrap();
+    println!("after {} rows: {:?}; after {}: {:?}", ROWS, rounds[0], ROUNDS * ROWS, rounds[ROUNDS - 1]);
+    // The second round: the first one also plans the statements.
+    let (early, late) = (rounds[1], rounds[ROUNDS - 1]);
+    for (what, early, late) in
+        [("poll", early.poll, late.poll), ("claim", early.claim, late.claim), ("record", early.record, late.record)]
+    {
+        assert!(late <= 2 * early.max(NOISE), "a {what} took {early:?} at first and {late:?} later");
+    }
+}
+
+/// Publishes, claims and records what was written; then polls with nothing to find.
+async fn work_off(store: &Store, relay: &mut Relay, consumer: &mut dyn Consumer, instance: i32) -> Times {
+    let mut times = Times { poll: Duration::MAX, claim: Duration::MAX, record: Duration::MAX };
+    let mut done = 0;
+    while done < ROWS {
+        relay.pass(Scan::Quick).await.unwrap();
+        relay.move_bounds().await.unwrap();
+        let taken = consumer.take(100, Duration::from_millis(1)).await.unwrap();
+        let messages: Vec<Message> = taken.iter().map(|delivery| delivery.message).collect();
+        let started = Instant::now();
+        let claims = store.claim(&messages, instance, LEASE, &[]).await.unwrap();
+        if messages.len() == 100 {
+            times.claim = times.claim.min(started.elapsed());
+        }
+        let sent: Vec<Sent> = claims.iter().map(|(message, case)| sent(*message, case)).collect();
+        let started = Instant::now();
+        assert_eq!(store.record_sent(&sent, instance).await.unwrap().sent.len(), sent.len());
+        if messages.len() == 100 {
+            times.record = times.record.min(started.elapsed());
+        }
+        consumer.acker().ack(&taken).await.unwrap();
+        done += taken.len();
+    }
+    // Until the bound has followed.
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(55)).await;
+        relay.move_bounds().await.unwrap();
+        let started = Instant::now();
+        assert_eq!(relay.pass(Scan::Exact).await.unwrap().found, 0);
+        times.poll = times.poll.min(started.elapsed());
+    }
+    times
+}
+
+fn sent(message: Message, case: &Case) -> Sent {
+    let Case::Claimed(claimed) = case else { panic!("{message:?} was claimable: {case:?}") };
+    Sent {
+        id: claimed.id,
+        token: claimed.token,
+        topic: claimed.topic.clone(),
+        channel: "webhook".to_owned(),
+        http_status: 200,
+        published_at: claimed.published_at,
+    }
+}

@@ -1,0 +1,349 @@
+//! The invariants of ARCHITECTURE.md, each by a test that bears its number. The faults under which they must hold have
+//! tests of their own.
+
+mod recovery;
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use outboxd::queue::Message;
+use outboxd::store::Store;
+use outboxd::store::claim::Case;
+use outboxd::store::record::{Failed, Next, Recorder, Sent};
+
+use crate::duty::{config, register};
+use crate::support::http::get;
+use crate::support::instance::Setup;
+use crate::support::prometheus::Scrape;
+use crate::support::provider::Reply;
+use crate::support::redis::{RedisServer, unique_prefix};
+use crate::support::world::{Carrier, World};
+use crate::support::{postgres, sql};
+
+const SOON: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn i1_a_provider_is_called_only_for_rows_whose_transaction_committed() {
+    let world = World::new(Carrier::Stream).await;
+    let _instance = world.setup.start().await;
+    let (app, gone) = (world.database.connect().await, world.database.connect().await);
+    let notify = |who: &str| format!("SELECT outboxd.notify('orders', '{who}', '{{}}')");
+    let insert = |who: &str| {
+        format!("INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('orders', '{who}', '{{}}')")
+    };
+    // A session that ends in the middle of its transaction.
+    sql::run(&gone, &format!("BEGIN; {}; {}", notify("ghost"), insert("ghost"))).await;
+    for round in 0..20 {
+        sql::run(&app, &format!("BEGIN; {}; {}; ROLLBACK", notify("ghost"), insert("ghost"))).await;
+        sql::run(&app, &format!("BEGIN; {}; SAVEPOINT s; {}; ROLLBACK TO s; COMMIT", notify("kept"), notify("ghost")))
+            .await;
+        sql::run(
+            &app,
+            &format!("SET outboxd.ring = off; BEGIN; {}; PREPARE TRANSACTION 'i1-{round}'", notify("ghost")),
+        )
+        .await;
+        sql::run(&app, &format!("ROLLBACK PREPARED 'i1-{round}'")).await;
+        sql::run(&app, &format!("RESET outboxd.ring; {}", insert("kept"))).await;
+    }
+    drop(gone);
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    let called: BTreeSet<String> = world.provider.ledger().iter().map(|call| call.recipient()).collect();
+    assert_eq!((called, world.provider.count()), (BTreeSet::from(["kept".to_owned()]), 40));
+}
+
+#[tokio::test]
+async fn i2_every_committed_row_ends_sent_failed_or_canceled_visibly_although_redis_forgets_everything() {
+    let redis = RedisServer::forgetful();
+    let mut world = World::new(Carrier::Memory).await;
+    world.setup = world.setup.clone().redis(redis.url(), "stream", &unique_prefix());
+    world.provider.answer_with(|call| match call.recipient().as_str() {
+        "refused" => Reply::status(400),
+        "down" => Reply::status(503),
+        _ => Reply::ok().after(Duration::from_millis(30)),
+    });
+    let _instance = world.setup.start().await;
+    let write = "SELECT outboxd.notify('orders', r, '{}') FROM generate_series(1, 50), unnest(ARRAY['fine', 'refused', 'down']) r;
+        SELECT outboxd.notify('orders', 'taken back', '{}', send_at => now() + interval '1 day') FROM generate_series(1, 50);
+        SELECT outboxd.notify('paused', 'too late', '{}', expires_at => clock_timestamp() + interval '2 s') FROM generate_series(1, 50)";
+    sql::run(&world.app, &format!("SELECT outboxd.pause('paused'); {write}")).await;
+    sql::run(&world.app, "SELECT outboxd.cancel(id) FROM outboxd.notifications WHERE recipient = 'taken back'").await;
+    world.provider.wait_for(100, SOON).await;
+    redis.run::<String>("FLUSHALL").await;
+    sql::until(&world.app, "SELECT clock_timestamp() > max(expires_at) FROM outboxd.notification_log").await;
+    sql::run(&world.app, "SELECT outboxd.resume('paused')").await;
+    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    let seen = "SELECT recipient || ': ' || count(*) || ' ' || status FROM outboxd.notifications GROUP BY recipient, status ORDER BY recipient, status";
+    let ends: Vec<String> = sql::values(&world.app, seen).await;
+    let expected =
+        ["down: 50 FAILED", "fine: 50 SENT", "refused: 50 FAILED", "taken back: 50 CANCELED", "too late: 50 FAILED"];
+    assert_eq!(ends, expected);
+    let why = "SELECT bool_and(error IS NOT NULL AND (recipient <> 'too late' OR error = 'expired')) AND count(*) = 150 FROM outboxd.dead_letters";
+    assert!(sql::value::<bool>(&world.app, why).await);
+    assert_eq!(sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.outbox").await, 0);
+}
+
+#[tokio::test]
+async fn i3_a_row_is_called_again_only_after_a_recorded_failure_or_an_unknown_outcome_under_the_same_webhook_id() {
+    let world = World::new(Carrier::Stream).await;
+    world.provider.answer_with(|call| match call.recipient().as_str() {
+        "r1" | "r2" if call.header("outboxd-attempt") == Some("1") => Reply::status(503),
+        "r3" if call.header("outboxd-attempt") == Some("1") => Reply::reset(),
+        "r4" | "r5" => Reply::hang(),
+        _ => Reply::ok(),
+    });
+    let first = world.setup.start().await;
+    world.notify(100).await;
+    sql::until(&world.app, "SELECT count(*) = 98 FROM outboxd.notifications WHERE status = 'SENT'").await;
+    first.kill().await;
+    world.provider.answer(Reply::ok());
+    let _second = world.setup.start().await;
+    let verdict = world.settle().await;
+    verdict.assert_nothing_lost().assert_duplicates_explained();
+    assert_eq!(verdict.repeated.len(), 5, "{verdict:?}");
+    let explained = "SELECT l.recipient || ' ' || string_agg(a.outcome, ' ' ORDER BY a.id) FROM outboxd.attempts a
+                       JOIN outboxd.notification_log l ON l.id = a.notification_id GROUP BY l.recipient ORDER BY l.recipient";
+    let explained: Vec<String> = sql::values(&world.app, explained).await;
+    assert_eq!(explained, ["r1 failed", "r2 failed", "r3 unknown", "r4 unknown", "r5 unknown"]);
+    let mut webhook_ids: HashMap<String, BTreeSet<(String, Vec<u8>)>> = HashMap::new();
+    for call in world.provider.ledger() {
+        webhook_ids.entry(call.recipient()).or_default().insert((call.webhook_id, call.body));
+    }
+    assert!(webhook_ids.values().all(|sent| sent.len() == 1), "the same id and body each time");
+}
+
+#[tokio::test]
+async fn i4_each_message_is_decided_by_its_claim_counted_and_acknowledged() {
+    let world = World::new(Carrier::Stream).await;
+    world.provider.answer_with(|call| match call.recipient().as_str() {
+        "busy" => Reply::hang(),
+        "later" => Reply::status(503),
+        _ => Reply::ok(),
+    });
+    let setup = world.setup.clone().replace("base = \"100ms\", max = \"1s\"", "base = \"1h\", max = \"1h\"");
+    let mut instance = setup.start().await;
+    let mut ids = HashMap::new();
+    for recipient in ["done", "busy", "later"] {
+        let notify = format!("SELECT outboxd.notify('orders', '{recipient}', '{{}}')");
+        ids.insert(recipient, sql::value::<i64>(&world.app, &notify).await);
+    }
+    sql::until(
+        &world.app,
+        "SELECT string_agg(status, ' ' ORDER BY id) = 'SENT PROCESSING QUEUED' FROM outboxd.notifications",
+    )
+    .await;
+    sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.attempts").await;
+    // Copies of what was, in every epoch so far, and of what never was.
+    let copies = [("done", 0), ("done", 1), ("busy", 0), ("busy", 1), ("later", 0)];
+    let mut copies: Vec<Message> = copies.map(|(name, epoch)| Message { id: ids[name], epoch }).to_vec();
+    copies.push(Message { id: 999_999_999, epoch: 0 });
+    let queue = world.queue().await;
+    queue.push(&copies).await.unwrap();
+    let addr = instance.http_addr().await;
+    let deadline = Instant::now() + SOON;
+    let cases = ["claimed", "sent", "held", "stale"];
+    loop {
+        let scrape = Scrape::parse(&get(addr, "/metrics", &[]).await.body);
+        let counted = cases.map(|case| scrape.value("outboxd_claims_total", &[("case", case)]).unwrap_or(0.0));
+        if counted == [3.0, 2.0, 2.0, 2.0] {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{cases:?}: {counted:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let depth = queue.depth().await.unwrap();
+    assert_eq!((depth.waiting, depth.in_flight), (0, 1), "all but the call under way are acknowledged");
+    assert_eq!(world.provider.count(), 3, "no copy led to a call");
+}
+
+#[tokio::test]
+async fn i4_of_a_message_and_its_stale_copies_in_one_batch_only_the_message_is_claimed() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let store = Store::open(&config(&database, &[])).unwrap();
+    let instance = register(&client).await;
+    let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+    // Published, and published again because the queue seemed to have lost it: both turn up.
+    sql::run(&client, "UPDATE outboxd.outbox SET epoch = 1").await;
+    let batch = [0, 1, 2].map(|epoch| Message { id, epoch });
+    let cases = store.claim(&batch, instance, SOON, &[]).await.unwrap();
+    let mut cases: Vec<(i32, &str)> = cases.iter().map(|(message, case)| (message.epoch, case.name())).collect();
+    cases.sort_unstable();
+    assert_eq!(cases, [(0, "stale"), (1, "claimed"), (2, "stale")]);
+}
+
+#[tokio::test]
+async fn i5_whatever_comes_late_sent_stays_sent() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let store = Store::open(&config(&database, &[])).unwrap();
+    let (one, other) = (register(&client).await, register(&client).await);
+    let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k')").await;
+    sql::run(&client, "SELECT outboxd._admit('{k}')").await;
+    let claim = |epoch, instance| {
+        let store = store.clone();
+        async move { store.claim(&[Message { id, epoch }], instance, Duration::ZERO, &[]).await.unwrap().remove(0).1 }
+    };
+    let Case::Claimed(claimed) = claim(0, one).await else { panic!("it was claimable") };
+    // A sweep reads that the lease is over, and is paused before it writes; meanwhile the call succeeds.
+    let expired = store.expired_claims(&[], 10).await.unwrap();
+    assert_eq!((expired.len(), expired[0].token), (1, claimed.token));
+    let sent = |token| Sent {
+        id,
+        token,
+        topic: "orders".to_owned(),
+        channel: "webhook".to_owned(),
+        http_status: 200,
+        published_at: claimed.published_at,
+    };
+    assert_eq!(store.record_sent(&[sent(claimed.token)], one).await.unwrap().sent, [id]);
+    for (token, next) in
+        [(claimed.token, Next::GiveUp), (claimed.token, Next::Retry(Duration::ZERO)), (claimed.token + 1, Next::GiveUp)]
+    {
+        let failed = [failed(id, token, next)];
+        for recorder in [Recorder::Sweep(&[one]), Recorder::Worker] {
+            let record = store.record_failures(&failed, other, recorder).await.unwrap();
+            assert!(record.failed.is_empty() && record.waiting.is_empty(), "{recorder:?}: {record:?}");
+        }
+    }
+    for epoch in 0..4 {
+        assert!(matches!(claim(epoch, other).await, Case::Sent), "a copy of epoch {epoch}");
+    }
+    assert_eq!(store.record_sent(&[sent(claimed.token)], other).await.unwrap().duplicates, [id]);
+    assert_eq!(
+        sql::value::<String>(&client, &format!("SELECT outboxd.cancel({id})")).await,
+        "nothing to cancel: it is SENT"
+    );
+    assert!(!sql::value::<bool>(&client, &format!("SELECT outboxd.retry({id})")).await);
+    sql::run(
+        &client,
+        "SELECT outboxd.retry_dead('orders'), outboxd.cancel_where('{}', false), outboxd.retry_where('{}', false)",
+    )
+    .await;
+    store.recall_publications(Duration::ZERO).await.unwrap();
+    store.republish_lost(None).await.unwrap();
+    let end =
+        "SELECT concat_ws(' ', status, attempts, (SELECT count(*) FROM outboxd.outbox)) FROM outboxd.notifications";
+    assert_eq!(sql::value::<String>(&client, end).await, "SENT 1 0");
+}
+
+fn failed(id: i64, token: i32, next: Next) -> Failed {
+    Failed {
+        id,
+        token,
+        topic: "orders".to_owned(),
+        outcome: "unknown",
+        error: "late".to_owned(),
+        http_status: None,
+        channel: "webhook".to_owned(),
+        duration: None,
+        response: None,
+        next,
+    }
+}
+
+#[tokio::test]
+async fn i6_two_thousand_rows_on_two_hundred_keys_arrive_in_order_per_key_although_an_instance_is_killed() {
+    let world = World::new(Carrier::Stream).await;
+    let first = world.setup.start().await;
+    let _second = world.setup.start().await;
+    for round in 0..10 {
+        let notify = format!(
+            "SELECT outboxd.notify('t', 'k' || n || ' {round}', '{{}}', ordering_key => 'k' || n) FROM generate_series(1, 200) n"
+        );
+        sql::run(&world.app, &notify).await;
+    }
+    world.provider.wait_for(300, SOON).await;
+    first.kill().await;
+    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    let mut next: HashMap<String, u32> = HashMap::new();
+    for call in world.provider.ledger() {
+        let recipient = call.recipient();
+        let (key, round) = recipient.split_once(' ').unwrap();
+        let (round, next): (u32, _) = (round.parse().unwrap(), next.entry(key.to_owned()).or_insert(0));
+        // A repeat of what was in flight when the instance died is no step back: its successor had not gone.
+        assert!(round == *next || round + 1 == *next, "{key}: {round} where {next} was due");
+        *next = round + 1;
+    }
+    assert!(next.len() == 200 && next.values().all(|next| *next == 10));
+}
+
+#[tokio::test]
+async fn i7_calls_that_hang_and_a_redis_that_is_silent_hold_no_transaction_open_and_no_lock_in_the_apps_way() {
+    let redis = RedisServer::forgetful();
+    let mut world = World::new(Carrier::Memory).await;
+    world.setup = world.setup.clone().redis(redis.url(), "stream", &unique_prefix());
+    world.provider.answer(Reply::hang());
+    let instance = world.setup.start().await;
+    world.notify(64).await;
+    world.provider.wait_for(64, SOON).await;
+    redis.signal(Signal::SIGSTOP);
+    sql::run(&world.app, "SET lock_timeout = '1s'").await;
+    let ours = "datname = current_database() AND application_name = 'outboxd'";
+    let look = format!(
+        "SELECT (SELECT count(*) FROM pg_stat_activity WHERE {ours} AND now() - xact_start > interval '2 s')
+              + (SELECT count(*) FROM pg_locks k JOIN pg_class c ON c.oid = k.relation WHERE c.relname IN ('notification_log', 'outbox')
+                    AND k.pid IN (SELECT pid FROM pg_stat_activity WHERE {ours}) AND k.mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock'))"
+    );
+    // Busy, asleep and waiting for Redis: three seconds are longer than any wait of ours in an open transaction may be.
+    for n in 0..60 {
+        sql::run(&world.app, "SELECT outboxd.notify('orders', 'r', '{}'), pg_sleep(0.05)").await;
+        assert_eq!(sql::value::<i64>(&world.app, &look).await, 0, "look {n}");
+    }
+    // And down: what an instance leaves behind when it dies does not wait for anybody either.
+    instance.kill().await;
+    world.notify(10).await;
+    world.insert(10).await;
+    redis.signal(Signal::SIGCONT);
+    world.provider.answer(Reply::ok());
+    let _next = world.setup.start().await;
+    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+}
+
+/// Rows that are published and unclaimed.
+async fn published(world: &World) -> i64 {
+    sql::value(&world.app, "SELECT count(*) FROM outboxd.outbox WHERE state = 1").await
+}
+
+/// The most that were published and unclaimed at once: while nobody claims, and while somebody works it all off.
+async fn most_published(world: &World, setup: &Setup, relays: usize) -> (i64, i64) {
+    let mut instances = Vec::new();
+    for _ in 0..relays {
+        instances.push(setup.clone().roles("producer,relay").start().await);
+    }
+    // Each has heard of the others.
+    sql::until(&world.app, "SELECT min(heartbeat_at) > max(started_at) + interval '100 ms' FROM outboxd.instance")
+        .await;
+    let many_topics = "SELECT outboxd.notify('t' || n % 50, 'r', '{}') FROM generate_series(1, 1000) n";
+    sql::run(&world.app, many_topics).await;
+    world.notify(500).await;
+    world.insert(500).await;
+    let (mut most_idle, mut most_busy) = (0, 0);
+    // Longer than it takes to publish something again.
+    let end = Instant::now() + Duration::from_millis(2_500);
+    while Instant::now() < end {
+        most_idle = most_idle.max(published(world).await);
+    }
+    instances.push(setup.clone().roles("worker").start().await);
+    while sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.outbox").await > 0 {
+        most_busy = most_busy.max(published(world).await);
+    }
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    (most_idle, most_busy)
+}
+
+#[tokio::test]
+async fn i9_no_more_than_the_window_is_published_and_unclaimed_and_the_rest_waits_in_postgres() {
+    const WINDOW: i64 = 200;
+    // Taken from the queue and not yet claimed: one batch to be claimed next and one ahead of it.
+    const IN_HAND: i64 = 2 * 64;
+    for (relays, limit) in [(1, WINDOW), (2, WINDOW * 5 / 4)] {
+        let world = World::new(Carrier::Stream).await;
+        sql::run(&world.app, "INSERT INTO outboxd.topic (name) SELECT 't' || n FROM generate_series(0, 49) n").await;
+        let setup = world.setup.clone().replace("[queue]\n", &format!("[queue]\nwindow = {WINDOW}\n"));
+        let (idle, busy) = most_published(&world, &setup, relays).await;
+        println!("{relays} relays: {idle} while nobody claimed, {busy} while somebody worked");
+        // Two that look at the queue at different times cannot know to the row what the other is about to push.
+        assert!(idle > WINDOW / 8 && idle <= limit && busy <= limit + IN_HAND, "{relays} relays: {idle}, {busy}");
+    }
+}
