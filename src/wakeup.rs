@@ -35,7 +35,7 @@ const IDLE_BEFORE_SLEEP: Duration = Duration::from_millis(250);
 /// Pauses between polls while busy and while dozing: the shortest when something was just found.
 const BUSY_PAUSE_MIN: Duration = Duration::from_millis(1);
 const DOZE_PAUSE_MIN: Duration = Duration::from_millis(10);
-/// More rows than this within the span make an instance busy: 500 a second. Up to here ringing costs the app nothing that
+/// More rows or rings than this within the span make an instance busy: 500 a second. Up to here ringing costs the app nothing that
 /// can be measured; see ARCHITECTURE.md.
 const DOZE_ROWS_MAX: u64 = 50;
 const PACE_SPAN: Duration = Duration::from_millis(100);
@@ -198,7 +198,8 @@ impl Day<'_> {
                 refreshed_at = Some(Instant::now());
             }
             let found = self.pump.pass(Scan::Quick).await?;
-            if pace.changes(found.rows) {
+            // Who writes what we may not publish (a paused topic) rings as well.
+            if pace.changes(found.rows.max(self.listener.take_rings())) {
                 refreshed_at = None;
             }
             if found.rows > 0 || found.is_full {
@@ -301,7 +302,7 @@ impl Pace {
         Pace { is_busy: !can_hear, can_hear, rows: 0, since: Instant::now() }
     }
 
-    /// Counts the rows of a pass; true if that makes the instance busy or lets it doze.
+    /// Counts the rows or rings of a pass; true if that makes the instance busy or lets it doze.
     fn changes(&mut self, rows: u64) -> bool {
         self.rows += rows;
         let was_busy = self.is_busy;

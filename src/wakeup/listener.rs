@@ -32,6 +32,7 @@ pub(super) struct Listener {
     config: Config,
     session: Option<Session>,
     tried_at: Option<Instant>,
+    rings: u64,
 }
 
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl Drop for Session {
 
 impl Listener {
     pub(super) fn new(config: &Config) -> Listener {
-        Listener { wakeup: config.relay.wakeup, config: config.clone(), session: None, tried_at: None }
+        Listener { wakeup: config.relay.wakeup, config: config.clone(), session: None, tried_at: None, rings: 0 }
     }
 
     /// Whether a bell would be heard now; tries to listen if not.
@@ -105,6 +106,11 @@ impl Listener {
         }
     }
 
+    /// How often the bell was heard since this was last asked.
+    pub(super) fn take_rings(&mut self) -> u64 {
+        std::mem::take(&mut self.rings)
+    }
+
     /// Waits for a bell; forever, if there is nothing to hear it with.
     pub(super) async fn rung(&mut self) -> Bell {
         let Some(session) = &mut self.session else {
@@ -112,8 +118,10 @@ impl Listener {
         };
         match session.bells.recv().await {
             Some(mut bell) => {
+                self.rings += 1;
                 // One look serves all that have rung by now.
                 while let Ok(another) = session.bells.try_recv() {
+                    self.rings += 1;
                     if another == Bell::Control {
                         bell = another;
                     }
