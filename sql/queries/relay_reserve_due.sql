@@ -2,13 +2,13 @@
 -- publication. Rows of a paused topic only lose their timer: resume() makes relays look at the lane again. The
 -- topic's row is locked for that, so that a resume() either sees them or comes first.
 -- $1 how far to look back in ms (dead index entries) · $2 rows at most · $3 instance
--- Locks: the rows taken; FOR SHARE on paused topics among them. Index: outbox_retry, then outbox_pkey.
+-- Locks: the rows taken; FOR SHARE on paused topics among them. Index: outbox_retry, then by place.
 WITH picked AS MATERIALIZED (
-    SELECT o.id, o.lane, o.retry_at FROM outboxd.outbox o
+    SELECT o.ctid AS place, o.id, o.lane, o.retry_at FROM outboxd.outbox o
      WHERE o.retry_at <= now() AND o.retry_at > now() - $1::bigint * interval '1 ms'
      ORDER BY o.retry_at LIMIT $2::int FOR UPDATE SKIP LOCKED
 ), named AS (
-    SELECT p.id, p.retry_at, coalesce(nullif(p.lane, 0), t.lane, 0) AS lane
+    SELECT p.place, p.id, p.retry_at, coalesce(nullif(p.lane, 0), t.lane, 0) AS lane
       FROM picked p
       LEFT JOIN outboxd.notification_log l ON p.lane = 0 AND l.id = p.id
       LEFT JOIN outboxd.topic t ON p.lane = 0 AND t.name = l.topic
@@ -22,12 +22,12 @@ WITH picked AS MATERIALIZED (
     RETURNING id
 ), parked AS (
     UPDATE outboxd.outbox o SET retry_at = NULL, lane = n.lane, next_at = clock_timestamp()
-      FROM named n WHERE o.id = n.id AND n.lane IN (SELECT p.lane FROM paused p)
+      FROM named n WHERE o.ctid = n.place AND n.lane IN (SELECT p.lane FROM paused p)
     RETURNING o.id
 ), reserved AS (
     UPDATE outboxd.outbox o
        SET state = 1, retry_at = NULL, batch = b.id, instance = $3::int, next_at = clock_timestamp()
-      FROM named n, published b WHERE o.id = n.id AND n.lane NOT IN (SELECT p.lane FROM paused p)
+      FROM named n, published b WHERE o.ctid = n.place AND n.lane NOT IN (SELECT p.lane FROM paused p)
     RETURNING o.id, o.epoch, o.batch
 )
 SELECT n.id, r.epoch, r.batch

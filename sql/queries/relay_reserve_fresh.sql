@@ -5,14 +5,14 @@
 -- cancel() either got the row first or finds it published. A crash before the push leaves an unconfirmed
 -- publication; losing this commit in a server crash leaves state 0 and at worst a copy, dropped at the claim.
 -- $1 lanes · $2 after which seq, per lane · $3 rows at most, per lane · $4 instance · $5 publications to confirm
--- Locks: the rows taken. Index: outbox_lane, then outbox_pkey.
+-- Locks: the rows taken. Index: outbox_lane, then by place.
 WITH confirmed AS (
     DELETE FROM outboxd.publication WHERE id = ANY ($5::bigint[])
 ), picked AS MATERIALIZED (
-    SELECT w.id, w.seq, w.lane, w.state, w.ordering_key
+    SELECT w.place, w.id, w.seq, w.lane, w.state, w.ordering_key
       FROM unnest($1::int[], $2::bigint[], $3::int[]) l(lane, after, take)
      CROSS JOIN LATERAL (
-           SELECT o.id, o.seq, o.lane, o.state, o.ordering_key FROM outboxd.outbox o
+           SELECT o.ctid AS place, o.id, o.seq, o.lane, o.state, o.ordering_key FROM outboxd.outbox o
             WHERE o.lane = l.lane AND o.seq > l.after AND o.state IN (0, 3) AND o.retry_at IS NULL
             ORDER BY o.lane, o.seq LIMIT l.take FOR UPDATE SKIP LOCKED) w
 ), published AS (
@@ -21,7 +21,7 @@ WITH confirmed AS (
     RETURNING id
 ), reserved AS (
     UPDATE outboxd.outbox o SET state = 1, batch = b.id, instance = $4::int, next_at = clock_timestamp()
-      FROM picked w, published b WHERE o.id = w.id AND w.state = 0
+      FROM picked w, published b WHERE o.ctid = w.place AND w.state = 0
     RETURNING o.id, w.lane, o.seq, o.epoch, o.batch
 )
 SELECT r.id, r.lane, r.seq, r.epoch, r.batch, NULL AS ordering_key FROM reserved r

@@ -6,7 +6,8 @@
 --   anything else                a stale copy, a canceled or dead row, or an id nobody committed: dropped
 -- Interleavings: two workers with copies of one message: the row lock serialises them and the second finds the epoch
 -- raised. cancel(), a sweep or a late success in between: the row is gone or its epoch or state differs.
--- The row found gives its place and when it was published; what changed it since is followed and checked again.
+-- The row found gives its place and when it was published; what changed in between is not claimed. Found message by
+-- message and joined by place, whatever the statistics say of a table that is empty now and then: see ARCHITECTURE.md.
 -- Batches are joined by index or by hash, never list with list: that would be quadratic.
 -- Messages must be distinct. $1 ids · $2 epochs · $3 instance · $4 lease in ms · $5 paused lanes
 -- Locks: the rows claimed. Index: outbox_pkey, notification_log_pkey.
@@ -16,10 +17,11 @@ WITH message AS (
     UPDATE outboxd.outbox o
        SET state = 2, epoch = o.epoch + 1, attempts = o.attempts + 1, channel_attempts = o.channel_attempts + 1,
            instance = $3::int, retry_at = NULL, next_at = clock_timestamp() + $4::bigint * interval '1 ms'
-      FROM (SELECT f.ctid AS place, f.next_at, m.id, m.epoch
-              FROM message m JOIN outboxd.outbox f ON f.id = m.id AND f.epoch = m.epoch
+      FROM (SELECT f.place, f.next_at, m.epoch
+              FROM message m CROSS JOIN LATERAL (
+                   SELECT f.ctid AS place, f.next_at FROM outboxd.outbox f WHERE f.id = m.id AND f.epoch = m.epoch OFFSET 0) f
              ORDER BY m.id) m
-     WHERE o.ctid = m.place AND o.id = m.id AND o.epoch = m.epoch AND o.state IN (0, 1) AND NOT o.lane = ANY ($5::int[])
+     WHERE o.ctid = m.place AND o.epoch = m.epoch AND o.state IN (0, 1) AND NOT o.lane = ANY ($5::int[])
     RETURNING o.id, m.epoch, o.epoch AS token, o.attempts, o.channel, o.channel_attempts, m.next_at AS published_at
 )
 SELECT c.id, c.epoch, c.token, c.attempts, c.channel, c.channel_attempts, c.published_at,
@@ -30,6 +32,6 @@ SELECT c.id, c.epoch, c.token, c.attempts, c.channel, c.channel_attempts, c.publ
 UNION ALL
 SELECT m.id, m.epoch, NULL, NULL, NULL, NULL, NULL, o.state, o.epoch, l.status::text, NULL, NULL, NULL, NULL, NULL, NULL
   FROM message m
-  LEFT JOIN outboxd.outbox o ON o.id = m.id
+  LEFT JOIN LATERAL (SELECT o.state, o.epoch FROM outboxd.outbox o WHERE o.id = m.id OFFSET 0) o ON true
   LEFT JOIN outboxd.notification_log l ON l.id = m.id
  WHERE (m.id, m.epoch) NOT IN (SELECT c.id, c.epoch FROM claimed c)

@@ -55,9 +55,13 @@ async fn a_snapshot_that_is_held_for_long_leaves_polls_claims_and_records_as_fas
     let notify = format!("SELECT outboxd.notify('orders', 'r', '{{}}') FROM generate_series(1, {ROWS})");
     let mut rounds = Vec::new();
     for number in 1..=ROUNDS {
+        // As autovacuum does under load: nothing can be removed, and the statements are planned anew. Here it finds only
+        // dead rows and says that the table is empty.
+        if number == ROUNDS / 3 {
+            sql::run(&client, "VACUUM (ANALYZE)").await;
+        }
         sql::run(&client, &notify).await;
-        if number == ROUNDS / 2 {
-            // As autovacuum does under load: nothing can be removed, and the statements are planned anew.
+        if number == ROUNDS * 2 / 3 {
             sql::run(&client, "VACUUM (ANALYZE)").await;
         }
         rounds.push(work_off(&store, &mut relay, &mut *consumer, instance.get()).await);
@@ -65,11 +69,13 @@ async fn a_snapshot_that_is_held_for_long_leaves_polls_claims_and_records_as_fas
     held.commit().await.unwrap();
     println!("after {} rows: {:?}; after {}: {:?}", ROWS, rounds[0], ROUNDS * ROWS, rounds[ROUNDS - 1]);
     // The second round: the first one also plans the statements.
-    let (early, late) = (rounds[1], rounds[ROUNDS - 1]);
-    for (what, early, late) in
-        [("poll", early.poll, late.poll), ("claim", early.claim, late.claim), ("record", early.record, late.record)]
-    {
-        assert!(late <= 2 * early.max(NOISE), "a {what} took {early:?} at first and {late:?} later");
+    let early = rounds[1];
+    for late in [rounds[ROUNDS * 2 / 3 - 2], rounds[ROUNDS - 1]] {
+        for (what, early, late) in
+            [("poll", early.poll, late.poll), ("claim", early.claim, late.claim), ("record", early.record, late.record)]
+        {
+            assert!(late <= 2 * early.max(NOISE), "a {what} took {early:?} at first and {late:?} later");
+        }
     }
 }
 
