@@ -1,8 +1,10 @@
 //! `outboxd status`, `dead` and `doctor`: the real binary beside a real database.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::support::postgres::{self, Database};
 use crate::support::sql::{run, until, value};
@@ -51,6 +53,38 @@ async fn status_shows_the_views_to_people_and_programs() {
     assert_eq!(json["queue_state"][1]["topic"], "orders");
     assert_eq!(json["queue_state"][1]["count"], 30);
     assert_eq!(json["outbox_lag"][0]["ready_unpublished"], 1);
+}
+
+#[tokio::test]
+async fn status_watch_redraws_until_it_is_ended_and_shows_what_changed() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let mut watch = tokio::process::Command::new(env!("CARGO_BIN_EXE_outboxd"))
+        .args(["status", "--watch"])
+        .env_clear()
+        .env("DATABASE_URL", database.url())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut frames = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut seen = async |part: &str| {
+        let look = async {
+            while let Some(line) = frames.next_line().await.unwrap() {
+                if line.contains(part) {
+                    return line;
+                }
+            }
+            panic!("it ended before {part} was seen")
+        };
+        tokio::time::timeout(Duration::from_secs(30), look).await.unwrap_or_else(|_| panic!("{part} was never seen"))
+    };
+    assert!(seen("NOT WELL").await.contains("\x1b[H"), "each frame begins at the top");
+    run(&client, "SELECT outboxd.notify('quiz', 'r', '{}')").await;
+    seen("quiz").await;
+    run(&client, "SELECT outboxd.pause('quiz')").await;
+    seen("topic quiz since").await;
 }
 
 #[tokio::test]
