@@ -82,7 +82,7 @@ async fn status_watch_redraws_until_it_is_ended_and_shows_what_changed() {
     };
     assert!(seen("NOT WELL").await.contains("\x1b[H"), "each frame begins at the top");
     run(&client, "SELECT outboxd.notify('quiz', 'r', '{}')").await;
-    seen("quiz").await;
+    seen("QUEUED").await;
     run(&client, "SELECT outboxd.pause('quiz')").await;
     seen("topic quiz since").await;
 }
