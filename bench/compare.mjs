@@ -35,9 +35,14 @@ for (let round = 1; round <= number("rounds"); round += 1) {
         console.error(`round ${round}  ${system.name.padEnd(20)} drain ${one.perSecond.toFixed(0)}/s`);
     }
     for (const system of number("seconds") > 0 ? chosen : []) {
-        const one = await paced(system, number("rate"), number("seconds"));
-        results[system.name].paced.push(one);
-        console.error(`round ${round}  ${system.name.padEnd(20)} paced p50 ${one.p50.toFixed(1)} p99 ${one.p99.toFixed(1)} ms`);
+        try {
+            const one = await paced(system, number("rate"), number("seconds"));
+            results[system.name].paced.push(one);
+            console.error(`round ${round}  ${system.name.padEnd(20)} paced p50 ${one.p50.toFixed(1)} p99 ${one.p99.toFixed(1)} ms`);
+        } catch (error) {
+            // A system that stalls has no figure; the others still have theirs.
+            console.error(`round ${round}  ${error.message}`);
+        }
     }
 }
 

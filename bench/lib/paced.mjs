@@ -51,7 +51,11 @@ export async function paced(system, rate, seconds) {
     await Promise.all(Array.from({ length: SESSIONS }, (_, first) => session(first)));
     const deadline = performance.now() + STALL_MS;
     while (sink.arrived.size < count) {
-        if (performance.now() > deadline) throw new Error(`${system.name}: ${sink.arrived.size} of ${count} arrived`);
+        if (performance.now() > deadline) {
+            await worker.stop();
+            sink.close();
+            throw new Error(`${system.name}: only ${sink.arrived.size} of ${count} arrived`);
+        }
         await sleep(10);
     }
     await worker.stop();

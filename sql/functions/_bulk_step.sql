@@ -1,8 +1,8 @@
 -- One batch of the oldest open bulk action. A row: it was at work (changed may be 0: it waits for its last batch to be
 -- sent). No row: there is none, or another instance is at it.
 --
--- Retried rows share the queue with live traffic. So the next batch waits until three quarters of the last one are out of
--- the queue, and is as big as can be expected to take 50 ms, by how long the last one took: live traffic finds at most
+-- Retried rows share the queue with live traffic. So the next batch waits until nine tenths of the last one are out of
+-- the queue, and is as big as can be expected to take 12 ms, by how long the last one took: live traffic finds at most
 -- that much in front of it, on a fast machine and on a slow one. Rows that do not even get into the queue within a second
 -- (their topic is paused, their channel held) are nobody's burden and are not waited for; nor are canceled ones.
 -- An error is written down and the action rests for 5 s, so that it is seen and does not stop the others.
@@ -27,7 +27,7 @@ BEGIN
     ended := false;
     IF b.action = 'retry' THEN
         since := clock_timestamp() - b.stepped_at;
-        SELECT count(*) FILTER (WHERE o.state = 1) * 4 > cardinality(b.batch) AS in_queue,
+        SELECT count(*) FILTER (WHERE o.state = 1) * 10 > cardinality(b.batch) AS in_queue,
                count(*) FILTER (WHERE o.state IN (0, 3) AND (o.retry_at IS NULL OR o.retry_at <= clock_timestamp())) * 4 > cardinality(b.batch) AS before_it
           INTO waiting FROM outboxd.outbox o WHERE o.id = ANY (b.batch);
         IF waiting.in_queue OR (waiting.before_it AND since < interval '1 s') THEN
@@ -35,7 +35,7 @@ BEGIN
             RETURN;
         END IF;
         batch_max := CASE WHEN since IS NULL OR waiting.before_it THEN 100
-                          ELSE greatest(20, least(500, 2 * cardinality(b.batch), cardinality(b.batch) * 0.05 / extract(epoch FROM since))) END;
+                          ELSE greatest(20, least(500, 2 * cardinality(b.batch), cardinality(b.batch) * 0.012 / extract(epoch FROM since))) END;
         -- Where little matches, more is looked at.
         looks_max := CASE WHEN since IS NOT NULL AND b.batch = '{}' THEN 2000 ELSE 2 * batch_max END;
     END IF;
