@@ -92,7 +92,6 @@ pub const METRICS: &[Metric] = &[
     metric("outboxd_spans_dropped_total", Counter, &[], "Spans that never reached the collector: it was away for too long, or refused them."),
     metric("outboxd_build_info", Gauge, &["version", "commit"], "1; its labels say what runs."),
     metric("process_start_time_seconds", Gauge, &[], "When this process began to keep metrics, in seconds since 1970."),
-    metric("outboxd_retention_deleted_total", Counter, &["table"], "Rows deleted because their retention was over, by table."),
     metric("outboxd_schedule_prepared_total", Counter, &[], "Notifications prepared by schedules."),
     metric("outboxd_schedule_runs_failed_total", Counter, &[], "Runs of schedules that failed; see outboxd.schedule_runs."),
     metric("outboxd_schedule_runs_missed_total", Counter, &[], "Slots of schedules that were missed."),
