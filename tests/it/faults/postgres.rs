@@ -33,10 +33,7 @@ async fn sessions_that_are_terminated_again_and_again_lose_nothing() {
 async fn an_immediate_stop_and_restart_of_postgres_loses_nothing() {
     let mut server = postgres::start(&[("fsync", "on")]).await;
     let world = World::on(server.migrated_database().await, Carrier::Stream).await;
-    world.provider.answer(Reply::ok().after(Duration::from_millis(100)));
-    let _instance = world.setup.start().await;
-    world.notify(300).await;
-    world.provider.wait_for(30, SOON).await;
+    let _instance = world.start_in_the_middle(Duration::from_millis(100)).await;
     server.stop_immediately().await;
     server.start_again().await;
     let app = world.database.connect().await;

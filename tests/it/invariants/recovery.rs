@@ -67,10 +67,7 @@ async fn redis_lost() -> (&'static str, f64, f64) {
     let mut redis = RedisServer::forgetful();
     let mut world = World::new(Carrier::Memory).await;
     world.setup = world.setup.clone().redis(redis.url(), "stream", &unique_prefix());
-    world.provider.answer(Reply::ok().after(Duration::from_millis(50)));
-    let _instance = world.setup.start().await;
-    world.notify(300).await;
-    world.provider.wait_for(30, SOON).await;
+    let _instance = world.start_in_the_middle(Duration::from_millis(50)).await;
     redis.kill();
     redis.launch();
     healthy(&world.app).await;
@@ -80,10 +77,7 @@ async fn redis_lost() -> (&'static str, f64, f64) {
 async fn postgres_restarted() -> (&'static str, f64, f64) {
     let mut server = postgres::start(&[("fsync", "on")]).await;
     let world = World::on(server.migrated_database().await, Carrier::Stream).await;
-    world.provider.answer(Reply::ok().after(Duration::from_millis(50)));
-    let _instance = world.setup.start().await;
-    world.notify(300).await;
-    world.provider.wait_for(30, SOON).await;
+    let _instance = world.start_in_the_middle(Duration::from_millis(50)).await;
     server.stop_immediately().await;
     server.start_again().await;
     let app = world.database.connect().await;

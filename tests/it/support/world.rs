@@ -7,9 +7,9 @@ use outboxd::config::{QueueConfig, QueueKind};
 use outboxd::queue::{self, Queue};
 use tokio_postgres::Client;
 
-use super::instance::Setup;
+use super::instance::{Instance, Setup};
 use super::postgres::{self, Database};
-use super::provider::Provider;
+use super::provider::{Provider, Reply};
 use super::verdict::{self, Verdict};
 use super::{redis, sql};
 
@@ -46,6 +46,15 @@ impl World {
             Carrier::Stream => setup.redis(redis::shared().url(), "stream", &prefix),
         };
         World { app: database.connect().await, database, provider, setup, prefix }
+    }
+
+    /// An instance in the middle of 300 notifications, of which the provider has begun to see the first 30.
+    pub async fn start_in_the_middle(&self, answer_after: Duration) -> Instance {
+        self.provider.answer(Reply::ok().after(answer_after));
+        let instance = self.setup.start().await;
+        self.notify(300).await;
+        self.provider.wait_for(30, Duration::from_secs(20)).await;
+        instance
     }
 
     /// Commits `count` notifications, each in the same transaction as the others.
