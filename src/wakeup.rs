@@ -191,7 +191,7 @@ impl Day<'_> {
         let mut idle_since = Instant::now();
         let mut refreshed_at: Option<Instant> = None;
         let mut pace = Pace::new(self.listener.hears().await);
-        let mut pause = pace.pause_min();
+        let mut pause = pace.pause_min().min(self.pause_max);
         while !self.shutdown.is_cancelled() {
             if is_bell && refreshed_at.is_none_or(|at| at.elapsed() > AWAKE_REFRESH) {
                 self.pump.store.set_doorbell(pace.doorbell_ahead()).await?;
@@ -204,7 +204,7 @@ impl Day<'_> {
             }
             if found.rows > 0 || found.is_full {
                 idle_since = Instant::now();
-                pause = pace.pause_min();
+                pause = pace.pause_min().min(self.pause_max);
                 if found.released > 0 || (pace.is_busy && !found.is_full) {
                     continue;
                 }
@@ -324,5 +324,40 @@ impl Pace {
 
     fn pause_min(&self) -> Duration {
         if self.is_busy { BUSY_PAUSE_MIN } else { DOZE_PAUSE_MIN }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A span that is over.
+    fn after_a_span(mut pace: Pace) -> Pace {
+        pace.since = Instant::now().checked_sub(2 * PACE_SPAN).unwrap_or(pace.since);
+        pace
+    }
+
+    #[test]
+    fn a_few_rows_leave_it_dozing_so_that_the_app_rings() {
+        let mut pace = Pace::new(true);
+        assert!(!pace.changes(DOZE_ROWS_MAX));
+        assert_eq!((pace.doorbell_ahead(), pace.pause_min()), (Duration::ZERO, DOZE_PAUSE_MIN));
+    }
+
+    #[test]
+    fn many_rows_make_it_busy_at_once_and_a_quiet_span_lets_it_doze_again() {
+        let mut pace = Pace::new(true);
+        assert!(pace.changes(DOZE_ROWS_MAX + 1));
+        assert_eq!((pace.doorbell_ahead(), pace.pause_min()), (BUSY_AHEAD, BUSY_PAUSE_MIN));
+        let mut pace = after_a_span(pace);
+        assert!(!pace.changes(0), "the span that is over was a busy one");
+        let mut pace = after_a_span(pace);
+        assert!(pace.changes(0) && !pace.is_busy);
+    }
+
+    #[test]
+    fn without_a_bell_it_never_dozes() {
+        let mut pace = after_a_span(Pace::new(false));
+        assert!(!pace.changes(0) && pace.is_busy);
     }
 }

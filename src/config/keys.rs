@@ -40,7 +40,7 @@ pub const KEYS: &[Key] = &[
     key("producer.batch", Integer(1, 10_000), Value("500"), "Due rows released per transaction."),
     key("relay.republish_after", Duration(100, HOUR), Value("5s"), "A row not confirmed as published this long after it became ready is published again."),
     key("relay.wakeup", Choice(&["bell", "poll"]), Derived("bell; poll with database.pooler"), "How commits are seen: sleep until the doorbell rings, or poll only."),
-    key("relay.poll", Duration(1, MINUTE), Value("50ms"), "The pause between polls while awake."),
+    key("relay.poll", Duration(1, MINUTE), Value("50ms"), "The longest pause between polls while awake."),
     key("relay.idle_poll", Duration(100, 4_000), Value("1s"), "The slow poll of a sleeping instance; it also keeps the doorbell fresh, so 4s at most."),
     key("relay.batch", Integer(1, 10_000), Value("500"), "Rows reserved and pushed at a time."),
     key("worker.concurrency", Integer(1, 10_000), Value("64"), "Calls under way at a time, per instance."),

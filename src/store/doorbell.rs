@@ -10,7 +10,7 @@ use super::{Error, Result, Store, query};
 pub type Holders = HashSet<String>;
 
 impl Store {
-    /// Says until when nobody needs to ring: `ahead` of now while awake, zero while asleep and listening.
+    /// Says until when nobody needs to ring: `ahead` of now while busy, zero while dozing or asleep and listening.
     pub async fn set_doorbell(&self, ahead: Duration) -> Result<()> {
         self.query(query!("wakeup_set_doorbell", Relaxed, [INT8]), &[&millis(ahead)]).await.map(|_| ())
     }

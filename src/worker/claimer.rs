@@ -33,7 +33,6 @@ pub(super) struct Claimer {
 }
 
 /// A message in our hands, and how to acknowledge it.
-#[derive(Clone)]
 struct Taken {
     delivery: Delivery,
     acks: Acks,
