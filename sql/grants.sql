@@ -11,8 +11,9 @@ BEGIN
         GRANT EXECUTE ON FUNCTION outboxd.notify, outboxd.notify_many, outboxd.publish, outboxd.receive, outboxd.respond TO outboxd_app;
         GRANT INSERT (topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
             ON outboxd.notification_log TO outboxd_app;
-        -- A CHECK's function is called as whoever inserts.
-        GRANT EXECUTE ON FUNCTION outboxd._check_notification TO outboxd_app;
+        -- A CHECK's function and a default's are called as whoever inserts.
+        GRANT EXECUTE ON FUNCTION outboxd._check_notification, outboxd._ring_at_insert TO outboxd_app;
+        GRANT SELECT ON SEQUENCE outboxd.doorbell TO outboxd_app;
         -- ORMs read the id back: INSERT … RETURNING id.
         GRANT SELECT (id) ON outboxd.notification_log TO outboxd_app;
     END IF;

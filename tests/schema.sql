@@ -181,6 +181,7 @@ VIEW dead_letters
     GRANT select TO outboxd_operator
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE doorbell
+    GRANT select TO outboxd_app
     GRANT select, update, usage TO outboxd_service
 TABLE duty WITH (fillfactor=50)
     name text NOT NULL
@@ -282,7 +283,11 @@ VIEW latency
     GRANT delete, insert, select, update TO outboxd_service
 TABLE notification_log WITH (fillfactor=85)
     id bigint NOT NULL IDENTITY ALWAYS
-    created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    created_at timestamp with time zone NOT NULL DEFAULT 
+CASE
+    WHEN (abs((((date_part('epoch'::text, clock_timestamp()) * (1000)::double precision) - (pg_sequence_last_value('outboxd.doorbell'::regclass))::double precision) - (2500)::double precision)) <= (2500)::double precision) THEN outboxd._ring_at_insert()
+    ELSE clock_timestamp()
+END
     send_at timestamp with time zone NOT NULL DEFAULT now()
     expires_at timestamp with time zone
     finished_at timestamp with time zone
@@ -291,11 +296,7 @@ CASE
     WHEN (status = 'PENDING'::outboxd.status) THEN send_at
     ELSE NULL::timestamp with time zone
 END
-    failed_at timestamp with time zone GENERATED 
-CASE
-    WHEN (status = 'FAILED'::outboxd.status) THEN finished_at
-    ELSE NULL::timestamp with time zone
-END
+    failed_at timestamp with time zone
     status outboxd.status NOT NULL DEFAULT 'PENDING'::outboxd.status
     epoch integer NOT NULL DEFAULT 0
     attempts integer NOT NULL DEFAULT 0
@@ -308,13 +309,12 @@ END
     ordering_key text
     channel text
     error text
-    CONSTRAINT notification_is_legal CHECK (outboxd._check_notification(topic, recipient, dedup_key, ordering_key, headers, send_at, expires_at, status, finished_at, error))
+    CONSTRAINT notification_is_legal CHECK (((status <> 'PENDING'::outboxd.status) OR outboxd._check_notification(topic, recipient, dedup_key, ordering_key, headers, send_at, expires_at))) NOT VALID
     CONSTRAINT notification_log_pkey PRIMARY KEY (id)
     CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log USING btree (topic, dedup_key) WHERE (dedup_key IS NOT NULL)
     CREATE INDEX notification_log_due ON outboxd.notification_log USING btree (topic, due_at, id) WHERE (due_at IS NOT NULL)
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
-    CREATE TRIGGER ring AFTER INSERT ON outboxd.notification_log FOR EACH STATEMENT EXECUTE FUNCTION outboxd._ring_after_insert()
     GRANT delete, insert, select, update TO outboxd_service
     GRANT select (id) TO outboxd_app
     GRANT insert (send_at) TO outboxd_app
@@ -365,7 +365,6 @@ TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_v
     ordering_key text
     live_key text
     CONSTRAINT outbox_pkey PRIMARY KEY (id)
-    CONSTRAINT work_is_legal CHECK (outboxd._check_work(state, instance, batch, retry_at, ordering_key, live_key))
     CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox USING btree (live_key) WHERE (live_key IS NOT NULL)
     CREATE INDEX outbox_key ON outboxd.outbox USING btree (ordering_key, seq) WHERE (ordering_key IS NOT NULL)
     CREATE INDEX outbox_lane ON outboxd.outbox USING btree (lane, seq)
@@ -630,8 +629,7 @@ FUNCTION _bulk_step() RETURNS TABLE(bulk_id bigint, changed bigint, ended boolea
 FUNCTION _bulk_where(action text, filter jsonb, dry_run boolean) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _cancel(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _cancel_runs(schedule_id bigint, slots_after timestamp with time zone) RETURNS bigint LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _check_notification(topic text, recipient text, dedup_key text, ordering_key text, headers jsonb, send_at timestamp with time zone, expires_at timestamp with time zone, status outboxd.status, finished_at timestamp with time zone, error text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE GRANT TO outboxd_app, outboxd_service
-FUNCTION _check_work(state smallint, instance integer, batch bigint, retry_at timestamp with time zone, ordering_key text, live_key text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE GRANT TO outboxd_service
+FUNCTION _check_notification(topic text, recipient text, dedup_key text, ordering_key text, headers jsonb, send_at timestamp with time zone, expires_at timestamp with time zone) RETURNS boolean LANGUAGE plpgsql IMMUTABLE GRANT TO outboxd_app, outboxd_service
 FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION _items(items jsonb) RETURNS TABLE(n bigint, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _notify(topic text, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -646,7 +644,7 @@ FUNCTION _reject_items(topic text, items jsonb) RETURNS void LANGUAGE plpgsql IM
 FUNCTION _reject_schedule(what text, s outboxd.schedule) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _requeue(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _ring() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _ring_after_insert() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER GRANT TO outboxd_service
+FUNCTION _ring_at_insert() RETURNS timestamp with time zone LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION _take_census() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION alter_schedule(name text, cron text DEFAULT NULL::text, timezone text DEFAULT NULL::text, topic text DEFAULT NULL::text, audience text DEFAULT NULL::text, lead interval DEFAULT NULL::interval, spread interval DEFAULT NULL::interval, catch_up interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION cancel(id bigint) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service

@@ -11,7 +11,7 @@ BEGIN
          WHERE l.id = ANY (ids) AND l.status IN ('FAILED', 'CANCELED') ORDER BY l.id FOR UPDATE
     ), requeued AS (
         UPDATE outboxd.notification_log l
-           SET status = 'QUEUED', finished_at = NULL, error = NULL, http_status = NULL, epoch = l.epoch + 1
+           SET status = 'QUEUED', finished_at = NULL, failed_at = NULL, error = NULL, http_status = NULL, epoch = l.epoch + 1
           FROM wanted w WHERE l.id = w.id AND l.status IN ('FAILED', 'CANCELED')
         RETURNING l.id, l.epoch, l.attempts, l.topic, l.ordering_key)
     INSERT INTO outboxd.outbox (id, lane, epoch, attempts, ordering_key, state)

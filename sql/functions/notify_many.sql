@@ -31,9 +31,9 @@ BEGIN
     LOOP
         WITH added AS (
             INSERT INTO outboxd.notification_log
-                   (id, topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers, status)
+                   (id, created_at, topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers, status)
             OVERRIDING SYSTEM VALUE
-            SELECT ids[i.n], notify_many.topic, i.recipient, i.payload, i.send_at, i.dedup_key, i.ordering_key,
+            SELECT ids[i.n], clock_timestamp(), notify_many.topic, i.recipient, i.payload, i.send_at, i.dedup_key, i.ordering_key,
                    i.expires_at, i.headers, CASE WHEN i.send_at <= moment THEN 'QUEUED' ELSE 'PENDING' END::outboxd.status
               FROM outboxd._items(notify_many.items) i
              WHERE first OR (i.dedup_key IS NOT NULL AND NOT EXISTS (
@@ -56,6 +56,7 @@ BEGIN
         first := false;
     END LOOP;
 
+    PERFORM outboxd._ring();
     RETURN QUERY
     SELECT CASE WHEN i.dedup_key IS NULL THEN ids[i.n]
                 ELSE (SELECT l.id FROM outboxd.notification_log l

@@ -22,7 +22,8 @@ WITH due AS MATERIALIZED (
 ), refused AS (
     -- By an array: joined, a generic plan walks the whole log to find what is mostly nothing.
     UPDATE outboxd.notification_log l
-       SET status = 'FAILED', finished_at = clock_timestamp(), error = (SELECT d.refusal FROM due d WHERE d.id = l.id)
+       SET status = 'FAILED', finished_at = c.at, failed_at = c.at, error = (SELECT d.refusal FROM due d WHERE d.id = l.id)
+      FROM (SELECT clock_timestamp() AS at) c
      WHERE l.id = ANY (ARRAY(SELECT d.id FROM due d WHERE d.refusal IS NOT NULL)) AND l.status = 'PENDING'
     RETURNING l.id
 ), released AS (

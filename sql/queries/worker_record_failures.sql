@@ -32,9 +32,10 @@ WITH outcome AS (
     RETURNING o.id
 ), logged AS (
     UPDATE outboxd.notification_log l
-       SET status = CASE WHEN h.cancel THEN 'CANCELED' ELSE 'FAILED' END::outboxd.status, finished_at = clock_timestamp(),
+       SET status = CASE WHEN h.cancel THEN 'CANCELED' ELSE 'FAILED' END::outboxd.status, finished_at = c.at,
+           failed_at = CASE WHEN NOT h.cancel THEN c.at END,
            epoch = h.epoch, attempts = h.attempts, error = u.error, http_status = u.http_status, channel = u.channel
-      FROM held h JOIN outcome u ON u.id = h.id
+      FROM held h JOIN outcome u ON u.id = h.id CROSS JOIN (SELECT clock_timestamp() AS at) c
      WHERE l.id = h.id AND (u.wait IS NULL OR h.cancel) AND l.status = 'QUEUED'
     RETURNING l.id, l.status
 ), noted AS (

@@ -11,7 +11,7 @@ WITH outcome AS (
      WHERE l.id IN (SELECT u.id FROM outcome u) ORDER BY l.id FOR UPDATE
 ), recorded AS (
     UPDATE outboxd.notification_log l
-       SET status = 'SENT', finished_at = clock_timestamp(), epoch = greatest(l.epoch, u.token),
+       SET status = 'SENT', finished_at = clock_timestamp(), failed_at = NULL, epoch = greatest(l.epoch, u.token),
            channel = u.channel, http_status = u.http_status, error = NULL
       FROM locked k JOIN outcome u ON u.id = k.id
      WHERE l.id = k.id AND k.status <> 'SENT'

@@ -60,7 +60,7 @@ async fn what_is_late_dead_held_or_paused_is_told() {
 
     run(&client, "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at) VALUES ('t', 'r', '{}', now() - interval '2 min')").await;
     assert_eq!(level(&client, "overdue").await, "critical");
-    run(&client, "UPDATE outboxd.notification_log SET status = 'FAILED', finished_at = now(), error = 'no'; DELETE FROM outboxd.outbox").await;
+    run(&client, "UPDATE outboxd.notification_log SET status = 'FAILED', finished_at = now(), failed_at = now(), error = 'no'; DELETE FROM outboxd.outbox").await;
     let (level_found, measured, action) = check(&client, "dead_letters").await;
     assert_eq!((level_found.as_str(), measured.as_str()), ("warn", "2 in the last hour"));
     assert!(action.unwrap().contains("outboxd.retry_where"));

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use crate::support::postgres::{self, connect};
-use crate::support::sql::{run, value, values};
+use crate::support::sql::{run, until, value, values};
 
 #[tokio::test]
 async fn eight_migrations_at_once_all_succeed_on_an_empty_database() {
@@ -79,6 +79,39 @@ async fn migrating_neither_waits_for_the_apps_transactions_nor_holds_up_its_writ
     run(&other_app, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')").await;
     open.rollback().await.unwrap();
     run(&app, "COMMIT").await;
+}
+
+#[tokio::test]
+async fn lighter_tables_come_to_a_running_app_without_holding_up_its_writes() {
+    let database = postgres::empty_database().await;
+    let (migrator, app, other_app) = (database.connect().await, database.connect().await, database.connect().await);
+    let (mut light, mut before) = (String::new(), "CREATE SCHEMA outboxd;".to_owned());
+    for migration in migrate::status(&migrator).await.unwrap() {
+        let text = if migration.version == 17 { &mut light } else { &mut before };
+        *text += if migration.version <= 17 { &migration.sql } else { "" };
+    }
+    run(&migrator, &before).await;
+    let rows = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, error) VALUES
+        ('t', 'dead', '{}', 'FAILED', '2026-01-01', 'no'), ('t', 'sent', '{}', 'SENT', '2026-01-01', NULL)";
+    run(&migrator, rows).await;
+    let insert = "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')";
+    run(&app, &format!("BEGIN; {insert}")).await;
+    let migration = tokio::spawn(async move {
+        run(&migrator, &format!("BEGIN; {light}; COMMIT")).await;
+        migrator
+    });
+    let waits = "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'outboxd.notification_log'::regclass AND NOT granted";
+    until(&other_app, waits).await;
+    run(&other_app, "SET lock_timeout = '1s'").await;
+    for _ in 0..20 {
+        run(&other_app, insert).await;
+    }
+    assert!(!migration.is_finished(), "the app's transaction is still open");
+    run(&app, "COMMIT").await;
+    let migrator = migration.await.unwrap();
+    let failed = "SELECT failed_at = finished_at AND failed_at = '2026-01-01' FROM outboxd.notification_log WHERE status = 'FAILED'";
+    assert!(value::<bool>(&migrator, failed).await, "what was generated stays as it was");
+    run(&other_app, insert).await;
 }
 
 #[tokio::test]

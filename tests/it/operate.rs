@@ -4,6 +4,7 @@ use tokio_postgres::Client;
 
 use crate::support::postgres;
 use crate::support::sql::{pid, refused, run, until_blocked, value, values};
+use crate::support::verdict::assert_rows_are_legal;
 
 async fn notify(client: &Client, more: &str) -> i64 {
     value(client, &format!("SELECT outboxd.notify('t', 'r', '{{\"a\": 1}}'{more})")).await
@@ -29,13 +30,15 @@ async fn claim(client: &Client, id: i64) {
 async fn fail(client: &Client, id: i64) {
     let sql = format!(
         "WITH gone AS (DELETE FROM outboxd.outbox WHERE id = {id} RETURNING epoch, attempts)
-         UPDATE outboxd.notification_log l SET status = 'FAILED', finished_at = clock_timestamp(), error = 'no',
+         UPDATE outboxd.notification_log l SET status = 'FAILED', finished_at = now(), failed_at = now(), error = 'no',
                 http_status = 500, channel = 'push', epoch = gone.epoch, attempts = gone.attempts FROM gone WHERE id = {id}"
     );
     run(client, &sql).await;
 }
 
+/// What was written down of the actions, which left no row in a state that must not be.
 async fn audit(client: &Client) -> Vec<String> {
+    assert_rows_are_legal(client).await;
     values(client, "SELECT concat_ws(' ', action, subject, affected, detail) FROM outboxd.audit ORDER BY id").await
 }
 
@@ -181,7 +184,8 @@ async fn retry_dead_takes_the_topics_oldest_first_within_its_bounds() {
     }
     let other: i64 = value(&client, "SELECT outboxd.notify('other', 'r', '{}')").await;
     fail(&client, other).await;
-    let age = "UPDATE outboxd.notification_log SET finished_at = now() - make_interval(hours => 10 - id::int)";
+    let age = "UPDATE outboxd.notification_log l SET finished_at = t.at, failed_at = t.at
+                 FROM (SELECT id, now() - make_interval(hours => 10 - id::int) AS at FROM outboxd.notification_log) t WHERE t.id = l.id";
     run(&client, age).await;
 
     let live = "SELECT id FROM outboxd.outbox ORDER BY id";

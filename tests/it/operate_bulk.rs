@@ -10,8 +10,8 @@ use crate::support::world::{Carrier, World};
 /// Dead letters of topic `dead`, one failed each second up to now.
 async fn kill(client: &Client, count: i32) {
     let sql = format!(
-        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, error, http_status, channel)
-         SELECT 'dead', 'r' || n, '{{}}', 'FAILED', now() - ({count} - n) * interval '1 s',
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error, http_status, channel)
+         SELECT 'dead', 'r' || n, '{{}}', 'FAILED', now() - ({count} - n) * interval '1 s', now() - ({count} - n) * interval '1 s',
                 CASE WHEN n % 2 = 0 THEN 'timeout' ELSE 'refused' END, CASE WHEN n % 2 = 0 THEN NULL ELSE 400 END,
                 CASE WHEN n % 3 = 0 THEN 'sms' ELSE 'push' END
            FROM generate_series(1, {count}) n"
@@ -115,7 +115,7 @@ async fn a_big_retry_is_worked_off_in_batches_and_leaves_what_failed_since() {
         r#"retry {"error_like": "timeout"} postgres running 1500 100 7"#
     );
     // The first of them fails again: it is a new dead letter.
-    run(&client, "WITH o AS (DELETE FROM outboxd.outbox WHERE id = 2) UPDATE outboxd.notification_log SET status = 'FAILED', error = 'timeout', finished_at = clock_timestamp() WHERE id = 2").await;
+    run(&client, "WITH o AS (DELETE FROM outboxd.outbox WHERE id = 2) UPDATE outboxd.notification_log SET status = 'FAILED', error = 'timeout', finished_at = now(), failed_at = now() WHERE id = 2").await;
     assert!(work_off(&client).await >= 14, "a hundred at a time");
     assert_eq!(
         value::<String>(&client, progress).await,

@@ -53,6 +53,7 @@ SELECT 'orders', 'device-' || n, '{"text": "hello"}', 'FAILED', now() - interval
 INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, channel, attempts, http_status, error) VALUES
   ('orders', 'device-9', '{"text": "hello"}', 'FAILED', now() - interval '11 min', now() - interval '1 min', 'push', 1, 400, 'answered 400'),
   ('quiz', 'device-8', '{"text": "hello"}', 'SENT', now() - interval '1 min', now() - interval '1 min', 'push', 1, 200, NULL);
+UPDATE outboxd.notification_log SET failed_at = finished_at WHERE status = 'FAILED';
 UPDATE outboxd.topic SET paused_at = now() - interval '30 min' WHERE name = 'quiz';
 "#;
 

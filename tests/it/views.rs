@@ -41,8 +41,8 @@ async fn fill(client: &Client, history: i32, waiting: i32, dead: i32) {
          SELECT 't' || n % 10, 'r', '{{}}', 'SENT', now() - interval '1 day', now() - interval '1 day', 'push', 1
            FROM generate_series(1, {history}) n;
          INSERT INTO outboxd.attempt (notification_id, token, outcome, channel) SELECT n, 1, 'failed', 'push' FROM generate_series(1, {history} / 10) n;
-         INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, channel, attempts, error)
-         SELECT 't' || n % 10, 'r', '{{}}', 'FAILED', now() - interval '1 day', now() - n * interval '50 s', 'push', 4, 'no'
+         INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, failed_at, channel, attempts, error)
+         SELECT 't' || n % 10, 'r', '{{}}', 'FAILED', now() - interval '1 day', now() - n * interval '50 s', now() - n * interval '50 s', 'push', 4, 'no'
            FROM generate_series(1, {dead}) n;
          INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
          SELECT 't' || n % 10, 'r', '{{}}', now() + n * interval '1 s' FROM generate_series(1, {waiting} / 2) n;

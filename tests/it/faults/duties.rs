@@ -60,8 +60,8 @@ async fn a_campaign_whose_every_instance_is_killed_at_each_step_reaches_everybod
 #[tokio::test]
 async fn a_bulk_retry_is_finished_by_the_next_instance_and_retries_nobody_twice() {
     let world = World::new(Carrier::Stream).await;
-    let dead = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, error)
-                SELECT 'orders', 'r' || n, '{}', 'FAILED', now() - n * interval '1 s', 'refused' FROM generate_series(1, 2000) n";
+    let dead = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error)
+                SELECT 'orders', 'r' || n, '{}', 'FAILED', now() - n * interval '1 s', now() - n * interval '1 s', 'refused' FROM generate_series(1, 2000) n";
     sql::run(&world.app, dead).await;
     sql::run(&world.app, "SELECT outboxd.retry_dead('orders')").await;
     dies_at(&world.setup.clone().roles("producer,relay"), "after_bulk_step=abort").await;
