@@ -57,9 +57,9 @@ pub enum Handle {
     /// A number used once: the in-process queue.
     Ticket(u64),
     /// The element itself: the list backend.
-    Element(String),
+    Element(Arc<str>),
     /// The entry's id: the stream backend.
-    Entry(String),
+    Entry(Arc<str>),
 }
 
 /// What a push left behind.

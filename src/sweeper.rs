@@ -177,14 +177,14 @@ impl Sweeper {
                     Decision::NextChannel => record::Next::Channel(i16::try_from(position + 1).unwrap_or(i16::MAX)),
                     Decision::GiveUp => record::Next::GiveUp,
                 };
-                (route.policy.channels[position].clone(), next)
+                (Arc::clone(route.channels[position].channel.name()), next)
             }
-            Err(_) => (String::new(), record::Next::GiveUp),
+            Err(_) => (Arc::from(""), record::Next::GiveUp),
         };
         record::Failed {
             id: claim.id,
             token: claim.token,
-            topic: claim.topic.clone(),
+            topic: Arc::from(&*claim.topic),
             outcome: "unknown",
             error: format!("worker {} was gone before it recorded an outcome", claim.instance),
             http_status: None,

@@ -1,7 +1,9 @@
 //! Which channels a topic uses, in failover order.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use metrics::{Counter, Histogram};
 
 use super::limit::Limits;
 use super::{Channel, Error};
@@ -17,6 +19,8 @@ pub struct Provider {
     pub channel: Channel,
     /// Its limits in this instance.
     pub limits: Arc<Limits>,
+    /// Counts what was delivered and how long that took: looked up once, because every delivery asks for it.
+    pub delivered: OnceLock<(Counter, Histogram)>,
 }
 
 /// The channels of a topic, in failover order, and its policy.
@@ -55,7 +59,10 @@ impl Router {
         let mut providers = HashMap::new();
         for (name, config) in channels {
             let channel = Channel::new(name, config)?;
-            providers.insert(name.as_str(), Arc::new(Provider { channel, limits: Limits::new(config) }));
+            providers.insert(
+                name.as_str(),
+                Arc::new(Provider { channel, limits: Limits::new(config), delivered: OnceLock::new() }),
+            );
         }
         let mut by_topic = HashMap::new();
         for (topic, policy) in routes {

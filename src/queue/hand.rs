@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Counts of held elements or entries, by the name Redis knows them under (equal elements count).
-pub(super) type Counts = HashMap<String, usize>;
+pub(super) type Counts = HashMap<Arc<str>, usize>;
 
 /// Shared by a consumer and its ackers.
 #[derive(Debug, Clone, Default)]
@@ -19,7 +19,7 @@ pub(super) struct Hand {
 struct Inner {
     held: Counts,
     /// Acknowledgements that Redis has not confirmed; they go along with the next ones.
-    unconfirmed: Vec<String>,
+    unconfirmed: Vec<Arc<str>>,
 }
 
 impl Hand {
@@ -27,8 +27,8 @@ impl Hand {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn hold(&self, name: &str) {
-        *self.lock().held.entry(name.into()).or_default() += 1;
+    pub(super) fn hold(&self, name: &Arc<str>) {
+        *self.lock().held.entry(Arc::clone(name)).or_default() += 1;
     }
 
     pub(super) fn held(&self) -> Counts {
@@ -39,7 +39,7 @@ impl Hand {
     /// held before and is not now has been acknowledged in between.
     pub(super) fn not_held(&self, before: &Counts, found: Vec<String>) -> Vec<String> {
         let inner = self.lock();
-        let mut known: Counts = HashMap::new();
+        let mut known: HashMap<String, usize> = HashMap::new();
         let held = |name: &str| {
             let count = |counts: &Counts| counts.get(name).copied().unwrap_or(0);
             count(before).max(count(&inner.held))
@@ -54,7 +54,7 @@ impl Hand {
     }
 
     /// Starts acknowledging `names` and whatever is still unconfirmed.
-    pub(super) fn start_ack(&self, names: impl Iterator<Item = String>) -> Acknowledging {
+    pub(super) fn start_ack(&self, names: impl Iterator<Item = Arc<str>>) -> Acknowledging {
         let mut inner = self.lock();
         let mut all = std::mem::take(&mut inner.unconfirmed);
         all.extend(names);
@@ -71,7 +71,7 @@ impl Hand {
 #[derive(Debug)]
 pub(super) struct Acknowledging {
     hand: Hand,
-    pub names: Vec<String>,
+    pub names: Vec<Arc<str>>,
 }
 
 impl Acknowledging {
@@ -101,28 +101,28 @@ impl Drop for Acknowledging {
 mod tests {
     use super::*;
 
-    fn names(names: &[&str]) -> Vec<String> {
-        names.iter().map(ToString::to_string).collect()
+    fn names<T: for<'a> From<&'a str>>(names: &[&str]) -> Vec<T> {
+        names.iter().map(|name| T::from(name)).collect()
     }
 
     #[test]
     fn only_what_was_never_held_is_found_again() {
         let hand = Hand::default();
-        hand.hold("a");
-        hand.hold("b");
+        hand.hold(&Arc::from("a"));
+        hand.hold(&Arc::from("b"));
         let before = hand.held();
         hand.start_ack(names(&["b"]).into_iter()).confirmed();
-        assert_eq!(hand.not_held(&before, names(&["a", "b", "c", "a"])), names(&["c", "a"]));
+        assert_eq!(hand.not_held(&before, names(&["a", "b", "c", "a"])), ["c", "a"]);
     }
 
     #[test]
     fn an_unconfirmed_acknowledgement_goes_along_with_the_next() {
         let hand = Hand::default();
-        hand.hold("a");
+        hand.hold(&Arc::from("a"));
         drop(hand.start_ack(names(&["a"]).into_iter()));
         assert_eq!(hand.held().get("a"), Some(&1));
         let again = hand.start_ack(std::iter::empty());
-        assert_eq!(again.names, names(&["a"]));
+        assert_eq!(again.names, names::<Arc<str>>(&["a"]));
         again.confirmed();
         assert!(hand.held().is_empty());
     }

@@ -78,9 +78,13 @@ impl Shared {
     }
 
     /// Acknowledges and deletes at once: an entry is never one without the other.
-    async fn remove(&self, ids: &[String]) -> std::result::Result<(), Failure> {
+    async fn remove(&self, ids: &[impl AsRef<str>]) -> std::result::Result<(), Failure> {
         let mut pipe = redis::pipe();
-        pipe.cmd("EVAL").arg(REMOVE).arg(1).arg(&self.broker.keys.main).arg(GROUP).arg(ids).ignore();
+        pipe.cmd("EVAL").arg(REMOVE).arg(1).arg(&self.broker.keys.main).arg(GROUP);
+        for id in ids {
+            pipe.arg(id.as_ref());
+        }
+        pipe.ignore();
         self.broker.link.query(&pipe).await
     }
 

@@ -1,6 +1,7 @@
 //! Outcomes: SENT always wins; failures only under the current token.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -16,9 +17,9 @@ pub struct Sent {
     /// The attempt's token.
     pub token: i32,
     /// What it is about.
-    pub topic: String,
+    pub topic: Arc<str>,
     /// The channel that delivered.
-    pub channel: String,
+    pub channel: Arc<str>,
     /// The provider's status.
     pub http_status: u16,
     /// When its message was published.
@@ -59,7 +60,7 @@ pub struct Failed {
     /// The attempt's token.
     pub token: i32,
     /// What it is about.
-    pub topic: String,
+    pub topic: Arc<str>,
     /// `failed` or `unknown`.
     pub outcome: &'static str,
     /// One line for the operator.
@@ -67,7 +68,7 @@ pub struct Failed {
     /// The provider's status, if it answered.
     pub http_status: Option<u16>,
     /// The channel that was called.
-    pub channel: String,
+    pub channel: Arc<str>,
     /// How long the call took.
     pub duration: Option<Duration>,
     /// The beginning of the provider's answer.
@@ -117,7 +118,7 @@ impl Store {
         let query = query!("worker_record_sent", Durable, [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY]);
         let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();
         let tokens: Vec<i32> = sent.iter().map(|sent| sent.token).collect();
-        let channels: Vec<&str> = sent.iter().map(|sent| sent.channel.as_str()).collect();
+        let channels: Vec<&str> = sent.iter().map(|sent| &*sent.channel).collect();
         let statuses: Vec<i16> = sent.iter().map(|sent| status(sent.http_status)).collect();
         let rows = self.query(query, &[&ids, &tokens, &channels, &statuses]).await?;
         let mut record = SentRecord::default();
@@ -141,7 +142,7 @@ impl Store {
         let drop_work = query!("worker_drop_sent_work", Durable, [INT8_ARRAY]);
         let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();
         let tokens: Vec<i32> = sent.iter().map(|sent| sent.token).collect();
-        let channels: Vec<&str> = sent.iter().map(|sent| sent.channel.as_str()).collect();
+        let channels: Vec<&str> = sent.iter().map(|sent| &*sent.channel).collect();
         let statuses: Vec<i16> = sent.iter().map(|sent| status(sent.http_status)).collect();
         let (rows, dropped) =
             self.query_pair((late, &[&ids, &tokens, &channels, &statuses, &instance]), (drop_work, &[&ids])).await?;
@@ -236,7 +237,7 @@ impl<'a> Columns<'a> {
             outcomes: failed.iter().map(|f| f.outcome).collect(),
             errors: failed.iter().map(|f| f.error.as_str()).collect(),
             statuses: failed.iter().map(|f| f.http_status.map(status)).collect(),
-            channels: failed.iter().map(|f| f.channel.as_str()).collect(),
+            channels: failed.iter().map(|f| &*f.channel).collect(),
             durations: failed.iter().map(|f| f.duration.map(duration_ms)).collect(),
             responses: failed.iter().map(|f| f.response.as_deref()).collect(),
             waits: failed.iter().map(|f| f.next.wait().map(millis)).collect(),

@@ -59,7 +59,7 @@ pub struct Call {
     /// The notification.
     pub notification: i64,
     /// What it is about.
-    pub topic: String,
+    pub topic: Arc<str>,
     /// The channel that was called.
     pub channel: Arc<str>,
     /// 1 for the first attempt.
@@ -152,7 +152,7 @@ mod tests {
             let begun = tracer.begin(None, "ntf-a-1-1").expect("all are traced");
             let call = Call {
                 notification,
-                topic: "orders".to_owned(),
+                topic: Arc::from("orders"),
                 channel: Arc::from("push"),
                 attempt: 1,
                 published_at: Utc::now(),

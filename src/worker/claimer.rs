@@ -82,31 +82,28 @@ impl Claimer {
 
     async fn claim(&self, messages: Vec<Taken>, mut slots: OwnedSemaphorePermit, shutdown: &CancellationToken) {
         failpoint::hit("after_take").await;
-        let mut copies: HashMap<Message, Vec<Taken>> = HashMap::with_capacity(messages.len());
+        // Copies of a message that is here as well need no claim of their own.
+        let mut done = Vec::new();
+        let mut first: HashMap<Message, Taken> = HashMap::with_capacity(messages.len());
         for taken in messages {
-            copies.entry(taken.delivery.message).or_default().push(taken);
+            done.extend(first.insert(taken.delivery.message, taken));
         }
-        let distinct: Vec<Message> = copies.keys().copied().collect();
+        let distinct: Vec<Message> = first.keys().copied().collect();
         let Some(cases) = self.claim_patiently(&distinct, shutdown).await else { return };
         histogram!("outboxd_batch_rows", "step" => "claim").record(cases.len() as f64);
         if cases.iter().any(|(_, case)| matches!(case, Case::Claimed(_))) {
             failpoint::hit("after_claim").await;
         }
+        count_cases(&cases);
         let mut paused = Vec::new();
-        let mut done = Vec::new();
         for (message, case) in cases {
-            let mut copies = copies.remove(&message).unwrap_or_default();
-            counter!("outboxd_claims_total", "case" => case.name()).increment(1);
-            match case {
-                Case::Claimed(claimed) => {
-                    if let Some(taken) = copies.pop() {
-                        self.start(*claimed, taken, slots.split(1));
-                    }
+            match (case, first.remove(&message)) {
+                (Case::Claimed(claimed), Some(taken)) => self.start(*claimed, taken, slots.split(1)),
+                (case, taken) => {
+                    paused.extend(matches!(case, Case::Paused).then_some(message));
+                    done.extend(taken);
                 }
-                Case::Paused => paused.push(message),
-                Case::Held | Case::Sent | Case::Stale => {}
             }
-            done.append(&mut copies);
         }
         if !paused.is_empty() {
             if let Err(error) = self.worker.store.unpublish(&paused).await {
@@ -154,6 +151,13 @@ impl Claimer {
                 }
             }
         }
+    }
+}
+
+/// Mostly they are all of one kind.
+fn count_cases(cases: &[(Message, Case)]) {
+    for same in cases.chunk_by(|(_, one), (_, next)| one.name() == next.name()) {
+        counter!("outboxd_claims_total", "case" => same[0].1.name()).increment(same.len() as u64);
     }
 }
 

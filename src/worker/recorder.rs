@@ -29,16 +29,6 @@ pub(super) enum Done {
     Released(Release),
 }
 
-impl Done {
-    fn id(&self) -> i64 {
-        match self {
-            Done::Sent(sent) => sent.id,
-            Done::Failed(failed) => failed.id,
-            Done::Released(release) => release.id,
-        }
-    }
-}
-
 /// A claim that is over, and the message that led to it.
 pub(super) struct Finished {
     pub(super) done: Done,
@@ -67,17 +57,17 @@ impl Acks {
 }
 
 pub(super) async fn run(worker: Arc<Worker>, mut outcomes: mpsc::Receiver<Finished>, stop: CancellationToken) {
-    let mut batch = Vec::with_capacity(BATCH_MAX);
-    while outcomes.recv_many(&mut batch, BATCH_MAX).await > 0 {
+    let mut ready = Vec::with_capacity(BATCH_MAX);
+    while outcomes.recv_many(&mut ready, BATCH_MAX).await > 0 {
         failpoint::hit("after_call").await;
-        let record = record_patiently(&worker, &batch);
-        if stop.run_until_cancelled(record).await.is_none() {
+        let (batch, messages) = Batch::of(ready.drain(..));
+        if stop.run_until_cancelled(batch.record_patiently(&worker)).await.is_none() {
             return;
         }
         failpoint::hit("after_record").await;
-        histogram!("outboxd_batch_rows", "step" => "record").record(batch.len() as f64);
-        forget(&worker, &batch);
-        for (acks, deliveries) in by_consumer(batch.drain(..).map(|finished| (finished.acks, finished.delivery))) {
+        histogram!("outboxd_batch_rows", "step" => "record").record(messages.len() as f64);
+        batch.forget(&worker);
+        for (acks, deliveries) in by_consumer(messages.into_iter()) {
             acks.ack(&deliveries).await;
         }
     }
@@ -95,34 +85,52 @@ pub(super) fn by_consumer(messages: impl Iterator<Item = (Acks, Delivery)>) -> V
     groups
 }
 
-fn forget(worker: &Worker, batch: &[Finished]) {
-    let mut calls = lock(&worker.progress.calls);
-    for finished in batch {
-        calls.remove(&finished.done.id());
-    }
+/// What is ready, by what is to be recorded of it.
+#[derive(Default)]
+struct Batch {
+    sent: Vec<Sent>,
+    failed: Vec<Failed>,
+    released: Vec<Release>,
 }
 
-/// Records, waiting out any outage: an outcome in our hands is worth more than a slot.
-async fn record_patiently(worker: &Worker, batch: &[Finished]) {
-    let mut sent: Vec<Sent> = Vec::new();
-    let mut failed: Vec<Failed> = Vec::new();
-    let mut released: Vec<Release> = Vec::new();
-    for finished in batch {
-        match &finished.done {
-            Done::Sent(done) => sent.push(done.clone()),
-            Done::Failed(done) => failed.push(done.clone()),
-            Done::Released(done) => released.push(*done),
+impl Batch {
+    fn of(finished: impl ExactSizeIterator<Item = Finished>) -> (Batch, Vec<(Acks, Delivery)>) {
+        let mut batch = Batch::default();
+        let mut messages = Vec::with_capacity(finished.len());
+        for Finished { done, delivery, acks } in finished {
+            match done {
+                Done::Sent(sent) => batch.sent.push(sent),
+                Done::Failed(failed) => batch.failed.push(failed),
+                Done::Released(released) => batch.released.push(released),
+            }
+            messages.push((acks, delivery));
+        }
+        (batch, messages)
+    }
+
+    /// Records, waiting out any outage: an outcome in our hands is worth more than a slot.
+    async fn record_patiently(&self, worker: &Worker) {
+        let mut keys = Vec::new();
+        patiently("deliveries", || record_sent(worker, &self.sent), &mut keys).await;
+        patiently("failures", || record_failures(worker, &self.failed), &mut keys).await;
+        patiently("releases", || release(worker, &self.released), &mut keys).await;
+        if !keys.is_empty() {
+            hand_over(worker, &keys).await;
+        }
+        if !self.failed.is_empty() || !self.released.is_empty() {
+            worker.nudge.nudge();
         }
     }
-    let mut keys = Vec::new();
-    patiently("deliveries", || record_sent(worker, &sent), &mut keys).await;
-    patiently("failures", || record_failures(worker, &failed), &mut keys).await;
-    patiently("releases", || release(worker, &released), &mut keys).await;
-    if !keys.is_empty() {
-        hand_over(worker, &keys).await;
-    }
-    if !failed.is_empty() || !released.is_empty() {
-        worker.nudge.nudge();
+
+    /// Their leases need not be renewed any more.
+    fn forget(&self, worker: &Worker) {
+        let sent = self.sent.iter().map(|sent| sent.id);
+        let failed = self.failed.iter().map(|failed| failed.id);
+        let released = self.released.iter().map(|released| released.id);
+        let mut calls = lock(&worker.progress.calls);
+        for id in sent.chain(failed).chain(released) {
+            calls.remove(&id);
+        }
     }
 }
 
@@ -168,12 +176,14 @@ async fn record_sent(worker: &Worker, sent: &[Sent]) -> store::Result<Vec<String
 fn count_sent(worker: &Worker, sent: &[Sent], record: &SentRecord) {
     let mut counts = worker.publisher.rollup().counts();
     let by_id: HashMap<i64, &Sent> = sent.iter().map(|sent| (sent.id, sent)).collect();
+    let (notify_to_sent, seen_to_sent) =
+        (histogram!("outboxd_notify_to_sent_seconds"), histogram!("outboxd_seen_to_sent_seconds"));
     for delivered in &record.delivered {
         let Some(sent) = by_id.get(&delivered.id) else { continue };
         let since_notify = Duration::try_from_secs_f64(delivered.since_notify_s).unwrap_or_default();
         let since_seen = (delivered.at - sent.published_at).to_std().unwrap_or_default();
-        histogram!("outboxd_notify_to_sent_seconds").record(since_notify.as_secs_f64());
-        histogram!("outboxd_seen_to_sent_seconds").record(since_seen.as_secs_f64());
+        notify_to_sent.record(since_notify.as_secs_f64());
+        seen_to_sent.record(since_seen.as_secs_f64());
         counts.sent(&sent.topic, since_notify, since_seen);
     }
 }

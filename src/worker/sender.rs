@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use metrics::{counter, histogram};
+use metrics::{Counter, Histogram, SharedString, counter, histogram};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -52,14 +52,14 @@ pub(super) async fn run(
 async fn attempt(worker: &Worker, call: &Call, cut_off: &CancellationToken) -> Done {
     let claimed = &call.claimed;
     if is_expired(call) {
-        return give_up(claimed, "", "expired");
+        return give_up(claimed, &Arc::from(""), "expired");
     }
     if worker.holds.topic_is_paused(&claimed.topic) {
         return release(claimed, PAUSED_WAIT, None);
     }
     let route = match worker.router.route_for(&claimed.topic) {
         Ok(route) => route,
-        Err(error) => return give_up(claimed, "", &error.to_string()),
+        Err(error) => return give_up(claimed, &Arc::from(""), &error.to_string()),
     };
     // A route that became shorter goes on with its last channel.
     let position = usize::try_from(claimed.channel).unwrap_or(0).min(route.channels.len() - 1);
@@ -126,13 +126,13 @@ async fn send(
     let Some(outcome) = called else {
         return after_failure(claimed, route, position, provider, cut_short(call.claimed_at.elapsed()));
     };
-    note(worker, name, &origin, pass, &outcome).await;
+    note(worker, provider, &origin, pass, &outcome).await;
     match outcome {
         Outcome::Sent { status, .. } => Done::Sent(record::Sent {
             id: claimed.id,
             token: claimed.token,
-            topic: claimed.topic.clone(),
-            channel: name.to_string(),
+            topic: Arc::clone(&claimed.topic),
+            channel: Arc::clone(name),
             http_status: status,
             published_at: claimed.published_at,
         }),
@@ -140,14 +140,22 @@ async fn send(
     }
 }
 
-async fn note(worker: &Worker, channel: &str, origin: &Arc<str>, pass: Pass, outcome: &Outcome) {
-    let (name, duration) = match outcome {
-        Outcome::Sent { duration, .. } => ("sent", *duration),
-        Outcome::Failed(failed) => (failed.failure.name(), failed.duration),
+async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pass, outcome: &Outcome) {
+    let channel = provider.channel.name();
+    let duration = match outcome {
+        Outcome::Sent { duration, .. } => {
+            let (attempts, durations) = provider.delivered.get_or_init(|| meters(channel, "sent"));
+            attempts.increment(1);
+            durations.record(duration.as_secs_f64());
+            *duration
+        }
+        Outcome::Failed(failed) => {
+            let (attempts, durations) = meters(channel, failed.failure.name());
+            attempts.increment(1);
+            durations.record(failed.duration.as_secs_f64());
+            failed.duration
+        }
     };
-    counter!("outboxd_attempts_total", "channel" => channel.to_owned(), "outcome" => name).increment(1);
-    histogram!("outboxd_attempt_duration_seconds", "channel" => channel.to_owned(), "outcome" => name)
-        .record(duration.as_secs_f64());
     let called = match outcome {
         Outcome::Sent { .. } => Called::Sent,
         Outcome::Failed(failed) if failed.failure == Failure::Ambiguous => Called::Unknown(&failed.error),
@@ -155,6 +163,15 @@ async fn note(worker: &Worker, channel: &str, origin: &Arc<str>, pass: Pass, out
     };
     worker.publisher.rollup().counts().called(channel, origin, duration, called);
     worker.holds.on_outcome(channel, origin, pass, outcome).await;
+}
+
+/// How many attempts of a channel ended so, and how long they took.
+fn meters(channel: &Arc<str>, outcome: &'static str) -> (Counter, Histogram) {
+    let channel = || SharedString::from(Arc::clone(channel));
+    (
+        counter!("outboxd_attempts_total", "channel" => channel(), "outcome" => outcome),
+        histogram!("outboxd_attempt_duration_seconds", "channel" => channel(), "outcome" => outcome),
+    )
 }
 
 /// Whether its time is over, by the database's clock at the claim and our own since.
@@ -183,15 +200,15 @@ fn next(position: usize) -> i16 {
 }
 
 /// What can never be sent.
-fn give_up(claimed: &Claimed, channel: &str, error: &str) -> Done {
+fn give_up(claimed: &Claimed, channel: &Arc<str>, error: &str) -> Done {
     Done::Failed(record::Failed {
         id: claimed.id,
         token: claimed.token,
-        topic: claimed.topic.clone(),
+        topic: Arc::clone(&claimed.topic),
         outcome: "failed",
         error: error.to_owned(),
         http_status: None,
-        channel: channel.to_owned(),
+        channel: Arc::clone(channel),
         duration: None,
         response: None,
         next: record::Next::GiveUp,
@@ -225,11 +242,11 @@ fn after_failure(claimed: &Claimed, route: &Route, position: usize, provider: &P
     Done::Failed(record::Failed {
         id: claimed.id,
         token: claimed.token,
-        topic: claimed.topic.clone(),
+        topic: Arc::clone(&claimed.topic),
         outcome: if failed.failure == Failure::Ambiguous { "unknown" } else { "failed" },
         error: failed.error,
         http_status: failed.status,
-        channel: provider.channel.name().to_string(),
+        channel: Arc::clone(provider.channel.name()),
         duration: Some(failed.duration),
         response: failed.excerpt,
         next: match decision {

@@ -32,7 +32,7 @@ pub(super) fn end(
     };
     let call = Call {
         notification: claimed.id,
-        topic: claimed.topic.clone(),
+        topic: Arc::clone(&claimed.topic),
         channel: Arc::clone(channel),
         attempt: u32::try_from(claimed.attempts).unwrap_or(1),
         published_at: claimed.published_at,

@@ -191,8 +191,8 @@ async fn i5_whatever_comes_late_sent_stays_sent() {
     let sent = |token| Sent {
         id,
         token,
-        topic: "orders".to_owned(),
-        channel: "webhook".to_owned(),
+        topic: "orders".into(),
+        channel: "webhook".into(),
         http_status: 200,
         published_at: claimed.published_at,
     };
@@ -231,11 +231,11 @@ fn failed(id: i64, token: i32, next: Next) -> Failed {
     Failed {
         id,
         token,
-        topic: "orders".to_owned(),
+        topic: "orders".into(),
         outcome: "unknown",
         error: "late".to_owned(),
         http_status: None,
-        channel: "webhook".to_owned(),
+        channel: "webhook".into(),
         duration: None,
         response: None,
         next,

@@ -100,7 +100,8 @@ async fn lighter_tables_come_to_a_running_app_without_holding_up_its_writes() {
         run(&migrator, &format!("BEGIN; {light}; COMMIT")).await;
         migrator
     });
-    let waits = "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'outboxd.notification_log'::regclass AND NOT granted";
+    let waits =
+        "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'outboxd.notification_log'::regclass AND NOT granted";
     until(&other_app, waits).await;
     run(&other_app, "SET lock_timeout = '1s'").await;
     for _ in 0..20 {

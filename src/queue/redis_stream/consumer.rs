@@ -106,8 +106,9 @@ impl StreamConsumer {
             self.shared.broker.dropped_garbage(garbage.len());
         }
         let deliver = |(element, id): (Element, String)| {
-            self.hand.hold(&id);
             let before = element.deliveries_before.saturating_add(delivered.get(&id).copied().unwrap_or(0));
+            let id = Arc::from(id);
+            self.hand.hold(&id);
             Delivery { message: element.message, times_delivered: before.saturating_add(1), handle: Handle::Entry(id) }
         };
         Ok(decoded.into_iter().map(deliver).collect())
@@ -229,7 +230,7 @@ struct StreamAcker {
 impl Acker for StreamAcker {
     async fn ack(&self, deliveries: &[Delivery]) -> Result<()> {
         let ids = deliveries.iter().filter_map(|delivery| match &delivery.handle {
-            Handle::Entry(id) => Some(id.clone()),
+            Handle::Entry(id) => Some(Arc::clone(id)),
             _ => None,
         });
         let acknowledging = self.hand.start_ack(ids);

@@ -119,7 +119,7 @@ fn sent(message: Message, case: &Case) -> Sent {
         id: claimed.id,
         token: claimed.token,
         topic: claimed.topic.clone(),
-        channel: "webhook".to_owned(),
+        channel: "webhook".into(),
         http_status: 200,
         published_at: claimed.published_at,
     }
