@@ -1,12 +1,12 @@
 //! The HTTP client: calls providers and the collector over HTTP/1.1 and HTTP/2.
 //!
-//! Directly on hyper. Over HTTP/1.1 the connection is driven by the task that makes the call ([`http1`]), so a call
+//! Directly on hyper. Over HTTP/1.1 the connection is driven by the task that makes the call (`http1`), so a call
 //! wakes nobody else; over HTTP/2, which the server picks in the TLS handshake, all calls to an origin share one
-//! connection with a task of its own ([`http2`]). Connections that are free wait in the [`pool`].
+//! connection with a task of its own (`http2`). Connections that are free wait in the `pool`.
 //!
 //! Guarantee: a request goes out once. It moves to another connection only if a reused one had ended before anything
 //! of it was written. No redirects, no proxies, no cookies. Limit: a peer that closes a connection in the very moment
-//! of its reuse leaves the outcome unknown; [`Handover`] tells.
+//! of its reuse leaves the outcome unknown; the request's `handover` tells.
 
 use std::fmt;
 use std::future::poll_fn;

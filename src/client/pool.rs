@@ -16,7 +16,7 @@ use super::Connection;
 use super::http1::Http1;
 use super::http2::{Http2, Tasks};
 
-/// How much later than due a connection is closed at most, as a part of `idle_max`.
+/// How often connections are looked at while one may be idle: so much later than due are they closed.
 const SWEEPS_PER_IDLE_MAX: u32 = 5;
 
 /// The connections of one client.
