@@ -1,6 +1,7 @@
 //! Against servers on real sockets that count their connections.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 
 use futures_util::future::join_all;
 use http::Method;
@@ -82,6 +83,8 @@ impl Drop for Open {
 pub(crate) enum Then {
     Next,
     Close,
+    /// Closes when the client has had the time to put the connection away, with these last words.
+    Leave(&'static [u8]),
     Hang,
 }
 
@@ -126,6 +129,11 @@ where
         match then {
             Then::Next => {}
             Then::Close => return,
+            Then::Leave(words) => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                let _not_read_by_the_client = stream.write_all(words).await;
+                return;
+            }
             Then::Hang => {
                 // Until the client is gone.
                 let _gone = stream.read_buf(&mut buffer).await;
@@ -215,15 +223,38 @@ async fn what_comes_in_many_pieces_arrives_whole_and_leaves_the_connection_usabl
 
 #[tokio::test]
 async fn a_connection_that_its_peer_closed_while_it_was_idle_is_not_used() {
-    let (place, seen) = server(&[TEN_BYTES], Then::Close).await;
-    let client = client();
-    for n in 1..=10 {
-        assert_eq!(call(&client, &place).await.unwrap().len(), 10);
-        assert_eq!(seen.connections(), n);
-        seen.until_open(0).await;
-        // The runtime has to hear of it as well.
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    for words in [&b""[..], b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\r\n"] {
+        let (place, seen) = server(&[TEN_BYTES], Then::Leave(words)).await;
+        let client = client();
+        for n in 1..=5 {
+            for body in join_all((0..3).map(|_| call(&client, &place))).await {
+                assert_eq!(body.unwrap().len(), 10);
+            }
+            assert_eq!(seen.connections(), 3 * n, "three were idle when they were closed, and three were made anew");
+            seen.until_open(0).await;
+            // The runtime has to hear of it as well.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
+}
+
+#[tokio::test]
+async fn a_call_on_a_kept_connection_is_woken_once_by_its_answer() {
+    let (place, _) = server(&[NO_BODY, TEN_BYTES], Then::Next).await;
+    let client = client();
+    call(&client, &place).await.unwrap();
+    let mut polls = 0;
+    for _ in 0..100 {
+        let mut calling = pin!(call(&client, &place));
+        poll_fn(|cx| {
+            polls += 1;
+            calling.as_mut().poll(cx)
+        })
+        .await
+        .unwrap();
+    }
+    // To begin and to end. The rare answer that comes in pieces takes one more.
+    assert!((200..220).contains(&polls), "{polls} polls of 100 calls");
 }
 
 #[tokio::test]
