@@ -13,11 +13,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use ::http::HeaderMap;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use minijinja::Value;
-use reqwest::dns::Resolve;
-use reqwest::header::HeaderMap;
 use serde_json::value::RawValue;
 use url::Url;
 
@@ -28,7 +27,6 @@ mod compile;
 mod envelope;
 pub mod failover;
 mod guard;
-mod handover;
 mod headers;
 mod http;
 pub mod limit;
@@ -40,6 +38,7 @@ mod template;
 pub use envelope::webhook_id;
 pub use outcome::{Cause, Failed, Outcome};
 
+use crate::client::{Place, Resolve, System};
 use crate::config::ChannelConfig;
 use crate::notification::NotificationId;
 use crate::telemetry::trace::SpanContext;
@@ -97,7 +96,7 @@ pub struct Channel {
 /// Where one attempt goes: known before the call, so that limits and holds of its origin can be asked first.
 #[derive(Debug)]
 pub struct Target {
-    url: Url,
+    place: Place,
     origin: Arc<str>,
     context: Option<Value>,
 }
@@ -120,7 +119,7 @@ pub struct Error {
 impl Channel {
     /// Compiles templates, secrets and client once.
     pub fn new(name: &str, config: &ChannelConfig) -> Result<Channel, Error> {
-        Channel::with_resolver(name, config, Arc::new(guard::System))
+        Channel::with_resolver(name, config, Arc::new(System))
     }
 
     /// As [`Channel::new`], with names resolved by `resolver`. Its answers pass the guard as well.
@@ -146,8 +145,8 @@ impl Channel {
         let refused = |reason: String| Failed::refused(Cause::Template, reason);
         let context = self.templates.context(outgoing).map_err(refused)?;
         let (name, written) = match &self.address {
-            Address::Fixed { url, origin } => {
-                return Ok(Target { url: url.clone(), origin: Arc::clone(origin), context });
+            Address::Fixed { place, origin } => {
+                return Ok(Target { place: place.clone(), origin: Arc::clone(origin), context });
             }
             Address::Path { template, written } => (template, Some(written)),
             Address::Data { template } => (template, None),
@@ -156,20 +155,21 @@ impl Channel {
         let text = self.templates.render(name, context.as_ref().unwrap_or(&empty), URL_BYTES_MAX).map_err(refused)?;
         let url = Url::parse(text.trim()).map_err(|error| refused(format!("template url: not a url: {error}")))?;
         self.guard.check_url(&url).map_err(|reason| Failed::refused(Cause::Guard, reason.to_string()))?;
+        let place = Place::new(&url).map_err(|error| refused(format!("template url: {error}")))?;
         let origin = match written {
             Some(written) if !written.holds(&url) => {
                 return Err(refused("template url: the data led out of what the operator wrote".to_owned()));
             }
             Some(_) => Arc::from(CHANNEL_WIDE),
-            None => Arc::from(compile::origin_text(&url)),
+            None => Arc::clone(place.origin()),
         };
-        Ok(Target { url, origin, context })
+        Ok(Target { place, origin, context })
     }
 
     /// Makes one attempt at a target of this channel.
     pub async fn send_to(&self, target: Target, outgoing: &Outgoing<'_>) -> Outcome {
         match self.request(&target, outgoing) {
-            Ok((headers, body)) => self.http.call(target.url, headers, body).await,
+            Ok((headers, body)) => self.http.call(&target.place, headers, body).await,
             Err(reason) => Outcome::Failed(Failed::refused(Cause::Template, reason)),
         }
     }

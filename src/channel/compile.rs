@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use reqwest::dns::Resolve;
 use url::{Origin, Url};
 
 use super::guard::{Guard, Guarded, Source};
@@ -11,6 +10,7 @@ use super::http::Http;
 use super::sign::{BadSecret, Signer};
 use super::template::{Templates, Text, first_tag};
 use super::{CHANNEL_WIDE, Channel};
+use crate::client::{Place, Resolve};
 use crate::config::ChannelConfig;
 
 /// Where requests go.
@@ -18,8 +18,8 @@ use crate::config::ChannelConfig;
 pub(super) enum Address {
     /// Always the same URL.
     Fixed {
-        /// Parsed once.
-        url: Url,
+        /// Made once.
+        place: Place,
         /// [`CHANNEL_WIDE`], shared.
         origin: Arc<str>,
     },
@@ -57,15 +57,7 @@ pub(super) fn channel(name: &str, config: &ChannelConfig, resolver: Arc<dyn Reso
         return Err("the name must be printable ASCII without spaces".to_owned());
     }
     let mut templates = Templates::new();
-    let address = address(&mut templates, &config.url)?;
-    let source = match address {
-        Address::Fixed { .. } | Address::Path { .. } => Source::Configuration,
-        Address::Data { .. } => Source::Data,
-    };
-    let guard = Guard::new(config, source);
-    if let Address::Fixed { url, .. } = &address {
-        guard.check_url(url).map_err(|refused| refused.to_string())?;
-    }
+    let (address, guard) = address(&mut templates, config)?;
     let headers = Headers::new(&mut templates, name, config)?;
     let body = config.body.as_deref().map(|source| templates.add("body", source)).transpose()?;
     let signer = Signer::new(&config.secrets)
@@ -74,15 +66,18 @@ pub(super) fn channel(name: &str, config: &ChannelConfig, resolver: Arc<dyn Reso
     Ok(Channel { name: Arc::from(name), templates, address, headers, body, signer, guard, http })
 }
 
-fn address(templates: &mut Templates, source: &str) -> Result<Address, String> {
-    match templates.add("url", source)? {
+fn address(templates: &mut Templates, config: &ChannelConfig) -> Result<(Address, Guard), String> {
+    match templates.add("url", &config.url)? {
         Text::Fixed(text) => {
             let url = Url::parse(text.trim()).map_err(|error| format!("url: {error}"))?;
-            Ok(Address::Fixed { url, origin: Arc::from(CHANNEL_WIDE) })
+            let guard = Guard::new(config, Source::Configuration);
+            guard.check_url(&url).map_err(|refused| refused.to_string())?;
+            let place = Place::new(&url).map_err(|error| format!("url: {error}"))?;
+            Ok((Address::Fixed { place, origin: Arc::from(CHANNEL_WIDE) }, guard))
         }
-        Text::Template(template) => Ok(match written(source) {
-            Some(written) => Address::Path { template, written },
-            None => Address::Data { template },
+        Text::Template(template) => Ok(match written(&config.url) {
+            Some(written) => (Address::Path { template, written }, Guard::new(config, Source::Configuration)),
+            None => (Address::Data { template }, Guard::new(config, Source::Data)),
         }),
     }
 }
@@ -97,15 +92,6 @@ fn written(source: &str) -> Option<Written> {
     }
     let url = Url::parse(text).ok().filter(|url| url.origin().is_tuple())?;
     Some(Written { origin: url.origin(), path: url.path().to_owned() })
-}
-
-/// `scheme://host:port`, the port always written.
-pub(super) fn origin_text(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    match url.port_or_known_default() {
-        Some(port) => format!("{}://{host}:{port}", url.scheme()),
-        None => format!("{}://{host}", url.scheme()),
-    }
 }
 
 #[cfg(test)]
@@ -146,17 +132,6 @@ mod tests {
         {
             let url = Url::parse(&format!("https://a.example/v1/users/{recipient}/send")).unwrap();
             assert_eq!(written.holds(&url), expected, "{recipient}");
-        }
-    }
-
-    #[test]
-    fn an_origin_always_names_its_port() {
-        for (url, expected) in [
-            ("https://A.example/x", "https://a.example:443"),
-            ("http://a.example", "http://a.example:80"),
-            ("http://[::1]:8080/", "http://[::1]:8080"),
-        ] {
-            assert_eq!(origin_text(&Url::parse(url).unwrap()), expected);
         }
     }
 }

@@ -6,14 +6,15 @@
 //! has turned their odd forms (decimal, octal, hex, short) into one. There are no redirects and no proxies.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use ipnet::IpNet;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::address::{self, Range};
+use crate::client::{Resolve, Resolved};
 use crate::config::ChannelConfig;
 
 /// Where the host of a channel's URL comes from.
@@ -97,37 +98,21 @@ impl Guarded {
     }
 }
 
+#[async_trait]
 impl Resolve for Guarded {
-    fn resolve(&self, name: Name) -> Resolving {
-        let guard = self.guard.clone();
-        let answer = self.inner.resolve(name);
-        Box::pin(async move {
-            let mut refused = None;
-            let mut passed: Vec<SocketAddr> = Vec::new();
-            for address in answer.await? {
-                match guard.check(address.ip()) {
-                    Ok(()) => passed.push(address),
-                    Err(reason) => refused = Some(reason),
-                }
+    async fn resolve(&self, name: &str) -> Resolved {
+        let mut refused = None;
+        let mut addresses = self.inner.resolve(name).await?;
+        addresses.retain(|address| match self.guard.check(address.ip()) {
+            Ok(()) => true,
+            Err(reason) => {
+                refused = Some(reason);
+                false
             }
-            match refused {
-                Some(reason) if passed.is_empty() => Err(reason.into()),
-                _ => Ok(Box::new(passed.into_iter()) as Addrs),
-            }
-        })
-    }
-}
-
-/// The system's resolver.
-#[derive(Debug)]
-pub(super) struct System;
-
-impl Resolve for System {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            // The port is the URL's; 0 leaves it to the connector.
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            Ok(Box::new(found.collect::<Vec<_>>().into_iter()) as Addrs)
-        })
+        });
+        match refused {
+            Some(reason) if addresses.is_empty() => Err(reason.into()),
+            _ => Ok(addresses),
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use minijinja::Value;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use secrecy::ExposeSecret as _;
 use serde_json::value::RawValue;
 
@@ -52,7 +52,11 @@ impl Headers {
             HeaderValue::from_str(&config.content_type).map_err(|_| "content_type is not a header value".to_owned())?;
         let user_agent = HeaderValue::from_static(concat!("outboxd/", env!("CARGO_PKG_VERSION")));
         let mut headers = Headers {
-            fixed: vec![(CONTENT_TYPE, content_type), (USER_AGENT, user_agent)],
+            fixed: vec![
+                (CONTENT_TYPE, content_type),
+                (USER_AGENT, user_agent),
+                (ACCEPT, HeaderValue::from_static("*/*")),
+            ],
             templates: Vec::new(),
             channel: channel.to_owned(),
         };
@@ -78,7 +82,7 @@ impl Headers {
         outgoing: &Outgoing<'_>,
         now: SystemTime,
     ) -> Result<HeaderMap, String> {
-        let mut map = HeaderMap::with_capacity(self.fixed.len() + self.templates.len() + 7);
+        let mut map = HeaderMap::with_capacity(self.fixed.len() + self.templates.len() + 8);
         map.insert(WEBHOOK_ID, header_value("webhook_id", outgoing.webhook_id)?);
         let seconds = now.duration_since(UNIX_EPOCH).map_err(|_| "the clock is before 1970".to_owned())?.as_secs();
         map.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(seconds));

@@ -1,7 +1,7 @@
 //! One exchange over HTTP/1.1 or HTTP/2: separate timeouts, bounded answers, no redirects, no retries of the
 //! transport's own.
 //!
-//! The pool below may move a request to a fresh connection when a reused one was closed by the peer before
+//! The client below may move a request to a fresh connection when a reused one was closed by the peer before
 //! anything of the request was written; `tests/it/channel/transport.rs` shows that it does not do so later.
 //! Over HTTP/2 a server that retires a connection names the streams it has not processed (RFC 9113, 8.7).
 //! Common servers do so every thousand requests, so these, and only these, go out again at once.
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use reqwest::header::{HeaderMap, RETRY_AFTER};
-use reqwest::{Client, Method, Request, Response, Url};
+use http::header::{HeaderMap, RETRY_AFTER};
+use http::{Method, Request};
 use tokio::time::{Instant, timeout_at};
 
 use super::guard::{Guarded, Refused};
-use super::handover::{Handover, Revoked};
 use super::outcome::{Cause, Failed, Outcome, classify};
 use super::retry_after;
+use crate::client::{self, Answer, Client, Handover, Place, Revoked, Tracked};
 use crate::config::ChannelConfig;
 use crate::retry::Failure;
 use crate::tls;
@@ -29,11 +29,6 @@ use crate::tls;
 const EXCERPT_BYTES_MAX: usize = 1024;
 /// A connection that could be used again is worth waiting this long for the rest of a 2xx answer.
 const DRAIN_MAX: Duration = Duration::from_millis(500);
-/// Idle connections are closed before most servers would: what races the peer's close least fails least.
-const IDLE_MAX: Duration = Duration::from_secs(30);
-/// How often a busy HTTP/2 connection is asked whether it is still there.
-const PING_EVERY: Duration = Duration::from_secs(10);
-
 /// How often one attempt goes out again because the server says that it did not look at it.
 const UNPROCESSED_MAX: u32 = 2;
 
@@ -50,19 +45,8 @@ pub(super) struct Http {
 
 impl Http {
     pub(super) fn new(config: &ChannelConfig, resolver: Guarded) -> Result<Http, Box<dyn StdError + Send + Sync>> {
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls::client_config()?)
-            .dns_resolver(Arc::new(resolver))
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never().max_retries_per_request(0))
-            .referer(false)
-            .connect_timeout(config.connect_timeout.min(config.timeout))
-            .pool_idle_timeout(IDLE_MAX)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(PING_EVERY)
-            .http2_keep_alive_timeout(PING_EVERY)
-            .build()?;
+        let connect_timeout = config.connect_timeout.min(config.timeout);
+        let client = Client::new(tls::client_config()?, Arc::new(resolver), connect_timeout);
         Ok(Http {
             client,
             method: match config.method {
@@ -77,37 +61,38 @@ impl Http {
     }
 
     /// Makes the call: the provider processes it at most once.
-    pub(super) async fn call(&self, url: Url, headers: HeaderMap, body: Bytes) -> Outcome {
+    pub(super) async fn call(&self, place: &Place, mut headers: HeaderMap, body: Bytes) -> Outcome {
         let started = Instant::now();
         let deadline = started + self.timeout;
         for _ in 0..=UNPROCESSED_MAX {
             let (handover, tracked) = Handover::new(started, body.clone());
-            let mut request = Request::new(self.method.clone(), url.clone());
-            request.headers_mut().clone_from(&headers);
-            *request.body_mut() = Some(reqwest::Body::wrap(tracked));
-            match self.exchange(request, &handover, started, deadline).await {
-                Ok(response) => return self.read(response, started, deadline).await,
+            let mut request = Request::new(tracked);
+            *request.method_mut() = self.method.clone();
+            *request.headers_mut() = headers;
+            match self.exchange(place, request, &handover, started, deadline).await {
+                Ok(answer) => return self.read(answer, started, deadline).await,
                 Err(Broken::Failed(failed)) => return Outcome::Failed(failed),
-                Err(Broken::Unprocessed) => {}
+                Err(Broken::Unprocessed(again)) => headers = again,
             }
         }
         let error = "the provider did not process the request".to_owned();
         Outcome::Failed(failed(Failure::Transient, Cause::NoAnswer, error, started))
     }
 
-    async fn exchange(
-        &self,
-        request: Request,
+    async fn exchange<'a>(
+        &'a self,
+        place: &'a Place,
+        request: Request<Tracked>,
         handover: &Handover,
         started: Instant,
         deadline: Instant,
-    ) -> Result<Response, Broken> {
-        let mut pending = pin!(self.client.execute(request));
+    ) -> Result<Answer<'a>, Broken> {
+        let mut pending = pin!(self.client.send(place, request));
         loop {
             let due = self.answer_due(handover, deadline);
             match timeout_at(due, &mut pending).await {
-                Ok(Ok(response)) => return Ok(response),
-                Ok(Err(error)) if is_unprocessed(&error) => return Err(Broken::Unprocessed),
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(client::Error::Unprocessed(headers))) => return Err(Broken::Unprocessed(headers)),
                 Ok(Err(error)) => return Err(Broken::Failed(no_answer(&error, handover, started))),
                 Err(_) if Instant::now() >= self.answer_due(handover, deadline) => {
                     return Err(Broken::Failed(out_of_time(handover, started)));
@@ -126,19 +111,19 @@ impl Http {
     }
 
     /// The status decides; the body only explains, so running out of time in it changes nothing.
-    async fn read(&self, mut response: Response, started: Instant, deadline: Instant) -> Outcome {
-        let status = response.status();
+    async fn read(&self, mut answer: Answer<'_>, started: Instant, deadline: Instant) -> Outcome {
+        let status = answer.status();
         let duration = started.elapsed();
         if status.is_success() {
-            self.drain(&mut response, deadline.min(Instant::now() + DRAIN_MAX), &mut Vec::new()).await;
+            self.drain(&mut answer, deadline.min(Instant::now() + DRAIN_MAX), &mut Vec::new()).await;
             return Outcome::Sent { status: status.as_u16(), duration };
         }
-        let retry_after = response
+        let retry_after = answer
             .headers()
             .get(RETRY_AFTER)
             .and_then(|value| retry_after::parse(value.as_bytes(), SystemTime::now(), self.retry_after_max));
         let mut excerpt = Vec::new();
-        self.drain(&mut response, deadline, &mut excerpt).await;
+        self.drain(&mut answer, deadline, &mut excerpt).await;
         let mut error = format!("status {}", status.as_u16());
         if let Some(reason) = status.canonical_reason() {
             let _infallible = write!(error, " {reason}");
@@ -155,9 +140,9 @@ impl Http {
     }
 
     /// Reads to the end, the limit or the deadline. What is left is abandoned with its connection.
-    async fn drain(&self, response: &mut Response, deadline: Instant, excerpt: &mut Vec<u8>) {
+    async fn drain(&self, answer: &mut Answer<'_>, deadline: Instant, excerpt: &mut Vec<u8>) {
         let mut bytes_left = self.response_bytes_max;
-        while let Ok(Ok(Some(chunk))) = timeout_at(deadline, response.chunk()).await {
+        while let Ok(Ok(Some(chunk))) = timeout_at(deadline, answer.chunk()).await {
             let room = EXCERPT_BYTES_MAX - excerpt.len();
             excerpt.extend_from_slice(&chunk[..chunk.len().min(room)]);
             if chunk.len() >= bytes_left {
@@ -170,21 +155,10 @@ impl Http {
 
 /// How an exchange can end without an answer.
 enum Broken {
-    /// The server says that it did not process the request.
-    Unprocessed,
+    /// The server says that it did not process the request with these headers.
+    Unprocessed(HeaderMap),
     /// Anything else.
     Failed(Failed),
-}
-
-/// Whether HTTP/2 vouches for it: the stream was refused, or came after the last one that the server processed
-/// before it retired the connection.
-fn is_unprocessed(error: &reqwest::Error) -> bool {
-    find::<h2::Error>(error).is_some_and(|error| {
-        let reason = error.reason();
-        error.is_remote()
-            && ((error.is_go_away() && reason == Some(h2::Reason::NO_ERROR))
-                || (error.is_reset() && reason == Some(h2::Reason::REFUSED_STREAM)))
-    })
 }
 
 fn out_of_time(handover: &Handover, started: Instant) -> Failed {
@@ -195,12 +169,12 @@ fn out_of_time(handover: &Handover, started: Instant) -> Failed {
     failed(failure, Cause::Timeout, error.to_owned(), started)
 }
 
-fn no_answer(error: &reqwest::Error, handover: &Handover, started: Instant) -> Failed {
+fn no_answer(error: &client::Error, handover: &Handover, started: Instant) -> Failed {
     if let Some(refused) = find::<Refused>(error) {
         return failed(Failure::Permanent, Cause::Guard, refused.to_string(), started);
     }
     match handover.revoke() {
-        Revoked::NotSent if error.is_timeout() => {
+        Revoked::NotSent if matches!(error, client::Error::ConnectTimeout) => {
             failed(Failure::Transient, Cause::Timeout, "timeout while connecting".to_owned(), started)
         }
         Revoked::NotSent => failed(Failure::Transient, Cause::Connect, format!("connect: {}", root(error)), started),
@@ -216,7 +190,7 @@ fn failed(failure: Failure, cause: Cause, error: String, started: Instant) -> Fa
 }
 
 /// The innermost cause: it says what happened, and the outer ones would name the URL.
-fn root(error: &reqwest::Error) -> String {
+fn root(error: &client::Error) -> String {
     let mut cause: &dyn StdError = error;
     while let Some(source) = cause.source() {
         cause = source;

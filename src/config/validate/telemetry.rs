@@ -1,6 +1,6 @@
 //! The collector that spans go to: its address and headers.
 
-use reqwest::header::{HeaderName, HeaderValue};
+use http::header::{HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::config::TelemetryConfig;

@@ -6,15 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use http::{Method, Request, StatusCode};
 use metrics::counter;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
-use reqwest::{Client, Response, StatusCode, Url};
 use secrecy::ExposeSecret as _;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+use url::Url;
 
 use super::encode::{self, Source};
 use super::{BATCH_MAX, Buffer, Span, spans_of};
+use crate::client::{self, Answer, Client, Handover, Place, System};
 use crate::config::TelemetryConfig;
 use crate::tls;
 
@@ -38,7 +42,7 @@ pub struct Error(String);
 #[derive(Debug)]
 pub struct Exporter {
     client: Client,
-    url: Url,
+    place: Place,
     headers: HeaderMap,
     source: Source,
     buffer: Arc<Buffer>,
@@ -67,16 +71,10 @@ impl Exporter {
         buffer: Arc<Buffer>,
     ) -> Result<Exporter, Error> {
         let tls = tls::client_config().map_err(|error| Error(error.to_string()))?;
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls)
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(REQUEST_TIMEOUT)
-            .build()
-            .map_err(|error| Error(error.to_string()))?;
+        let place = Place::new(&traces_url(endpoint)?).map_err(|error| Error(format!("otlp_endpoint: {error}")))?;
         Ok(Exporter {
-            client,
-            url: traces_url(endpoint)?,
+            client: Client::new(tls, Arc::new(System), REQUEST_TIMEOUT),
+            place,
             headers: headers(config)?,
             source: Source { service_name: config.service_name.clone(), instance: instance.to_owned() },
             buffer,
@@ -163,10 +161,20 @@ impl Exporter {
 
     async fn post(&self) -> Result<Rejected, Unsent> {
         let body = encode::request(&self.source, &self.batch).map_err(|error| Unsent::Refused(error.to_string()))?;
-        let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        let response = request.send().await.map_err(|error| Unsent::Unavailable(reason(&error)))?;
-        match response.status() {
-            status if status.is_success() => Ok(rejected(response).await),
+        let started = Instant::now();
+        let deadline = started + REQUEST_TIMEOUT;
+        // Spans may arrive twice, so nobody asks whether this went out.
+        let (_handover, body) = Handover::new(started, Bytes::from(body));
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::POST;
+        request.headers_mut().clone_from(&self.headers);
+        let answer = match timeout_at(deadline, self.client.send(&self.place, request)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(Unsent::Unavailable(reason(&error))),
+            Err(_) => return Err(Unsent::Unavailable("timeout".to_owned())),
+        };
+        match answer.status() {
+            status if status.is_success() => Ok(timeout_at(deadline, rejected(answer)).await.unwrap_or(Rejected(0))),
             // Those that OTLP says to try again.
             status @ (StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
@@ -190,6 +198,7 @@ fn traces_url(endpoint: &str) -> Result<Url, Error> {
 fn headers(config: &TelemetryConfig) -> Result<HeaderMap, Error> {
     let mut map = HeaderMap::new();
     map.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    map.insert(ACCEPT, HeaderValue::from_static("*/*"));
     map.insert(USER_AGENT, HeaderValue::from_static(concat!("outboxd/", env!("CARGO_PKG_VERSION"))));
     for header in &config.otlp_headers {
         // What was written stays unsaid: it is a secret.
@@ -203,23 +212,23 @@ fn headers(config: &TelemetryConfig) -> Result<HeaderMap, Error> {
     Ok(map)
 }
 
-async fn rejected(mut response: Response) -> Rejected {
-    let mut answer = Vec::new();
-    while let Ok(Some(chunk)) = response.chunk().await {
-        if answer.len() + chunk.len() > ANSWER_BYTES_MAX {
+async fn rejected(mut answer: Answer<'_>) -> Rejected {
+    let mut text = Vec::new();
+    while let Ok(Some(chunk)) = answer.chunk().await {
+        if text.len() + chunk.len() > ANSWER_BYTES_MAX {
             return Rejected(0);
         }
-        answer.extend_from_slice(&chunk);
+        text.extend_from_slice(&chunk);
     }
-    let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap_or_default();
+    let answer: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
     // A 64-bit number, so text; some write a number all the same.
     let count = &answer["partialSuccess"]["rejectedSpans"];
     Rejected(count.as_u64().or_else(|| count.as_str()?.parse().ok()).unwrap_or(0))
 }
 
 /// The innermost cause: the outer ones would only repeat the address.
-fn reason(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
+fn reason(error: &client::Error) -> String {
+    if matches!(error, client::Error::ConnectTimeout) {
         return "timeout".to_owned();
     }
     let mut cause: &dyn std::error::Error = error;

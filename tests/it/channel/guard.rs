@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use outboxd::channel::{Cause, Channel, Failed};
+use outboxd::client::{Resolve, Resolved};
 use outboxd::retry::Failure;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::{Note, assert_sent, channel, config, failed};
 use crate::support::provider::{Provider, Reply};
@@ -25,11 +26,11 @@ impl Answers {
     }
 }
 
+#[async_trait]
 impl Resolve for Answers {
-    fn resolve(&self, _: Name) -> Resolving {
+    async fn resolve(&self, _: &str) -> Resolved {
         let answer = self.0.lock().unwrap().pop_front().expect("no more lookups than foreseen");
-        let addrs: Addrs = Box::new(answer.into_iter().map(|ip| SocketAddr::new(ip, 0)));
-        Box::pin(std::future::ready(Ok(addrs)))
+        Ok(answer.into_iter().map(|ip| SocketAddr::new(ip, 0)).collect())
     }
 }
 

@@ -1,9 +1,9 @@
 //! What a request carries.
 
+use http::header::{HeaderMap, HeaderName};
 use outboxd::channel::{Cause, Channel};
 use outboxd::config::Method;
 use outboxd::retry::Failure;
-use reqwest::header::{HeaderMap, HeaderName};
 use standardwebhooks::Webhook;
 
 use super::{Note, assert_sent, channel, config, failed};
@@ -30,6 +30,9 @@ async fn a_request_carries_its_identity_attempt_and_trace() {
     assert_eq!(call.header("traceparent"), Some("00-abc-def-01"));
     assert_eq!(call.header("user-agent"), Some(concat!("outboxd/", env!("CARGO_PKG_VERSION"))));
     assert_eq!(call.header("content-type"), Some("application/json"));
+    assert_eq!(call.header("host"), Some(provider.addr().to_string().as_str()));
+    assert_eq!(call.header("content-length"), Some(call.body.len().to_string().as_str()));
+    assert_eq!(call.header("accept"), Some("*/*"));
     assert_eq!(call.header("accept-encoding"), None, "nothing may come back compressed");
     assert_eq!(call.header("webhook-signature"), None, "no secret, no signature");
     assert_eq!(call.header("transfer-encoding"), None);

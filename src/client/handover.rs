@@ -19,14 +19,14 @@ const REVOKED: u64 = u64::MAX;
 
 /// The shared state: waiting, revoked, or the microseconds after `started` at which the body was taken.
 #[derive(Debug)]
-pub(super) struct Handover {
+pub(crate) struct Handover {
     started: Instant,
     state: AtomicU64,
 }
 
 impl Handover {
     /// A body to send, and the means to see or prevent its sending.
-    pub(super) fn new(started: Instant, bytes: Bytes) -> (Arc<Handover>, Tracked) {
+    pub(crate) fn new(started: Instant, bytes: Bytes) -> (Arc<Handover>, Tracked) {
         // An empty body is never asked for: count it as gone.
         let state = if bytes.is_empty() { 1 } else { WAITING };
         let handover = Arc::new(Handover { started, state: AtomicU64::new(state) });
@@ -35,7 +35,7 @@ impl Handover {
     }
 
     /// When the body was taken.
-    pub(super) fn taken_at(&self) -> Option<Instant> {
+    pub(crate) fn taken_at(&self) -> Option<Instant> {
         match self.state.load(Ordering::Acquire) {
             WAITING | REVOKED => None,
             micros => Some(self.started + Duration::from_micros(micros)),
@@ -43,7 +43,7 @@ impl Handover {
     }
 
     /// Makes sure that the body is not taken any more, or tells that it was.
-    pub(super) fn revoke(&self) -> Revoked {
+    pub(crate) fn revoke(&self) -> Revoked {
         match self.state.compare_exchange(WAITING, REVOKED, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) | Err(REVOKED) => Revoked::NotSent,
             Err(_) => Revoked::TooLate,
@@ -58,7 +58,7 @@ impl Handover {
 
 /// What [`Handover::revoke`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Revoked {
+pub(crate) enum Revoked {
     /// The provider has not received the request and will not.
     NotSent,
     /// It may have received it.
@@ -67,7 +67,7 @@ pub(super) enum Revoked {
 
 /// A body in one piece that says when it is taken.
 #[derive(Debug)]
-pub(super) struct Tracked {
+pub(crate) struct Tracked {
     handover: Arc<Handover>,
     bytes: Bytes,
 }
@@ -96,7 +96,7 @@ impl Body for Tracked {
 /// The attempt was over before its connection was ready.
 #[derive(Debug, thiserror::Error)]
 #[error("the attempt was over before its connection was ready")]
-pub(super) struct RevokedBody;
+pub(crate) struct RevokedBody;
 
 #[cfg(test)]
 mod tests {
