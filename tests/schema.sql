@@ -281,7 +281,7 @@ VIEW latency
     seen_to_sent_p99_ms numeric
     GRANT select TO outboxd_operator
     GRANT delete, insert, select, update TO outboxd_service
-TABLE notification_log WITH (fillfactor=85)
+TABLE notification_log WITH (fillfactor=50)
     id bigint NOT NULL IDENTITY ALWAYS
     created_at timestamp with time zone NOT NULL DEFAULT 
 CASE

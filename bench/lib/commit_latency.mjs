@@ -1,9 +1,11 @@
 // From COMMIT returned to the message in the Redis stream: writers and the reader of the stream are one process, so one clock
-// serves both ends. Usage: node commit_latency.mjs RATE SECONDS, with DATABASE_URL and REDIS_URL. The first second is not counted.
+// serves both ends. Usage: node commit_latency.mjs RATE SECONDS, with DATABASE_URL and REDIS_URL; the first second is not counted.
+// Or: node commit_latency.mjs single COUNT, for single commits up to 600 ms apart, before and after the relay falls asleep.
 import { connect as dial } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 
+const isSingle = process.argv[2] === "single";
 const [rate, seconds] = process.argv.slice(2).map(Number);
 const SESSIONS = rate > 500 ? 16 : 4;
 const KEY = "{outboxd}:v1:stream";
@@ -41,19 +43,33 @@ const stop = follow(process.env.REDIS_URL);
 const count = rate * (seconds + 1);
 const committed = new Map();
 const began = performance.now();
+const notify = async (client) => {
+    const text = `SELECT outboxd.notify('orders', 'device-1', '{"text": "Your order has been paid."}') AS id`;
+    return String((await client.query({ name: "add", text })).rows[0].id);
+};
+const single = async () => {
+    const client = new pg.Client(process.env.DATABASE_URL);
+    await client.connect();
+    // The first is slow for the writer's sake, which plans it.
+    for (let n = 0; n <= seconds; n += 1) {
+        await sleep(Math.random() * 600);
+        const id = await notify(client);
+        if (n > 0) committed.set(id, performance.now());
+    }
+    await client.end();
+};
 const session = async (first) => {
     const client = new pg.Client(process.env.DATABASE_URL);
     await client.connect();
     for (let n = first; n < count; n += SESSIONS) {
         const wait = began + (n * 1000) / rate - performance.now();
         if (wait > 0) await sleep(wait);
-        const text = `SELECT outboxd.notify('orders', 'device-1', '{"text": "Your order has been paid."}') AS id`;
-        const { rows } = await client.query({ name: "add", text });
-        if (n >= rate) committed.set(String(rows[0].id), performance.now());
+        const id = await notify(client);
+        if (n >= rate) committed.set(id, performance.now());
     }
     await client.end();
 };
-await Promise.all(Array.from({ length: SESSIONS }, (_, first) => session(first)));
+await (isSingle ? single() : Promise.all(Array.from({ length: SESSIONS }, (_, first) => session(first))));
 const took = (performance.now() - began) / 1000;
 for (const deadline = performance.now() + 30_000; [...committed.keys()].some((id) => !arrived.has(id)); await sleep(20)) {
     if (performance.now() > deadline) throw new Error(`${[...committed.keys()].filter((id) => !arrived.has(id)).length} never arrived`);
@@ -61,4 +77,5 @@ for (const deadline = performance.now() + 30_000; [...committed.keys()].some((id
 stop();
 const waits = [...committed].map(([id, at]) => Math.max(arrived.get(id) - at, 0)).sort((a, b) => a - b);
 const at = (share) => waits[Math.round((waits.length - 1) * share)].toFixed(1);
-console.log(`${rate}/s wanted, ${Math.round(count / took)}/s written: commit to queue p50 ${at(0.5)} ms, p90 ${at(0.9)}, p99 ${at(0.99)}, max ${at(1)} (${waits.length} commits)`);
+const what = isSingle ? "single commits at random times" : `${rate}/s wanted, ${Math.round(count / took)}/s written`;
+console.log(`${what}: commit to queue p50 ${at(0.5)} ms, p90 ${at(0.9)}, p99 ${at(0.99)}, max ${at(1)} (${waits.length} commits)`);

@@ -116,6 +116,8 @@ impl Store {
     /// Records deliveries.
     pub async fn record_sent(&self, sent: &[Sent], instance: i32) -> Result<SentRecord> {
         let query = query!("worker_record_sent", Durable, [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY]);
+        let mut sent: Vec<&Sent> = sent.iter().collect();
+        sent.sort_unstable_by_key(|sent| sent.id);
         let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();
         let tokens: Vec<i32> = sent.iter().map(|sent| sent.token).collect();
         let channels: Vec<&str> = sent.iter().map(|sent| &*sent.channel).collect();
@@ -131,13 +133,13 @@ impl Store {
         }
         if rows.len() < sent.len() {
             let recorded: HashSet<i64> = record.sent.iter().copied().collect();
-            let late: Vec<Sent> = sent.iter().filter(|sent| !recorded.contains(&sent.id)).cloned().collect();
+            let late: Vec<&Sent> = sent.into_iter().filter(|sent| !recorded.contains(&sent.id)).collect();
             self.record_late_sent(&late, instance, &mut record).await?;
         }
         Ok(record)
     }
 
-    async fn record_late_sent(&self, sent: &[Sent], instance: i32, record: &mut SentRecord) -> Result<()> {
+    async fn record_late_sent(&self, sent: &[&Sent], instance: i32, record: &mut SentRecord) -> Result<()> {
         let late = query!("worker_record_late_sent", Durable, [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4]);
         let drop_work = query!("worker_drop_sent_work", Durable, [INT8_ARRAY]);
         let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();

@@ -158,6 +158,20 @@ async fn from_queued_to_sent_every_update_is_hot() {
 }
 
 #[tokio::test]
+async fn a_backlog_that_is_sent_page_by_page_moves_no_row() {
+    let client = postgres::database().await.connect().await;
+    run(&client, "SELECT outboxd.notify('t', 'r' || n, '{\"text\": \"hello\"}') FROM generate_series(1, 2000) n").await;
+    let batch =
+        "UPDATE outboxd.notification_log SET status = 'SENT', finished_at = clock_timestamp(), epoch = 1, attempts = 1,
+                        channel = 'push', http_status = 200 WHERE id BETWEEN";
+    for first in (1..2000).step_by(50) {
+        run(&client, &format!("{batch} {first} AND {}", first + 49)).await;
+    }
+    let (hot, all) = hot_updates(&client, "outboxd.notification_log", 2000).await;
+    assert!(hot * 100 >= all * 90, "{hot} of {all} updates are HOT");
+}
+
+#[tokio::test]
 async fn an_index_on_the_status_would_end_hot_updates() {
     let client = postgres::database().await.connect().await;
     run(&client, "CREATE INDEX ON outboxd.notification_log (status)").await;
