@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use metrics::{counter, histogram};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
@@ -18,6 +19,10 @@ use crate::queue::{Delivery, Message};
 use crate::store;
 use crate::store::claim::{Case, Claimed};
 
+/// Claims under way at once: while Postgres writes one down, the slots that calls leave meanwhile are filled by the next.
+const CLAIMS_MAX: usize = 2;
+/// The share of the slots that is worth a claim.
+const WORTHWHILE_SHARE: usize = 3;
 /// How long calls under way may free more slots before a claim.
 const GATHER_MAX: Duration = Duration::from_millis(1);
 /// Waits after errors: the first, and at most.
@@ -39,21 +44,20 @@ struct Taken {
 }
 
 pub(super) async fn run(claimer: Claimer, mut batches: mpsc::Receiver<Batch>, shutdown: CancellationToken) {
+    let claimer = Arc::new(claimer);
+    let mut claims = JoinSet::new();
     let mut waiting: VecDeque<Taken> = VecDeque::new();
     loop {
-        if waiting.is_empty() {
-            let Some(Some(batch)) = shutdown.run_until_cancelled(batches.recv()).await else { return };
-            waiting.extend(taken(batch));
+        while claims.try_join_next().is_some() {}
+        if claims.len() >= CLAIMS_MAX {
+            claims.join_next().await;
         }
-        while waiting.len() < claimer.worker.config.concurrency
-            && let Ok(batch) = batches.try_recv()
-        {
-            waiting.extend(taken(batch));
-        }
-        let Some(slots) = claimer.free_slots(waiting.len(), &shutdown).await else { return };
-        let messages = waiting.drain(..slots.num_permits()).collect();
-        claimer.claim(messages, slots, &shutdown).await;
+        let Some((messages, slots)) = claimer.next(&mut waiting, &mut batches, &shutdown).await else { break };
+        let (claimer, shutdown) = (Arc::clone(&claimer), shutdown.clone());
+        claims.spawn(async move { claimer.claim(messages, slots, &shutdown).await });
     }
+    // What is being claimed is called, or waits in the queue.
+    while claims.join_next().await.is_some() {}
 }
 
 fn taken(batch: Batch) -> impl Iterator<Item = Taken> {
@@ -62,11 +66,30 @@ fn taken(batch: Batch) -> impl Iterator<Item = Taken> {
 }
 
 impl Claimer {
+    /// Waits for messages and for slots to call them. `None`: shutdown.
+    async fn next(
+        &self,
+        waiting: &mut VecDeque<Taken>,
+        batches: &mut mpsc::Receiver<Batch>,
+        shutdown: &CancellationToken,
+    ) -> Option<(Vec<Taken>, OwnedSemaphorePermit)> {
+        if waiting.is_empty() {
+            waiting.extend(taken(shutdown.run_until_cancelled(batches.recv()).await??));
+        }
+        while waiting.len() < self.worker.config.concurrency
+            && let Ok(batch) = batches.try_recv()
+        {
+            waiting.extend(taken(batch));
+        }
+        let slots = self.free_slots(waiting.len(), shutdown).await?;
+        Some((waiting.drain(..slots.num_permits()).collect(), slots))
+    }
+
     /// Waits for one free slot and takes up to `wanted`. When more is waiting than slots are free it gives those under way
-    /// a moment: a claim of half the slots costs Postgres little more than a claim of one. `None`: shutdown.
+    /// a moment: a claim of a third of the slots costs Postgres little more than a claim of one. `None`: shutdown.
     async fn free_slots(&self, wanted: usize, shutdown: &CancellationToken) -> Option<OwnedSemaphorePermit> {
         let mut slots = shutdown.run_until_cancelled(Arc::clone(&self.slots).acquire_owned()).await?.ok()?;
-        let worthwhile = wanted.min(self.worker.config.concurrency / 2);
+        let worthwhile = wanted.min(self.worker.config.concurrency / WORTHWHILE_SHARE);
         if slots.num_permits() + self.slots.available_permits() < worthwhile {
             let more = Arc::clone(&self.slots).acquire_many_owned(permits(worthwhile - slots.num_permits()));
             if let Ok(more) = tokio::time::timeout(GATHER_MAX, more).await {
