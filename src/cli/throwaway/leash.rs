@@ -12,8 +12,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// Each line on the pipe is an order, answered by one line; the pipe's end is the end.
+/// Each line on the pipe is an order, answered by one line; the pipe's end is the end. An answer that nobody reads any more
+/// must not end the shell before it has cleaned up.
 const SCRIPT: &str = r#"
+trap : PIPE
 mkdir -m 700 -- "$1" && cd -- "$1" || exit 1
 echo made
 pid= stop_signal=
@@ -138,5 +140,30 @@ impl Drop for Leash {
         drop(self.orders.take());
         // Nothing can be done about a shell that cannot be waited for.
         let _ = self.shell.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_whose_owner_was_killed_before_it_answered_removes_its_directory() {
+        for orders in ["", "run\n", "start KILL\n"] {
+            let dir = std::env::temp_dir().join(format!("outboxd-leash-{:016x}", rand::random::<u64>()));
+            let (nobody, answers) = std::io::pipe().unwrap();
+            drop(nobody);
+            let mut shell = Command::new("sh")
+                .args(["-c", SCRIPT, "leash"])
+                .arg(&dir)
+                .stdin(Stdio::piped())
+                .stdout(answers)
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            shell.stdin.take().unwrap().write_all(orders.as_bytes()).unwrap();
+            shell.wait().unwrap();
+            assert!(!dir.exists(), "after {orders:?}");
+        }
     }
 }
