@@ -6,7 +6,8 @@
 //!                   statement a batch                                    in one statement
 //! ```
 //!
-//! No more is claimed than can be called at once, so a crash leaves at most `concurrency` outcomes unknown. A message is
+//! No more is claimed than can be called at once, counting the slots that come free while Postgres claims (see `slots`):
+//! a crash leaves few outcomes unknown. A message is
 //! acknowledged only after Postgres has the outcome; a message whose row needs no call is acknowledged at once. While a
 //! call is under way its lease is renewed.
 
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -35,6 +36,7 @@ mod claimer;
 mod leases;
 mod recorder;
 mod sender;
+mod slots;
 mod taker;
 mod traced;
 
@@ -115,7 +117,7 @@ pub enum Drain {
 
 /// Works until `shutdown`, then finishes what is under way.
 pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
-    let slots = Arc::new(Semaphore::new(worker.config.concurrency));
+    let slots = Arc::new(slots::Slots::new(worker.config.concurrency));
     let (batches, taken) = mpsc::channel(PREFETCH_BATCHES);
     let (finished, outcomes) = mpsc::channel::<Finished>(worker.config.concurrency * 4);
     // The deadline cuts calls off; until then they may finish.
@@ -126,7 +128,7 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     let claimer = tokio::spawn(claimer::run(
         claimer::Claimer {
             worker: Arc::clone(&worker),
-            slots,
+            slots: Arc::clone(&slots),
             calls: calls.clone(),
             finished,
             cut_off: cut_off.clone(),
@@ -143,6 +145,7 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     let deadline = tokio::time::sleep(worker.config.drain);
     tokio::pin!(deadline);
     join(claimer, "claimer").await;
+    slots.close();
     calls.close();
     let drain = tokio::select! {
         () = calls.wait() => Drain::Clean,

@@ -8,7 +8,8 @@
 -- raised. cancel(), a sweep or a late success in between: the row is gone or its epoch or state differs.
 -- The row found gives its place and when it was published; what changed in between is not claimed. Found message by
 -- message and joined by place, whatever the statistics say of a table that is empty now and then: see ARCHITECTURE.md.
--- Batches are joined by index or by hash, never list with list: that would be quadratic.
+-- Batches are joined by index or by hash, never list with list: that would be quadratic. What was not claimed is looked
+-- for only if there is such a message: mostly there is none.
 -- Messages must be distinct. $1 ids · $2 epochs · $3 instance · $4 lease in ms · $5 paused lanes
 -- Locks: the rows claimed. Index: outbox_pkey, notification_log_pkey.
 WITH message AS (
@@ -34,4 +35,4 @@ SELECT m.id, m.epoch, NULL, NULL, NULL, NULL, NULL, o.state, o.epoch, l.status::
   FROM message m
   LEFT JOIN LATERAL (SELECT o.state, o.epoch FROM outboxd.outbox o WHERE o.id = m.id OFFSET 0) o ON true
   LEFT JOIN outboxd.notification_log l ON l.id = m.id
- WHERE (m.id, m.epoch) NOT IN (SELECT c.id, c.epoch FROM claimed c)
+ WHERE (SELECT count(*) FROM claimed) < cardinality($1::bigint[]) AND (m.id, m.epoch) NOT IN (SELECT c.id, c.epoch FROM claimed c)

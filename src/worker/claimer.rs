@@ -5,24 +5,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use metrics::{counter, histogram};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use super::recorder::{self, Acks, Finished};
+use super::slots::Slots;
 use super::taker::Batch;
 use super::{Worker, sender};
 use crate::failpoint;
 use crate::queue::{Delivery, Message};
 use crate::store;
-use crate::store::claim::{Case, Claimed};
+use crate::store::claim::Case;
 
 /// Claims under way at once: while Postgres writes one down, the slots that calls leave meanwhile are filled by the next.
 const CLAIMS_MAX: usize = 2;
-/// The share of the slots that is worth a claim.
-const WORTHWHILE_SHARE: usize = 3;
 /// How long calls under way may free more slots before a claim.
 const GATHER_MAX: Duration = Duration::from_millis(1);
 /// Waits after errors: the first, and at most.
@@ -31,7 +30,7 @@ const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
 
 pub(super) struct Claimer {
     pub(super) worker: Arc<Worker>,
-    pub(super) slots: Arc<Semaphore>,
+    pub(super) slots: Arc<Slots<sender::Call>>,
     pub(super) calls: TaskTracker,
     pub(super) finished: mpsc::Sender<Finished>,
     pub(super) cut_off: CancellationToken,
@@ -52,9 +51,9 @@ pub(super) async fn run(claimer: Claimer, mut batches: mpsc::Receiver<Batch>, sh
         if claims.len() >= CLAIMS_MAX {
             claims.join_next().await;
         }
-        let Some((messages, slots)) = claimer.next(&mut waiting, &mut batches, &shutdown).await else { break };
+        let Some((messages, room)) = claimer.next(&mut waiting, &mut batches, &shutdown).await else { break };
         let (claimer, shutdown) = (Arc::clone(&claimer), shutdown.clone());
-        claims.spawn(async move { claimer.claim(messages, slots, &shutdown).await });
+        claims.spawn(async move { claimer.claim(messages, room, &shutdown).await });
     }
     // What is being claimed is called, or waits in the queue.
     while claims.join_next().await.is_some() {}
@@ -81,29 +80,16 @@ impl Claimer {
         {
             waiting.extend(taken(batch));
         }
-        let slots = self.free_slots(waiting.len(), shutdown).await?;
-        Some((waiting.drain(..slots.num_permits()).collect(), slots))
+        let room = shutdown.run_until_cancelled(self.slots.room(waiting.len(), GATHER_MAX)).await??;
+        Some((waiting.drain(..room.num_permits()).collect(), room))
     }
 
-    /// Waits for one free slot and takes up to `wanted`. When more is waiting than slots are free it gives those under way
-    /// a moment: a claim of a third of the slots costs Postgres little more than a claim of one. `None`: shutdown.
-    async fn free_slots(&self, wanted: usize, shutdown: &CancellationToken) -> Option<OwnedSemaphorePermit> {
-        let mut slots = shutdown.run_until_cancelled(Arc::clone(&self.slots).acquire_owned()).await?.ok()?;
-        let worthwhile = wanted.min(self.worker.config.concurrency / WORTHWHILE_SHARE);
-        if slots.num_permits() + self.slots.available_permits() < worthwhile {
-            let more = Arc::clone(&self.slots).acquire_many_owned(permits(worthwhile - slots.num_permits()));
-            if let Ok(more) = tokio::time::timeout(GATHER_MAX, more).await {
-                slots.merge(more.ok()?);
-            }
-        }
-        let left = (wanted - slots.num_permits()).min(self.slots.available_permits());
-        if let Ok(more) = Arc::clone(&self.slots).try_acquire_many_owned(permits(left)) {
-            slots.merge(more);
-        }
-        Some(slots)
-    }
-
-    async fn claim(&self, messages: Vec<Taken>, mut slots: OwnedSemaphorePermit, shutdown: &CancellationToken) {
+    async fn claim(
+        self: &Arc<Self>,
+        messages: Vec<Taken>,
+        mut room: OwnedSemaphorePermit,
+        shutdown: &CancellationToken,
+    ) {
         failpoint::hit("after_take").await;
         // Copies of a message that is here as well need no claim of their own.
         let mut done = Vec::new();
@@ -118,16 +104,22 @@ impl Claimer {
             failpoint::hit("after_claim").await;
         }
         count_cases(&cases);
-        let mut paused = Vec::new();
+        let (mut calls, mut paused) = (Vec::with_capacity(cases.len()), Vec::new());
+        let claimed_at = Instant::now();
         for (message, case) in cases {
             match (case, first.remove(&message)) {
-                (Case::Claimed(claimed), Some(taken)) => self.start(*claimed, taken, slots.split(1)),
+                (Case::Claimed(claimed), Some(Taken { delivery, acks })) => {
+                    self.worker.progress.saw_claimed(claimed.published_at);
+                    calls.push(sender::Call { claimed, delivery, acks, claimed_at, room: room.split(1) });
+                }
                 (case, taken) => {
                     paused.extend(matches!(case, Case::Paused).then_some(message));
                     done.extend(taken);
                 }
             }
         }
+        drop(room);
+        self.start(calls);
         if !paused.is_empty() {
             if let Err(error) = self.worker.store.unpublish(&paused).await {
                 // They stay published; the reconciler finds them.
@@ -140,14 +132,31 @@ impl Claimer {
         }
     }
 
-    fn start(&self, claimed: Claimed, taken: Taken, slot: Option<OwnedSemaphorePermit>) {
-        self.worker.progress.saw_claimed(claimed.published_at);
-        let call = sender::Call { claimed, delivery: taken.delivery, claimed_at: Instant::now() };
-        let (worker, finished, cut_off) = (Arc::clone(&self.worker), self.finished.clone(), self.cut_off.clone());
-        self.calls.spawn(async move {
-            sender::run(&worker, call, taken.acks, &finished, &cut_off).await;
-            drop(slot);
-        });
+    /// Has the calls made, and sees to it that none waits for long.
+    fn start(self: &Arc<Self>, calls: Vec<sender::Call>) {
+        let handed = self.slots.call(calls);
+        for _ in 0..handed.to_start {
+            let claimer = Arc::clone(self);
+            self.calls.spawn(async move { claimer.make_calls().await });
+        }
+        if handed.must_wait {
+            let claimer = Arc::clone(self);
+            self.calls.spawn(async move {
+                for call in claimer.slots.overdue().await {
+                    sender::give_back(call, &claimer.finished).await;
+                }
+            });
+        }
+    }
+
+    /// One slot.
+    async fn make_calls(&self) {
+        // A call that panics takes its slot with it.
+        let _ended = Ended(&self.slots);
+        while let Some(call) = self.slots.next().await {
+            sender::run(&self.worker, call, &self.finished, &self.cut_off).await;
+            self.slots.call_ended();
+        }
     }
 
     /// Claims, waiting out any outage. `None`: shutdown; the messages stay ours in the queue and go back with the consumer.
@@ -177,13 +186,17 @@ impl Claimer {
     }
 }
 
+struct Ended<'a>(&'a Slots<sender::Call>);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.slot_ended();
+    }
+}
+
 /// Mostly they are all of one kind.
 fn count_cases(cases: &[(Message, Case)]) {
     for same in cases.chunk_by(|(_, one), (_, next)| one.name() == next.name()) {
         counter!("outboxd_claims_total", "case" => same[0].1.name()).increment(same.len() as u64);
     }
-}
-
-fn permits(slots: usize) -> u32 {
-    u32::try_from(slots).unwrap_or(u32::MAX)
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use metrics::{Counter, Histogram, SharedString, counter, histogram};
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::recorder::{Acks, Done, Finished};
@@ -27,26 +27,31 @@ const PAUSED_WAIT: Duration = Duration::from_millis(500);
 
 /// A claimed row on its way to its provider.
 pub(super) struct Call {
-    pub(super) claimed: Claimed,
+    pub(super) claimed: Box<Claimed>,
     pub(super) delivery: Delivery,
+    pub(super) acks: Acks,
     pub(super) claimed_at: Instant,
+    /// Its part of what may be claimed.
+    pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 /// Makes the attempt and hands its outcome to the recorder.
-pub(super) async fn run(
-    worker: &Worker,
-    call: Call,
-    acks: Acks,
-    finished: &mpsc::Sender<Finished>,
-    cut_off: &CancellationToken,
-) {
+pub(super) async fn run(worker: &Worker, call: Call, finished: &mpsc::Sender<Finished>, cut_off: &CancellationToken) {
     let (id, token) = (call.claimed.id, call.claimed.token);
     worker.progress.in_flight.fetch_add(1, Ordering::Relaxed);
     lock(&worker.progress.calls).insert(id, (token, call.claimed_at));
     let done = attempt(worker, &call, cut_off).await;
     worker.progress.in_flight.fetch_sub(1, Ordering::Relaxed);
     // The recorder outlives every sender; if it is gone the process is ending and the lease speaks for the row.
-    let _ = finished.send(Finished { done, delivery: call.delivery, acks }).await;
+    let _ = finished.send(Finished { done, delivery: call.delivery, acks: call.acks }).await;
+    drop(call.room);
+}
+
+/// No slot for it after all.
+pub(super) async fn give_back(call: Call, finished: &mpsc::Sender<Finished>) {
+    let done = release(&call.claimed, Duration::ZERO, None);
+    let _ = finished.send(Finished { done, delivery: call.delivery, acks: call.acks }).await;
+    drop(call.room);
 }
 
 async fn attempt(worker: &Worker, call: &Call, cut_off: &CancellationToken) -> Done {

@@ -81,3 +81,29 @@ async fn a_sigterm_drains_and_exits_clean() {
     assert_eq!(usize::try_from(sent).unwrap(), calls, "every call was recorded");
     assert_eq!(sql::value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE state IN (1, 2)").await, 0);
 }
+
+/// A provider that answers at once has rows claimed for the slots about to come free; when it stops answering, what was
+/// claimed for them goes back and no attempt is counted.
+#[tokio::test]
+async fn a_provider_that_stops_answering_holds_no_more_rows_than_there_are_slots() {
+    let database = postgres::database().await;
+    let provider = Provider::start();
+    let answered = std::sync::atomic::AtomicUsize::new(0);
+    provider.answer_with(move |_| {
+        let is_early = answered.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 1_500;
+        if is_early { Reply::ok() } else { Reply::hang() }
+    });
+    let _instance = Setup::new(&database.url())
+        .replace("[worker]\n", "[worker]\nconcurrency = 16\n")
+        .webhook(&provider.url("/hook"))
+        .start()
+        .await;
+    let app = database.connect().await;
+    sql::run(&app, "SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 3000) n").await;
+    provider.wait_for(1_516, SOON).await;
+    sql::until(&app, "SELECT count(*) = 16 FROM outboxd.outbox WHERE state = 2").await;
+    assert_eq!(
+        sql::value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE state <> 2 AND attempts > 0").await,
+        0
+    );
+}
