@@ -25,20 +25,14 @@ use crate::store::Store;
 use crate::store::doorbell::Holders;
 
 mod listener;
+mod pace;
 use listener::{Bell, Listener};
+use pace::Pace;
 
-/// How far ahead of now the doorbell is set while busy, and how often it is set.
-const BUSY_AHEAD: Duration = Duration::from_millis(400);
+/// How often the doorbell is set while awake.
 const AWAKE_REFRESH: Duration = Duration::from_millis(120);
 /// Idle for so long, we go to sleep.
 const IDLE_BEFORE_SLEEP: Duration = Duration::from_millis(250);
-/// Pauses between polls while busy and while dozing: the shortest when something was just found.
-const BUSY_PAUSE_MIN: Duration = Duration::from_millis(1);
-const DOZE_PAUSE_MIN: Duration = Duration::from_millis(10);
-/// More rows or rings than this within the span make an instance busy: 500 a second. Up to here ringing costs the app nothing that
-/// can be measured; see ARCHITECTURE.md.
-const DOZE_ROWS_MAX: u64 = 50;
-const PACE_SPAN: Duration = Duration::from_millis(100);
 /// Between looks at who still holds the lock, while going to sleep.
 const HOLDERS_EVERY: Duration = Duration::from_millis(20);
 /// Waits after errors: the first, and at most.
@@ -129,12 +123,14 @@ impl Pump {
 /// Runs until `shutdown`: waits, polls, sleeps, and outlasts any outage of Postgres or the queue.
 pub async fn run(mut pump: Pump, config: &Config, nudge: &Nudge, shutdown: &CancellationToken) {
     let mut listener = Listener::new(config);
+    let mut pace = Pace::new();
     let mut error_wait = ERROR_WAIT_MIN;
     let mut is_down = false;
     while !shutdown.is_cancelled() {
         let mut day = Day {
             pump: &mut pump,
             listener: &mut listener,
+            pace: &mut pace,
             nudge,
             shutdown,
             pause_max: config.relay.poll,
@@ -169,6 +165,7 @@ pub async fn run(mut pump: Pump, config: &Config, nudge: &Nudge, shutdown: &Canc
 struct Day<'a> {
     pump: &'a mut Pump,
     listener: &'a mut Listener,
+    pace: &'a mut Pace,
     nudge: &'a Nudge,
     shutdown: &'a CancellationToken,
     pause_max: Duration,
@@ -190,22 +187,23 @@ impl Day<'_> {
         let is_bell = self.listener.wakeup == Wakeup::Bell;
         let mut idle_since = Instant::now();
         let mut refreshed_at: Option<Instant> = None;
-        let mut pace = Pace::new(self.listener.hears().await);
-        let mut pause = pace.pause_min().min(self.pause_max);
+        self.pace.wake(self.listener.hears().await);
+        let mut pause = self.pace.pause_min().min(self.pause_max);
         while !self.shutdown.is_cancelled() {
             if is_bell && refreshed_at.is_none_or(|at| at.elapsed() > AWAKE_REFRESH) {
-                self.pump.store.set_doorbell(pace.doorbell_ahead()).await?;
+                self.pump.store.set_doorbell(self.pace.doorbell_ahead()).await?;
                 refreshed_at = Some(Instant::now());
             }
             let found = self.pump.pass(Scan::Quick).await?;
             // Who writes what we may not publish (a paused topic) rings as well.
-            if pace.changes(found.rows.max(self.listener.take_rings())) {
+            if self.pace.changes(found.rows, self.listener.take_rings()) {
                 refreshed_at = None;
+                idle_since = Instant::now();
             }
             if found.rows > 0 || found.is_full {
                 idle_since = Instant::now();
-                pause = pace.pause_min().min(self.pause_max);
-                if found.released > 0 || (pace.is_busy && !found.is_full) {
+                pause = self.pace.pause_min().min(self.pause_max);
+                if found.released > 0 || (self.pace.is_busy && !found.is_full) {
                     continue;
                 }
             } else {
@@ -215,8 +213,8 @@ impl Day<'_> {
             if found.rows == 0 || found.is_full {
                 self.pump.publisher.confirm().await?;
             }
-            pace.can_hear = self.listener.hears().await;
-            if pace.can_hear && idle_since.elapsed() > IDLE_BEFORE_SLEEP {
+            self.pace.can_hear = self.listener.hears().await;
+            if self.pace.may_sleep() && idle_since.elapsed() > IDLE_BEFORE_SLEEP {
                 return Ok(());
             }
             self.pause(pause).await;
@@ -284,80 +282,5 @@ impl Day<'_> {
                 return Ok(());
             }
         }
-    }
-}
-
-/// Whether there is so much to do that polling beats the bell.
-#[derive(Debug)]
-struct Pace {
-    is_busy: bool,
-    /// Without a bell there is no dozing.
-    can_hear: bool,
-    rows: u64,
-    since: Instant,
-}
-
-impl Pace {
-    fn new(can_hear: bool) -> Pace {
-        Pace { is_busy: !can_hear, can_hear, rows: 0, since: Instant::now() }
-    }
-
-    /// Counts the rows or rings of a pass; true if that makes the instance busy or lets it doze.
-    fn changes(&mut self, rows: u64) -> bool {
-        self.rows += rows;
-        let was_busy = self.is_busy;
-        let is_over = self.since.elapsed() > PACE_SPAN;
-        if !self.can_hear || self.rows > DOZE_ROWS_MAX {
-            self.is_busy = true;
-        } else if is_over {
-            self.is_busy = false;
-        }
-        if is_over {
-            (self.rows, self.since) = (0, Instant::now());
-        }
-        self.is_busy != was_busy
-    }
-
-    fn doorbell_ahead(&self) -> Duration {
-        if self.is_busy { BUSY_AHEAD } else { Duration::ZERO }
-    }
-
-    fn pause_min(&self) -> Duration {
-        if self.is_busy { BUSY_PAUSE_MIN } else { DOZE_PAUSE_MIN }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A span that is over.
-    fn after_a_span(mut pace: Pace) -> Pace {
-        pace.since = Instant::now().checked_sub(2 * PACE_SPAN).unwrap_or(pace.since);
-        pace
-    }
-
-    #[test]
-    fn a_few_rows_leave_it_dozing_so_that_the_app_rings() {
-        let mut pace = Pace::new(true);
-        assert!(!pace.changes(DOZE_ROWS_MAX));
-        assert_eq!((pace.doorbell_ahead(), pace.pause_min()), (Duration::ZERO, DOZE_PAUSE_MIN));
-    }
-
-    #[test]
-    fn many_rows_make_it_busy_at_once_and_a_quiet_span_lets_it_doze_again() {
-        let mut pace = Pace::new(true);
-        assert!(pace.changes(DOZE_ROWS_MAX + 1));
-        assert_eq!((pace.doorbell_ahead(), pace.pause_min()), (BUSY_AHEAD, BUSY_PAUSE_MIN));
-        let mut pace = after_a_span(pace);
-        assert!(!pace.changes(0), "the span that is over was a busy one");
-        let mut pace = after_a_span(pace);
-        assert!(pace.changes(0) && !pace.is_busy);
-    }
-
-    #[test]
-    fn without_a_bell_it_never_dozes() {
-        let mut pace = after_a_span(Pace::new(false));
-        assert!(!pace.changes(0) && pace.is_busy);
     }
 }
