@@ -9,7 +9,9 @@
 
 use std::time::{Duration, Instant};
 
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, QueueMode, RecyclingMethod, Runtime,
+};
 use metrics::histogram;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
@@ -113,6 +115,8 @@ impl Store {
             let manager = Manager::from_config(postgres, target.tls.clone(), manager_config);
             let mut builder = Pool::builder(manager)
                 .max_size(size)
+                // The connection used last: its backend's plans and caches are warm.
+                .queue_mode(QueueMode::Lifo)
                 .runtime(Runtime::Tokio1)
                 .wait_timeout(Some(statement_timeout))
                 .create_timeout(Some(config.database.connect_timeout));
