@@ -36,6 +36,7 @@ mod claimer;
 mod leases;
 mod recorder;
 mod sender;
+mod short_way;
 mod slots;
 mod taker;
 mod traced;
@@ -119,6 +120,7 @@ pub enum Drain {
 pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     let slots = Arc::new(slots::Slots::new(worker.config.concurrency));
     let (batches, taken) = mpsc::channel(PREFETCH_BATCHES);
+    let intake = claimer::Intake { queue: taken, short_way: short_way::open(&worker, &slots) };
     let (finished, outcomes) = mpsc::channel::<Finished>(worker.config.concurrency * 4);
     // The deadline cuts calls off; until then they may finish.
     let cut_off = CancellationToken::new();
@@ -133,7 +135,7 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
             finished,
             cut_off: cut_off.clone(),
         },
-        taken,
+        intake,
         shutdown.clone(),
     ));
     let recorder_stop = CancellationToken::new();

@@ -120,6 +120,7 @@ fn worker(s: &Section<'_>) -> WorkerConfig {
         lease: s.duration("lease"),
         heartbeat: s.duration("heartbeat"),
         heartbeat_ttl: s.duration("heartbeat_ttl"),
+        short_way: s.flag("short_way"),
         drain: s.duration("drain"),
     }
 }

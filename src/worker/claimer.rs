@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use super::recorder::{self, Acks, Finished};
+use super::short_way::Handed;
 use super::slots::Slots;
 use super::taker::Batch;
 use super::{Worker, sender};
@@ -40,9 +41,29 @@ pub(super) struct Claimer {
 struct Taken {
     delivery: Delivery,
     acks: Acks,
+    handed: Option<Arc<Handed>>,
 }
 
-pub(super) async fn run(claimer: Claimer, mut batches: mpsc::Receiver<Batch>, shutdown: CancellationToken) {
+/// Where messages come from.
+pub(super) struct Intake {
+    pub(super) queue: mpsc::Receiver<Batch>,
+    pub(super) short_way: mpsc::Receiver<Batch>,
+}
+
+impl Intake {
+    async fn next(&mut self) -> Option<Batch> {
+        tokio::select! {
+            batch = self.queue.recv() => batch,
+            Some(batch) = self.short_way.recv() => Some(batch),
+        }
+    }
+
+    fn try_next(&mut self) -> Option<Batch> {
+        self.short_way.try_recv().or_else(|_| self.queue.try_recv()).ok()
+    }
+}
+
+pub(super) async fn run(claimer: Claimer, mut intake: Intake, shutdown: CancellationToken) {
     let claimer = Arc::new(claimer);
     let mut claims = JoinSet::new();
     let mut waiting: VecDeque<Taken> = VecDeque::new();
@@ -51,17 +72,22 @@ pub(super) async fn run(claimer: Claimer, mut batches: mpsc::Receiver<Batch>, sh
         if claims.len() >= CLAIMS_MAX {
             claims.join_next().await;
         }
-        let Some((messages, room)) = claimer.next(&mut waiting, &mut batches, &shutdown).await else { break };
+        let Some((messages, room)) = claimer.next(&mut waiting, &mut intake, &shutdown).await else { break };
         let (claimer, shutdown) = (Arc::clone(&claimer), shutdown.clone());
         claims.spawn(async move { claimer.claim(messages, room, &shutdown).await });
     }
-    // What is being claimed is called, or waits in the queue.
+    // What is being claimed is called, or waits in the queue; what came by the short way is not in it.
     while claims.join_next().await.is_some() {}
+    claimer.worker.publisher.set_short_way(None);
+    while let Ok(batch) = intake.short_way.try_recv() {
+        waiting.extend(taken(batch));
+    }
+    claimer.hand_back(waiting.into_iter().filter(|taken| taken.handed.is_some()).collect()).await;
 }
 
 fn taken(batch: Batch) -> impl Iterator<Item = Taken> {
-    let acks = batch.acks;
-    batch.deliveries.into_iter().map(move |delivery| Taken { delivery, acks: acks.clone() })
+    let Batch { deliveries, acks, handed } = batch;
+    deliveries.into_iter().map(move |delivery| Taken { delivery, acks: acks.clone(), handed: handed.clone() })
 }
 
 impl Claimer {
@@ -69,14 +95,14 @@ impl Claimer {
     async fn next(
         &self,
         waiting: &mut VecDeque<Taken>,
-        batches: &mut mpsc::Receiver<Batch>,
+        intake: &mut Intake,
         shutdown: &CancellationToken,
     ) -> Option<(Vec<Taken>, OwnedSemaphorePermit)> {
         if waiting.is_empty() {
-            waiting.extend(taken(shutdown.run_until_cancelled(batches.recv()).await??));
+            waiting.extend(taken(shutdown.run_until_cancelled(intake.next()).await??));
         }
         while waiting.len() < self.worker.config.concurrency
-            && let Ok(batch) = batches.try_recv()
+            && let Some(batch) = intake.try_next()
         {
             waiting.extend(taken(batch));
         }
@@ -93,12 +119,17 @@ impl Claimer {
         failpoint::hit("after_take").await;
         // Copies of a message that is here as well need no claim of their own.
         let mut done = Vec::new();
+        let handed: Vec<Arc<Handed>> = messages.iter().filter_map(|taken| taken.handed.clone()).collect();
         let mut first: HashMap<Message, Taken> = HashMap::with_capacity(messages.len());
         for taken in messages {
             done.extend(first.insert(taken.delivery.message, taken));
         }
         let distinct: Vec<Message> = first.keys().copied().collect();
-        let Some(cases) = self.claim_patiently(&distinct, shutdown).await else { return };
+        let Some(cases) = self.claim_patiently(&distinct, shutdown).await else {
+            self.hand_back(first.into_values().filter(|taken| taken.handed.is_some()).collect()).await;
+            return;
+        };
+        handed.iter().for_each(|handed| handed.claimed(1));
         histogram!("outboxd_batch_rows", "step" => "claim").record(cases.len() as f64);
         if cases.iter().any(|(_, case)| matches!(case, Case::Claimed(_))) {
             failpoint::hit("after_claim").await;
@@ -108,7 +139,7 @@ impl Claimer {
         let claimed_at = Instant::now();
         for (message, case) in cases {
             match (case, first.remove(&message)) {
-                (Case::Claimed(claimed), Some(Taken { delivery, acks })) => {
+                (Case::Claimed(claimed), Some(Taken { delivery, acks, .. })) => {
                     self.worker.progress.saw_claimed(claimed.published_at);
                     calls.push(sender::Call { claimed, delivery, acks, claimed_at, room: room.split(1) });
                 }
@@ -129,6 +160,17 @@ impl Claimer {
         }
         for (acks, deliveries) in recorder::by_consumer(done.into_iter().map(|taken| (taken.acks, taken.delivery))) {
             acks.ack(&deliveries).await;
+        }
+    }
+
+    /// What was not claimed and is not in the queue goes back to Postgres, for others to publish.
+    async fn hand_back(&self, unclaimed: Vec<Taken>) {
+        if unclaimed.is_empty() {
+            return;
+        }
+        let messages: Vec<Message> = unclaimed.iter().map(|taken| taken.delivery.message).collect();
+        if let Err(error) = self.worker.store.unpublish(&messages).await {
+            warn!(%error, "unclaimed messages could not be handed back; they will be published again");
         }
     }
 
@@ -154,8 +196,9 @@ impl Claimer {
         // A call that panics takes its slot with it.
         let _ended = Ended(&self.slots);
         while let Some(call) = self.slots.next().await {
+            let began = Instant::now();
             sender::run(&self.worker, call, &self.finished, &self.cut_off).await;
-            self.slots.call_ended();
+            self.slots.call_ended(began.elapsed());
         }
     }
 

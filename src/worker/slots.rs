@@ -2,8 +2,8 @@
 //!
 //! A claim takes Postgres a millisecond or two. A provider that answers as fast would leave most slots empty if rows were
 //! claimed only for those that are free: they would wait for their claim most of the time. So a claim may also count on
-//! the slots that come free within a moment, by how many calls have just ended. With a provider that takes its time that
-//! is none. A row whose slot does not come free after all is given back, and nothing is counted on for a while.
+//! the slots that come free within a moment, by how many calls have just ended and how long calls take. With a provider that
+//! takes its time that is none. A row whose slot does not come free after all is given back, and nothing is counted on for a while.
 //!
 //! Each slot is a task that makes one call after the other; it is started when it is first needed.
 
@@ -89,10 +89,17 @@ impl<C> Slots<C> {
         Some(room)
     }
 
+    /// Whether so many rows can be called now, and half of the slots are free besides: what is published here may as well
+    /// be left to others when there is much to do.
+    pub(super) fn are_idle(&self, rows: usize) -> bool {
+        self.rows.available_permits() >= rows + self.concurrency / 2
+    }
+
     /// How many rows may be claimed in all.
     fn look_ahead(&self) -> usize {
         let mut state = lock(&self.state);
-        let expected = state.foresight.expected(Instant::now()).min(self.concurrency);
+        let under_way = state.started - state.idle;
+        let expected = state.foresight.expected(Instant::now(), under_way).min(self.concurrency);
         if expected > state.ahead {
             self.rows.add_permits(expected - state.ahead);
             state.ahead = expected;
@@ -131,9 +138,9 @@ impl<C> Slots<C> {
         }
     }
 
-    /// A slot's call is over.
-    pub(super) fn call_ended(&self) {
-        lock(&self.state).foresight.calls_ended += 1;
+    /// A slot's call is over; it took so long.
+    pub(super) fn call_ended(&self, took: Duration) {
+        lock(&self.state).foresight.call_ended(took);
     }
 
     /// A slot is gone.
@@ -141,15 +148,17 @@ impl<C> Slots<C> {
         lock(&self.state).started -= 1;
     }
 
-    /// Waits for as long as a claimed row may; then returns the rows that have waited longer, to be given back.
+    /// Waits for as long as a claimed row may; then returns the rows that have waited longer, to be given back. Those that
+    /// idle slots are about to take are theirs.
     pub(super) async fn overdue(&self) -> Vec<C> {
         tokio::time::sleep(PATIENCE).await;
         let mut state = lock(&self.state);
-        let overdue = state.waiting.iter().take_while(|(since, _)| since.elapsed() >= PATIENCE).count();
+        let taken = state.idle.min(state.waiting.len());
+        let overdue = state.waiting.iter().skip(taken).take_while(|(since, _)| since.elapsed() >= PATIENCE).count();
         if overdue > 0 {
             state.foresight.disappoint(Instant::now());
         }
-        state.waiting.drain(..overdue).map(|(_, call)| call).collect()
+        state.waiting.drain(taken..taken + overdue).map(|(_, call)| call).collect()
     }
 
     /// No more calls will come.
@@ -158,30 +167,40 @@ impl<C> Slots<C> {
     }
 }
 
-/// How many calls are about to end, by how many have.
+/// How many calls are about to end.
 #[derive(Debug, Default)]
 struct Foresight {
     calls_ended: usize,
-    /// When that was last looked at, how many had ended, and what followed from it.
+    /// How long calls have taken lately, on average; 0: not known.
+    call_seconds: f64,
+    /// When it was last looked how many had ended, and how many had.
     looked: Option<(Instant, usize)>,
-    expected: usize,
+    /// How many ended in the moment before that.
+    ended_in_a_moment: f64,
     sober_until: Option<Instant>,
 }
 
 impl Foresight {
-    /// As many as ended in the last moment; looked at no more often than that.
-    fn expected(&mut self, now: Instant) -> usize {
+    fn call_ended(&mut self, took: Duration) {
+        self.calls_ended += 1;
+        let weight = if self.call_seconds == 0.0 { 1.0 } else { 1.0 / 32.0 };
+        self.call_seconds += (took.as_secs_f64() - self.call_seconds) * weight;
+    }
+
+    /// As many as ended in the last moment, looked at no more often than that; but no more than those under way can be
+    /// expected to, should all calls of a slow provider have ended at once.
+    fn expected(&mut self, now: Instant, under_way: usize) -> usize {
         if self.sober_until.is_some_and(|until| now < until) {
             return 0;
         }
         let (at, ended) = *self.looked.get_or_insert((now, self.calls_ended));
-        let span = now.saturating_duration_since(at);
-        if span >= MOMENT {
-            let moments = span.as_secs_f64() / MOMENT.as_secs_f64();
-            self.expected = ((self.calls_ended - ended) as f64 / moments) as usize;
+        let moments = now.saturating_duration_since(at).as_secs_f64() / MOMENT.as_secs_f64();
+        if moments >= 1.0 {
+            self.ended_in_a_moment = (self.calls_ended - ended) as f64 / moments;
             self.looked = Some((now, self.calls_ended));
         }
-        self.expected
+        let about_to_end = under_way as f64 * MOMENT.as_secs_f64() / self.call_seconds.max(1e-6);
+        self.ended_in_a_moment.min(about_to_end) as usize
     }
 
     fn disappoint(&mut self, now: Instant) {
@@ -197,29 +216,46 @@ fn permits(rows: usize) -> u32 {
 mod tests {
     use super::*;
 
+    const QUICK: Duration = Duration::from_millis(1);
+
+    impl Foresight {
+        fn calls_ended(&mut self, calls: usize, took: Duration) {
+            (0..calls).for_each(|_| self.call_ended(took));
+        }
+    }
+
     #[test]
     fn as_many_calls_are_expected_to_end_in_a_moment_as_have() {
         let (mut foresight, start) = (Foresight::default(), Instant::now());
-        assert_eq!(foresight.expected(start), 0, "nothing is known yet");
-        foresight.calls_ended = 120;
-        assert_eq!(foresight.expected(start + MOMENT * 2), 60);
-        assert_eq!(foresight.expected(start + MOMENT * 2), 60, "it is too early to look again");
-        foresight.calls_ended = 121;
-        assert_eq!(foresight.expected(start + MOMENT * 12), 0, "a slow provider: none within a moment");
+        assert_eq!(foresight.expected(start, 64), 0, "nothing is known yet");
+        foresight.calls_ended(120, QUICK);
+        assert_eq!(foresight.expected(start + MOMENT * 2, 64), 60);
+        assert_eq!(foresight.expected(start + MOMENT * 2, 64), 60, "it is too early to look again");
+        assert_eq!(foresight.expected(start + MOMENT * 2, 0), 0, "no call is under way");
+        foresight.calls_ended(1, QUICK);
+        assert_eq!(foresight.expected(start + MOMENT * 12, 64), 0, "they have become few");
+    }
+
+    #[test]
+    fn calls_of_a_slow_provider_that_end_at_once_promise_nothing() {
+        let (mut foresight, start) = (Foresight::default(), Instant::now());
+        foresight.expected(start, 64);
+        foresight.calls_ended(64, MOMENT * 40);
+        assert_eq!(foresight.expected(start + MOMENT, 64), 1);
     }
 
     #[test]
     fn a_disappointment_sobers_for_a_while() {
         let (mut foresight, start) = (Foresight::default(), Instant::now());
-        foresight.expected(start);
-        foresight.calls_ended = 50;
-        assert_eq!(foresight.expected(start + MOMENT), 50);
+        foresight.expected(start, 64);
+        foresight.calls_ended(50, QUICK);
+        assert_eq!(foresight.expected(start + MOMENT, 64), 50);
         foresight.disappoint(start);
-        foresight.calls_ended = 100;
-        assert_eq!(foresight.expected(start + SOBER / 2), 0);
-        foresight.expected(start + SOBER);
-        foresight.calls_ended = 150;
-        assert_eq!(foresight.expected(start + SOBER + MOMENT), 50);
+        foresight.calls_ended(50, QUICK);
+        assert_eq!(foresight.expected(start + SOBER / 2, 64), 0);
+        foresight.expected(start + SOBER, 64);
+        foresight.calls_ended(50, QUICK);
+        assert_eq!(foresight.expected(start + SOBER + MOMENT, 64), 50);
     }
 
     #[tokio::test]
@@ -238,7 +274,7 @@ mod tests {
         assert_eq!(slots.next().await, Some('a'));
         assert_eq!(slots.call(vec!['b', 'c']), Handed { to_start: 1, must_wait: true });
         assert_eq!(slots.next().await, Some('b'));
-        slots.call_ended();
+        slots.call_ended(QUICK);
         assert_eq!(slots.next().await, Some('c'));
         slots.close();
         assert_eq!(slots.next().await, None);

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use crate::support::instance::Setup;
+use crate::support::http::get;
+use crate::support::instance::{Instance, Setup};
+use crate::support::prometheus::Scrape;
 use crate::support::provider::{Provider, Reply};
+use crate::support::world::{Carrier, World};
 use crate::support::{postgres, redis, sql};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -68,18 +71,50 @@ async fn a_transient_failure_is_retried_under_the_same_webhook_id() {
 
 #[tokio::test]
 async fn a_sigterm_drains_and_exits_clean() {
-    let database = postgres::database().await;
-    let provider = Provider::start();
-    provider.answer(Reply::ok().after(Duration::from_millis(300)));
-    let instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
-    let app = database.connect().await;
-    sql::run(&app, r#"SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 20) n"#).await;
-    provider.wait_for(1, SOON).await;
-    assert_eq!(instance.drain().await, 0);
-    let calls = provider.count();
-    let sent: i64 = sql::value(&app, "SELECT count(*) FROM outboxd.notifications WHERE status = 'SENT'").await;
-    assert_eq!(usize::try_from(sent).unwrap(), calls, "every call was recorded");
-    assert_eq!(sql::value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE state IN (1, 2)").await, 0);
+    for carrier in [Carrier::Memory, Carrier::ShortWay] {
+        let world = World::new(carrier).await;
+        world.provider.answer(Reply::ok().after(Duration::from_millis(300)));
+        let instance = world.setup.start().await;
+        world.notify(20).await;
+        world.provider.wait_for(1, SOON).await;
+        assert_eq!(instance.drain().await, 0);
+        let sent = "SELECT count(*) FROM outboxd.notifications WHERE status = 'SENT'";
+        let sent: i64 = sql::value(&world.app, sent).await;
+        assert_eq!(usize::try_from(sent).unwrap(), world.provider.count(), "every call was recorded");
+        let held = "SELECT count(*) FROM outboxd.outbox WHERE state IN (1, 2)";
+        assert_eq!(sql::value::<i64>(&world.app, held).await, 0, "{carrier:?}");
+    }
+}
+
+/// How many messages an instance has published so far, and how many of them past the queue.
+async fn published(instance: &mut Instance) -> (f64, f64) {
+    let scrape = Scrape::parse(&get(instance.http_addr().await, "/metrics", &[]).await.body);
+    let count = |name| scrape.value(name, &[]).unwrap_or(0.0);
+    (count("outboxd_published_total"), count("outboxd_short_way_total"))
+}
+
+#[tokio::test]
+async fn an_idle_instance_gives_what_it_publishes_to_its_own_workers_and_leaves_the_queue_alone() {
+    let world = World::new(Carrier::ShortWay).await;
+    let mut instance = world.setup.start().await;
+    for n in 1..=3 {
+        world.notify(1).await;
+        world.provider.wait_for(n, SOON).await;
+    }
+    sql::until(&world.app, "SELECT count(*) = 3 FROM outboxd.notifications WHERE status = 'SENT'").await;
+    assert_eq!(published(&mut instance).await, (3.0, 3.0));
+    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.publication").await;
+}
+
+#[tokio::test]
+async fn an_instance_whose_workers_are_busy_publishes_to_the_queue() {
+    let world = World::new(Carrier::ShortWay).await;
+    world.provider.answer(Reply::ok().after(Duration::from_millis(200)));
+    let mut instance = world.setup.start().await;
+    world.notify(300).await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    let (all, past_the_queue) = published(&mut instance).await;
+    assert!(past_the_queue < all / 3.0, "{all}, {past_the_queue}");
 }
 
 /// A provider that answers at once has rows claimed for the slots about to come free; when it stops answering, what was

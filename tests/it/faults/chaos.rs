@@ -30,7 +30,8 @@ async fn random_kills_of_instances_and_redis_lose_nothing_and_repeat_only_what_w
     let mut redis = RedisServer::forgetful();
     let mut world = World::new(Carrier::Memory).await;
     // However often chance hits the same row, nobody gives it up.
-    world.setup = world.setup.clone().redis(redis.url(), "stream", &unique_prefix()).toml("max_attempts = 100\n");
+    world.setup =
+        world.setup.clone().redis(redis.url(), "stream", &unique_prefix()).short_way().toml("max_attempts = 100\n");
     world.provider.answer_with(|call| match Fate::of(call) {
         Fate::Refused => Reply::status(503),
         Fate::Cut => Reply::reset(),

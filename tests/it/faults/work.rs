@@ -20,7 +20,7 @@ async fn killed_at(carrier: Carrier, failpoint: &str) -> World {
 
 #[tokio::test]
 async fn a_worker_killed_after_take_and_before_the_claim_loses_nothing_and_repeats_nothing() {
-    for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream] {
+    for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream, Carrier::ShortWay] {
         let world = killed_at(carrier, "after_take=abort").await;
         let _second = world.setup.start().await;
         world.settle().await.assert_nothing_lost().assert_no_duplicate();
@@ -29,7 +29,7 @@ async fn a_worker_killed_after_take_and_before_the_claim_loses_nothing_and_repea
 
 #[tokio::test]
 async fn a_worker_killed_after_the_claim_and_before_the_call_leaves_unknown_outcomes() {
-    for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream] {
+    for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream, Carrier::ShortWay] {
         let world = killed_at(carrier, "after_claim=abort").await;
         let _second = world.setup.start().await;
         world.settle().await.assert_nothing_lost().assert_duplicates_explained();
@@ -66,7 +66,7 @@ async fn a_worker_killed_after_the_2xx_and_before_the_record_repeats_with_an_exp
 
 #[tokio::test]
 async fn a_worker_killed_after_the_record_and_before_the_ack_repeats_nothing() {
-    for carrier in [Carrier::List, Carrier::Stream] {
+    for carrier in [Carrier::List, Carrier::Stream, Carrier::ShortWay] {
         let world = World::new(carrier).await;
         // A single row: whatever else was in flight at the abort would be unknown.
         let mut first = world.setup.clone().failpoints("after_record=abort").start().await;

@@ -37,11 +37,17 @@ impl Setup {
         }
     }
 
-    /// Messages travel through this Redis under a prefix of their own.
+    /// Messages travel through this Redis under a prefix of their own, all of them: see [`Setup::short_way`].
     pub fn redis(mut self, url: &str, kind: &str, prefix: &str) -> Setup {
         self.redis_url = Some(url.to_owned());
+        self.toml = self.toml.replace("[worker]\n", "[worker]\nshort_way = false\n");
         self.toml = self.toml.replace("[queue]\n", &format!("[queue]\nkind = \"{kind}\"\nprefix = \"{prefix}\"\n"));
         self
+    }
+
+    /// What an instance publishes goes to its own workers while they are idle, as it does by default.
+    pub fn short_way(self) -> Setup {
+        self.replace("short_way = false", "short_way = true")
     }
 
     /// Everything goes to one channel, `webhook`, at this URL, retried every 100 ms.

@@ -19,6 +19,8 @@ pub enum Carrier {
     Memory,
     List,
     Stream,
+    /// The stream, and past it as long as an instance's own workers are idle.
+    ShortWay,
 }
 
 pub struct World {
@@ -44,6 +46,7 @@ impl World {
             Carrier::Memory => setup,
             Carrier::List => setup.redis(redis::shared().url(), "list", &prefix),
             Carrier::Stream => setup.redis(redis::shared().url(), "stream", &prefix),
+            Carrier::ShortWay => setup.redis(redis::shared().url(), "stream", &prefix).short_way(),
         };
         World { app: database.connect().await, database, provider, setup, prefix }
     }
