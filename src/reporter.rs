@@ -18,6 +18,8 @@ use crate::store::{Result, Store};
 
 /// Between reports.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
+/// Whoever has just started has more urgent things to do than to count what waits.
+const FIRST_CENSUS: Duration = Duration::from_secs(2);
 /// Between removals of counts that no view shows any more.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 
@@ -52,12 +54,14 @@ pub fn routes<'a>(routes: impl IntoIterator<Item = (&'a String, &'a RouteConfig)
 pub struct Told {
     published: u64,
     has_routes: bool,
+    census_at: Instant,
     forget_at: Instant,
 }
 
 impl Default for Told {
     fn default() -> Told {
-        Told { published: 0, has_routes: false, forget_at: Instant::now() }
+        let now = Instant::now();
+        Told { published: 0, has_routes: false, census_at: now + FIRST_CENSUS, forget_at: now }
     }
 }
 
@@ -75,7 +79,9 @@ impl Reporter {
             Err(error) => QueueReport::Unreachable(error.to_string()),
         };
         self.store.report(self.instance.get(), &Report { clock_skew_ms, queue }).await?;
-        self.store.take_census().await?;
+        if Instant::now() >= told.census_at {
+            self.store.take_census().await?;
+        }
         if Instant::now() >= told.forget_at {
             self.store.forget_counts().await?;
             told.forget_at = Instant::now() + FORGET_EVERY;

@@ -17,10 +17,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::channel::failover::Router;
 use crate::config::WorkerConfig;
@@ -116,8 +117,23 @@ pub enum Drain {
     Deadline,
 }
 
+/// Makes connections and has Postgres plan what a backlog needs at once, before the first message is taken: else the first
+/// tenths of a second go to that. What fails here is tried again when it is needed.
+async fn warm_up(worker: &Worker) {
+    let worth = claimer::CLAIMS_MAX + 1;
+    let claim = |_| worker.store.claim(&[], worker.instance.get(), worker.config.lease, &[]);
+    let claimed = join_all((0..worth).map(claim)).await;
+    let recorded = join_all((0..worth).map(|_| worker.store.record_sent(&[], worker.instance.get()))).await;
+    if let Some(error) =
+        claimed.into_iter().filter_map(Result::err).chain(recorded.into_iter().filter_map(Result::err)).next()
+    {
+        debug!(%error, "not warm");
+    }
+}
+
 /// Works until `shutdown`, then finishes what is under way.
 pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
+    shutdown.run_until_cancelled(warm_up(&worker)).await;
     let slots = Arc::new(slots::Slots::new(worker.config.concurrency));
     let (batches, taken) = mpsc::channel(PREFETCH_BATCHES);
     let intake = claimer::Intake { queue: taken, short_way: short_way::open(&worker, &slots) };

@@ -22,7 +22,7 @@ use crate::store;
 use crate::store::claim::Case;
 
 /// Claims under way at once: while Postgres writes one down, the slots that calls leave meanwhile are filled by the next.
-const CLAIMS_MAX: usize = 2;
+pub(super) const CLAIMS_MAX: usize = 2;
 /// How long calls under way may free more slots before a claim.
 const GATHER_MAX: Duration = Duration::from_millis(1);
 /// Waits after errors: the first, and at most.
