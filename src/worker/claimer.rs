@@ -139,8 +139,11 @@ impl Claimer {
         let claimed_at = Instant::now();
         for (message, case) in cases {
             match (case, first.remove(&message)) {
-                (Case::Claimed(claimed), Some(Taken { delivery, acks, .. })) => {
-                    self.worker.progress.saw_claimed(claimed.published_at);
+                (Case::Claimed(claimed), Some(Taken { delivery, acks, handed })) => {
+                    // How far the queue has been worked off; the short way is not the queue.
+                    if handed.is_none() {
+                        self.worker.progress.saw_claimed(claimed.published_at);
+                    }
                     calls.push(sender::Call { claimed, delivery, acks, claimed_at, room: room.split(1) });
                 }
                 (case, taken) => {

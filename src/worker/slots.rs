@@ -34,7 +34,7 @@ pub(super) struct Slots<C> {
 
 /// What remains to be done for rows handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Handed {
+pub(super) struct Needed {
     /// Slots to be started.
     pub(super) to_start: usize,
     /// Some wait for calls to end.
@@ -111,7 +111,7 @@ impl<C> Slots<C> {
     }
 
     /// Hands over claimed rows.
-    pub(super) fn call(&self, calls: Vec<C>) -> Handed {
+    pub(super) fn call(&self, calls: Vec<C>) -> Needed {
         let (now, arrived) = (Instant::now(), calls.len());
         let mut state = lock(&self.state);
         state.waiting.extend(calls.into_iter().map(|call| (now, call)));
@@ -120,7 +120,7 @@ impl<C> Slots<C> {
         state.started += to_start;
         drop(state);
         self.arrivals.add_permits(arrived);
-        Handed { to_start, must_wait: beyond_idle > to_start }
+        Needed { to_start, must_wait: beyond_idle > to_start }
     }
 
     /// Waits for a call to make. `None`: the end, and none is left.
@@ -270,9 +270,9 @@ mod tests {
     #[tokio::test]
     async fn slots_are_started_as_they_are_needed_and_take_what_waits_in_order() {
         let slots = Slots::new(2);
-        assert_eq!(slots.call(vec!['a']), Handed { to_start: 1, must_wait: false });
+        assert_eq!(slots.call(vec!['a']), Needed { to_start: 1, must_wait: false });
         assert_eq!(slots.next().await, Some('a'));
-        assert_eq!(slots.call(vec!['b', 'c']), Handed { to_start: 1, must_wait: true });
+        assert_eq!(slots.call(vec!['b', 'c']), Needed { to_start: 1, must_wait: true });
         assert_eq!(slots.next().await, Some('b'));
         slots.call_ended(QUICK);
         assert_eq!(slots.next().await, Some('c'));
