@@ -58,8 +58,8 @@ pub enum Handle {
     Ticket(u64),
     /// The element itself: the list backend.
     Element(Arc<str>),
-    /// The entry's id: the stream backend.
-    Entry(Arc<str>),
+    /// A message of an entry: the stream backend.
+    Part(redis_stream::Part),
 }
 
 /// What a push left behind.
@@ -102,7 +102,7 @@ pub struct ServerFacts {
 /// How full the queue is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Pushed and not yet taken.
+    /// Pushed and not yet taken: exactly, or at most this many (a stream whose entries carry several messages).
     pub waiting: u64,
     /// Taken and not yet acknowledged, by anyone.
     pub in_flight: u64,
@@ -183,7 +183,7 @@ pub trait Consumer: Send {
     fn acker(&self) -> Box<dyn Acker>;
 
     /// Keeps this consumer alive in the queue's eyes and takes over what dead ones hold; call it at least
-    /// every third of the consumer TTL. Bounded work: at most 1,000 messages of a dead consumer per call.
+    /// every third of the consumer TTL. Bounded work: at most 1,000 elements or entries of dead consumers per call.
     /// What it took over comes with the next `take`.
     async fn tend(&mut self) -> Result<Tended>;
 

@@ -25,11 +25,15 @@ function follow(url) {
     socket.on("data", (chunk) => {
         const at = performance.now();
         text += chunk;
-        // A reply is whole when the last entry's element is: entries are "ms-seq" followed by m and "id:epoch".
-        const entries = [...text.matchAll(/(\d+-\d+)\r\n\*2\r\n\$1\r\nm\r\n\$\d+\r\n(\d+):\d+\r\n/g)];
+        // A reply is whole when the last entry's element is: entries are "ms-seq" followed by m and "id:epoch", several of them separated by commas.
+        const entries = [...text.matchAll(/(\d+-\d+)\r\n\*2\r\n\$1\r\nm\r\n\$\d+\r\n([\d:,]+)\r\n/g)];
         const expected = /^\*1\r\n\*2\r\n\$\d+\r\n[^\r]+\r\n\*(\d+)\r\n/.exec(text);
         if (!expected || entries.length < Number(expected[1])) return;
-        for (const [, , id] of entries) if (!arrived.has(id)) arrived.set(id, at);
+        for (const [, , elements] of entries) {
+            for (const id of elements.split(",").map((element) => element.split(":")[0])) {
+                if (!arrived.has(id)) arrived.set(id, at);
+            }
+        }
         last = entries.at(-1)[1];
         text = "";
         read();

@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Counts of held elements or entries, by the name Redis knows them under (equal elements count).
+/// Counts of held messages by the name Redis knows them under: equal elements of a list count one each, an entry of a
+/// stream as many as it carries.
 pub(super) type Counts = HashMap<Arc<str>, usize>;
 
 /// Shared by a consumer and its ackers.
@@ -19,7 +20,7 @@ pub(super) struct Hand {
 struct Inner {
     held: Counts,
     /// Acknowledgements that Redis has not confirmed; they go along with the next ones.
-    unconfirmed: Vec<Arc<str>>,
+    unconfirmed: Vec<(Arc<str>, usize)>,
 }
 
 impl Hand {
@@ -27,8 +28,8 @@ impl Hand {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn hold(&self, name: &Arc<str>) {
-        *self.lock().held.entry(Arc::clone(name)).or_default() += 1;
+    pub(super) fn hold(&self, name: &Arc<str>, messages: usize) {
+        *self.lock().held.entry(Arc::clone(name)).or_default() += messages;
     }
 
     pub(super) fn held(&self) -> Counts {
@@ -54,7 +55,7 @@ impl Hand {
     }
 
     /// Starts acknowledging `names` and whatever is still unconfirmed.
-    pub(super) fn start_ack(&self, names: impl Iterator<Item = Arc<str>>) -> Acknowledging {
+    pub(super) fn start_ack(&self, names: impl Iterator<Item = (Arc<str>, usize)>) -> Acknowledging {
         let mut inner = self.lock();
         let mut all = std::mem::take(&mut inner.unconfirmed);
         all.extend(names);
@@ -71,16 +72,17 @@ impl Hand {
 #[derive(Debug)]
 pub(super) struct Acknowledging {
     hand: Hand,
-    pub names: Vec<Arc<str>>,
+    /// With how many messages each stands for.
+    pub names: Vec<(Arc<str>, usize)>,
 }
 
 impl Acknowledging {
     /// Redis has them.
     pub(super) fn confirmed(mut self) {
         let mut inner = self.hand.lock();
-        for name in std::mem::take(&mut self.names) {
+        for (name, messages) in std::mem::take(&mut self.names) {
             if let Some(count) = inner.held.get_mut(&name) {
-                *count -= 1;
+                *count = count.saturating_sub(messages);
                 if *count == 0 {
                     inner.held.remove(&name);
                 }
@@ -101,28 +103,28 @@ impl Drop for Acknowledging {
 mod tests {
     use super::*;
 
-    fn names<T: for<'a> From<&'a str>>(names: &[&str]) -> Vec<T> {
-        names.iter().map(|name| T::from(name)).collect()
+    fn one_each(names: &[&'static str]) -> impl Iterator<Item = (Arc<str>, usize)> {
+        names.iter().map(|name| (Arc::from(*name), 1))
     }
 
     #[test]
     fn only_what_was_never_held_is_found_again() {
         let hand = Hand::default();
-        hand.hold(&Arc::from("a"));
-        hand.hold(&Arc::from("b"));
+        hand.hold(&Arc::from("a"), 1);
+        hand.hold(&Arc::from("b"), 1);
         let before = hand.held();
-        hand.start_ack(names(&["b"]).into_iter()).confirmed();
-        assert_eq!(hand.not_held(&before, names(&["a", "b", "c", "a"])), ["c", "a"]);
+        hand.start_ack(one_each(&["b"])).confirmed();
+        assert_eq!(hand.not_held(&before, ["a", "b", "c", "a"].map(String::from).into()), ["c", "a"]);
     }
 
     #[test]
     fn an_unconfirmed_acknowledgement_goes_along_with_the_next() {
         let hand = Hand::default();
-        hand.hold(&Arc::from("a"));
-        drop(hand.start_ack(names(&["a"]).into_iter()));
+        hand.hold(&Arc::from("a"), 1);
+        drop(hand.start_ack(one_each(&["a"])));
         assert_eq!(hand.held().get("a"), Some(&1));
         let again = hand.start_ack(std::iter::empty());
-        assert_eq!(again.names, names::<Arc<str>>(&["a"]));
+        assert_eq!(again.names, one_each(&["a"]).collect::<Vec<_>>());
         again.confirmed();
         assert!(hand.held().is_empty());
     }

@@ -1,7 +1,7 @@
 //! The names of our Redis keys.
 //!
 //! ```text
-//! {prefix}:v1:stream                      stream  waiting and pending entries, one field `m` = element
+//! {prefix}:v1:stream                      stream  waiting and pending entries, one field `m` = elements, separated by commas
 //!     group `workers`                             one consumer per worker
 //! {prefix}:v1:list                        list    waiting elements, pushed on the left, taken from the right
 //! {prefix}:v1:list:processing:<consumer>  list    taken and not acknowledged, oldest on the right
@@ -10,6 +10,7 @@
 //! {prefix}:v1:<backend>:meta              hash    what tells a loss:
 //!     generation, pushed                          the push counter (see `loss`)
 //!     run                                         the server process that counts
+//!     held                                        messages in the stream, waiting and pending
 //!     ended:<generation>                          where an earlier generation's count stood when it ended
 //! ```
 //!

@@ -21,8 +21,8 @@ use crate::queue::{Delivery, Message};
 use crate::store;
 use crate::store::claim::Case;
 
-/// Claims under way at once: while Postgres writes one down, the slots that calls leave meanwhile are filled by the next.
-pub(super) const CLAIMS_MAX: usize = 2;
+/// Claims under way at once: while one waits for the disk, the slots that calls leave meanwhile are filled by the next.
+pub(super) const CLAIMS_MAX: usize = 3;
 /// How long calls under way may free more slots before a claim.
 const GATHER_MAX: Duration = Duration::from_millis(1);
 /// Waits after errors: the first, and at most.

@@ -37,6 +37,7 @@ macro_rules! for_every_backend {
 
 for_every_backend!(
     messages_are_taken_in_the_order_they_were_pushed,
+    many_messages_pushed_at_once_are_taken_a_few_at_a_time,
     a_waiting_take_ends_as_soon_as_a_message_arrives,
     a_take_with_nothing_there_returns_empty_after_its_wait,
     an_empty_push_and_an_empty_take_do_nothing,
@@ -60,6 +61,21 @@ async fn messages_are_taken_in_the_order_they_were_pushed(queue: Arc<dyn Queue>)
     taken.extend(consumer.take(100, NO_WAIT).await.unwrap());
     assert_eq!(ids(&taken), (0..10).collect::<Vec<_>>());
     assert!(taken.iter().all(|delivery| delivery.times_delivered == 1 && delivery.message.epoch == 1));
+}
+
+async fn many_messages_pushed_at_once_are_taken_a_few_at_a_time(queue: Arc<dyn Queue>) {
+    queue.push(&messages(0..200)).await.unwrap();
+    assert_eq!(queue.depth().await.unwrap(), Depth { waiting: 200, in_flight: 0 });
+    let mut consumer = queue.consumer("a").await.unwrap();
+    let mut all = Vec::new();
+    while all.len() < 200 {
+        let taken = consumer.take(5, NO_WAIT).await.unwrap();
+        assert!((1..=5).contains(&taken.len()), "{taken:?}");
+        all.extend(ids(&taken));
+        consumer.acker().ack(&taken).await.unwrap();
+    }
+    assert_eq!(all, (0..200).collect::<Vec<_>>());
+    assert_eq!(queue.depth().await.unwrap(), Depth::default());
 }
 
 async fn a_waiting_take_ends_as_soon_as_a_message_arrives(queue: Arc<dyn Queue>) {

@@ -133,7 +133,8 @@ async fn a_full_redis_refuses_pushes_and_can_still_be_drained(config: QueueConfi
     let queue = open_at(&config, server.url()).await.unwrap();
     let mut consumer = queue.consumer("a").await.unwrap();
     let mut crashed = queue.consumer("crashed").await.unwrap();
-    queue.push(&messages(0..100)).await.unwrap();
+    queue.push(&messages(0..10)).await.unwrap();
+    queue.push(&messages(10..100)).await.unwrap();
     assert_eq!(crashed.take(10, NO_WAIT).await.unwrap().len(), 10);
     drop(crashed);
     server.run::<()>("CONFIG SET maxmemory 1").await;
