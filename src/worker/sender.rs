@@ -1,5 +1,6 @@
 //! One attempt: look whether it may go, call the channel, decide what follows.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -126,7 +127,9 @@ async fn send(
     }
     let traced = traced::begin(worker, outgoing);
     let outgoing = &Outgoing { span: traced.map(|begun| begun.context), ..*outgoing };
-    let called = cut_off.run_until_cancelled(provider.channel.send_to(target, outgoing)).await;
+    // Pinned here, because some kilobytes would be copied otherwise.
+    let calling = pin!(provider.channel.send_to(target, outgoing));
+    let called = cut_off.run_until_cancelled(calling).await;
     traced::end(worker, traced, claimed, name, called.as_ref());
     let Some(outcome) = called else {
         return after_failure(claimed, route, position, provider, cut_short(call.claimed_at.elapsed()));
