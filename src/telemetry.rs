@@ -5,8 +5,8 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// What a service logs when nobody asks for anything else.
-pub const SERVICE_FILTER: &str = "info";
+/// What a service logs when nobody asks for anything else. It tells itself which migrations it applied.
+pub const SERVICE_FILTER: &str = "info,refinery_core=warn";
 /// What a command with output of its own does.
 pub const QUIET_FILTER: &str = "warn";
 

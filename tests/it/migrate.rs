@@ -25,6 +25,25 @@ async fn eight_migrations_at_once_all_succeed_on_an_empty_database() {
 }
 
 #[tokio::test]
+async fn the_command_names_each_migration_once_and_logs_nothing_besides() {
+    let database = postgres::empty_database().await;
+    let migrate = || async {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_outboxd"));
+        command.arg("migrate").env_clear().env("DATABASE_URL", database.url()).kill_on_drop(true);
+        let done = command.output().await.expect("it runs");
+        assert!(done.status.success());
+        assert_eq!(String::from_utf8_lossy(&done.stderr), "");
+        String::from_utf8(done.stdout).expect("text").lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let last = format!("the schema is at migration {}; functions, views and grants are installed", migrate::newest());
+    let first_time = migrate().await;
+    assert_eq!(first_time.len(), usize::try_from(migrate::newest()).unwrap() + 1, "{first_time:?}");
+    assert_eq!(first_time[0], "applied V0001 create_notification_log");
+    assert_eq!(first_time.last(), Some(&last));
+    assert_eq!(migrate().await, [last]);
+}
+
+#[tokio::test]
 async fn status_tells_what_is_applied_and_what_is_to_come() {
     let mut client = postgres::empty_database().await.connect().await;
     let before = migrate::status(&client).await.unwrap();
