@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use metrics::{counter, histogram};
 use tokio::sync::Mutex;
 
 use crate::failpoint;
 use crate::queue::{self, Queue};
 use crate::rollup::Rollup;
-use crate::store::publish::Reserved;
+use crate::store::publish::{Fresh, LaneScan, Reserved};
 use crate::store::{self, Store};
 
 /// How old the last look at the queue's depth may be.
@@ -55,9 +56,18 @@ struct Shared {
     short_way: std::sync::RwLock<Option<ShortWay>>,
 }
 
-/// Past the queue to this instance's own workers: takes what was reserved, or returns it when they are not idle. Whoever
-/// takes it confirms the publications once the rows are claimed.
-pub struct ShortWay(pub Box<dyn Fn(Reserved) -> Option<Reserved> + Send + Sync>);
+/// Past the queue: this instance's own workers, when they are idle.
+pub struct ShortWay(pub Box<dyn Fn() -> Option<Box<dyn IdleWorkers>> + Send + Sync>);
+
+/// Workers of this process that wait for something to do.
+#[async_trait]
+pub trait IdleWorkers: Send {
+    /// Rows that can be called at once.
+    fn room(&self) -> u32;
+
+    /// Claims fresh rows, together no more than there is room for, and has them called.
+    async fn claim(self: Box<Self>, scans: &[LaneScan]) -> store::Result<Fresh>;
+}
 
 impl std::fmt::Debug for ShortWay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -124,35 +134,39 @@ impl Publisher {
         *self.shared.short_way.write().unwrap_or_else(std::sync::PoisonError::into_inner) = way;
     }
 
-    /// Publishes: to idle workers of this process if there are any, else to the queue in one round trip. On success the
-    /// publications wait to be confirmed; after an error nothing is known to have arrived and the sweep will find them.
+    /// Idle workers of this process, if there is a way past the queue.
+    pub fn idle_workers(&self) -> Option<Box<dyn IdleWorkers>> {
+        let way = self.shared.short_way.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        way.as_ref().and_then(|way| (way.0)())
+    }
+
+    /// So many rows went past the queue.
+    pub fn note_short_way(&self, rows: u64) {
+        counter!("outboxd_short_way_total").increment(rows);
+        self.note_published(rows);
+    }
+
+    fn note_published(&self, rows: u64) {
+        counter!("outboxd_published_total").increment(rows);
+        self.shared.published.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Pushes in one round trip. On success the publications wait to be confirmed; after an error nothing is known to have
+    /// arrived and the sweep will find them.
     pub async fn push(&self, reserved: Reserved) -> Result<(), Error> {
         let rows = reserved.messages.len() as u64;
         if rows == 0 {
             return Ok(());
         }
         failpoint::hit("after_reserve").await;
-        if let Some(reserved) = self.by_the_short_way(reserved) {
-            let pushed = self.queue.push(&reserved.messages).await?;
-            self.shared.counter.fetch_max(pushed.counter, Ordering::Relaxed);
-            self.shared.room.lock().await.pushed += rows;
-            self.keep_unconfirmed(reserved.publications);
-        } else {
-            counter!("outboxd_short_way_total").increment(rows);
-        }
-        counter!("outboxd_published_total").increment(rows);
-        self.shared.published.fetch_add(rows, Ordering::Relaxed);
+        let pushed = self.queue.push(&reserved.messages).await?;
+        self.shared.counter.fetch_max(pushed.counter, Ordering::Relaxed);
+        self.shared.room.lock().await.pushed += rows;
+        self.keep_unconfirmed(reserved.publications);
+        self.note_published(rows);
         histogram!("outboxd_batch_rows", "step" => "publish").record(rows as f64);
         failpoint::hit("after_push").await;
         Ok(())
-    }
-
-    /// What is left for the queue.
-    fn by_the_short_way(&self, reserved: Reserved) -> Option<Reserved> {
-        match &*self.shared.short_way.read().unwrap_or_else(std::sync::PoisonError::into_inner) {
-            Some(way) => (way.0)(reserved),
-            None => Some(reserved),
-        }
     }
 
     /// Publications that have arrived and wait to be confirmed, for a statement that does it on the way. If that

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use crate::config::RelayConfig;
 use crate::holds::Holds;
-use crate::publisher::{Allowance, Error, Publisher};
-use crate::store::Store;
+use crate::publisher::{Allowance, Error, IdleWorkers, Publisher};
 use crate::store::doorbell::Holders;
 use crate::store::instance::InstanceId;
 use crate::store::publish::{Fresh, LaneScan};
+use crate::store::{self, Store};
 
 /// How old the knowledge of topics may be: an operator's pause takes effect within a second.
 const TOPICS_MAX_AGE: Duration = Duration::from_millis(400);
@@ -47,6 +47,31 @@ pub struct Counts {
     pub found: u64,
     /// Whether rows were left because the window is full.
     pub is_full: bool,
+}
+
+impl Counts {
+    fn add(&mut self, other: Counts) {
+        self.pushed += other.pushed;
+        self.found += other.found;
+        self.is_full |= other.is_full;
+    }
+}
+
+/// Where fresh rows go.
+enum Way {
+    /// Past the queue.
+    Short(Box<dyn IdleWorkers>),
+    /// To the queue, as far as there is room in it.
+    Queue(Allowance),
+}
+
+impl Way {
+    fn allowance(&self) -> Allowance {
+        match self {
+            Way::Short(workers) => Allowance { backlog: workers.room(), fresh: workers.room() },
+            Way::Queue(allowance) => *allowance,
+        }
+    }
 }
 
 /// How thorough a pass is.
@@ -133,14 +158,23 @@ impl Relay {
     /// One bounded batch: timers that have run out, then fresh rows.
     pub async fn pass(&mut self, scan: Scan) -> Result<Counts, Error> {
         self.load_topics().await?;
-        let allowance = self.publisher.allowance().await?;
-        let mut counts = self.publish_due(allowance).await?;
-        let allowance = self.publisher.allowance().await?;
-        let fresh = self.publish_fresh(scan, allowance).await?;
-        counts.pushed += fresh.pushed;
-        counts.found += fresh.found;
-        counts.is_full |= fresh.is_full;
+        let mut counts = Counts::default();
+        if Instant::now() >= self.timer_at {
+            let allowance = self.publisher.allowance().await?;
+            counts.add(self.publish_due(allowance).await?);
+        }
+        let way = self.way().await?;
+        counts.add(self.publish_fresh(scan, way).await?);
         Ok(counts)
+    }
+
+    /// To idle workers, unless they are too few for each lane to be looked at.
+    async fn way(&self) -> Result<Way, Error> {
+        let lanes = self.lanes.values().filter(|lane| !lane.is_shut).count();
+        Ok(match self.publisher.idle_workers().filter(|workers| workers.room() as usize >= lanes) {
+            Some(workers) => Way::Short(workers),
+            None => Way::Queue(self.publisher.allowance().await?),
+        })
     }
 
     /// Forgets what it knows of the topics, so that the next pass asks.
@@ -185,9 +219,6 @@ impl Relay {
 
     async fn publish_due(&mut self, allowance: Allowance) -> Result<Counts, Error> {
         let mut counts = Counts::default();
-        if Instant::now() < self.timer_at {
-            return Ok(counts);
-        }
         let rows_max = self.batch.min(allowance.fresh);
         if rows_max == 0 {
             return Ok(Counts { is_full: true, ..counts });
@@ -216,24 +247,20 @@ impl Relay {
         TIMER_MARGIN
     }
 
-    async fn publish_fresh(&mut self, scan: Scan, allowance: Allowance) -> Result<Counts, Error> {
+    async fn publish_fresh(&mut self, scan: Scan, way: Way) -> Result<Counts, Error> {
         let started = Instant::now();
         let is_rescan = started >= self.rescan_at;
         let is_exact = scan == Scan::Exact || self.exact_cost < CHEAP_SCAN || started >= self.exact_at;
-        let scans = self.plan(is_rescan, is_exact, allowance);
+        let scans = self.plan(is_rescan, is_exact, way.allowance());
         if scans.is_empty() {
             let is_full = self.lanes.values().any(|lane| !lane.is_shut);
             return Ok(Counts { is_full, ..Counts::default() });
         }
-        let confirm = self.publisher.take_unconfirmed();
-        let fresh = match self.store.reserve_fresh(&scans, self.instance.get(), &confirm).await {
-            Ok(fresh) => fresh,
-            Err(error) => {
-                self.publisher.keep_unconfirmed(confirm);
-                self.rewind();
-                return Err(error.into());
-            }
+        let taken = match way {
+            Way::Short(workers) => workers.claim(&scans).await,
+            Way::Queue(_) => self.reserve_fresh(&scans).await,
         };
+        let fresh = taken.inspect_err(|_| self.rewind())?;
         let found: u64 = fresh.lanes.iter().map(|lane| u64::from(lane.rows)).sum();
         if is_exact || is_rescan {
             // What reserving costs is not the scan's cost.
@@ -241,9 +268,18 @@ impl Relay {
             self.note_cost(is_rescan, cost);
         }
         self.note_lanes(&scans, &fresh);
-        let counts = Counts { pushed: fresh.reserved.messages.len() as u64, found, is_full: false };
+        let counts = Counts { pushed: fresh.claimed + fresh.reserved.messages.len() as u64, found, is_full: false };
         self.carry(fresh).await?;
         Ok(counts)
+    }
+
+    async fn reserve_fresh(&self, scans: &[LaneScan]) -> store::Result<Fresh> {
+        let confirm = self.publisher.take_unconfirmed();
+        let fresh = self.store.reserve_fresh(scans, self.instance.get(), &confirm).await;
+        if fresh.is_err() {
+            self.publisher.keep_unconfirmed(confirm);
+        }
+        fresh
     }
 
     /// Which lanes to scan, from where, and how many rows of each: together no more than there is room for.
@@ -341,9 +377,9 @@ impl Relay {
         if self.lanes.values().all(|lane| lane.bound >= target || lane.is_shut) {
             return Ok(());
         }
-        let allowance = self.publisher.allowance().await?;
-        let scanned: Vec<i32> = self.plan(false, true, allowance).iter().map(|scan| scan.lane).collect();
-        self.publish_fresh(Scan::Exact, allowance).await?;
+        let way = self.way().await?;
+        let scanned: Vec<i32> = self.plan(false, true, way.allowance()).iter().map(|scan| scan.lane).collect();
+        self.publish_fresh(Scan::Exact, way).await?;
         for (id, lane) in &mut self.lanes {
             if scanned.contains(id) {
                 // With a backlog, everything below the first row found has passed.

@@ -124,6 +124,8 @@ async fn warm_up(worker: &Worker) -> store::Result<()> {
     try_join_all((0..connections).map(claim)).await?;
     let record = |_| worker.store.record_sent(&[], worker.instance.get());
     try_join_all((0..connections).map(record)).await?;
+    let claim_fresh = |_| worker.store.claim_fresh(&[], worker.instance.get(), worker.config.lease);
+    try_join_all((0..connections).map(claim_fresh)).await?;
     Ok(())
 }
 
@@ -134,7 +136,6 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     }
     let slots = Arc::new(slots::Slots::new(worker.config.concurrency));
     let (batches, taken) = mpsc::channel(PREFETCH_BATCHES);
-    let intake = claimer::Intake { queue: taken, short_way: short_way::open(&worker, &slots) };
     let (finished, outcomes) = mpsc::channel::<Finished>(worker.config.concurrency * 4);
     // The deadline cuts calls off; until then they may finish.
     let cut_off = CancellationToken::new();
@@ -149,7 +150,7 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
             finished,
             cut_off: cut_off.clone(),
         },
-        intake,
+        taken,
         shutdown.clone(),
     ));
     let recorder_stop = CancellationToken::new();

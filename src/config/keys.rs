@@ -47,7 +47,7 @@ pub const KEYS: &[Key] = &[
     key("worker.lease", Duration(SECOND, DAY), Value("60s"), "How long a claim holds without renewal; more than the longest channel timeout and its limiter's wait."),
     key("worker.heartbeat", Duration(100, HOUR), Value("5s"), "How often an instance says that it is alive."),
     key("worker.heartbeat_ttl", Duration(SECOND, DAY), Value("15s"), "How long after its last heartbeat an instance counts as dead; more than twice the heartbeat."),
-    key("worker.short_way", Flag, Value("true"), "What an instance publishes while half of its own workers are idle goes to them, past the queue."),
+    key("worker.short_way", Flag, Value("true"), "While half of its workers are idle an instance claims what is new for them directly, past the queue."),
     key("worker.drain", PAUSE, Value("25s"), "How long a stop waits for calls under way."),
     key("reconcile.published_after", Duration(SECOND, DAY), Value("10m"), "What was published this long ago without progress is published again."),
     key("reconcile.every", Duration(SECOND, DAY), Value("2m"), "How often to look for it."),

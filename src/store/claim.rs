@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 
 use super::instance::millis;
+use super::publish::{Fresh, LaneScan, columns};
 use super::{Result, Store, query};
 use crate::queue::Message;
 
@@ -97,6 +98,32 @@ impl Store {
         Ok(rows.iter().map(told).collect())
     }
 
+    /// Takes fresh ready rows of the lanes given and claims them.
+    pub async fn claim_fresh(
+        &self,
+        scans: &[LaneScan],
+        instance: i32,
+        lease: Duration,
+    ) -> Result<(Fresh, Vec<Box<Claimed>>)> {
+        let query = query!("worker_claim_fresh", Durable, [INT4_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8]);
+        let (lanes, after, take) = columns(scans);
+        let rows = self.query(query, &[&lanes, &after, &take, &instance, &millis(lease)]).await?;
+        let (mut fresh, mut claims, mut topics) = (Fresh::default(), Vec::with_capacity(rows.len()), Topics::default());
+        for row in &rows {
+            let (lane, seq): (i32, i64) = (row.get(16), row.get(17));
+            fresh.keys.extend(row.get::<_, Option<String>>(18));
+            if let Case::Claimed(claimed) = case(row, &mut topics) {
+                if lane == 0 {
+                    fresh.unnamed.push(claimed.id);
+                }
+                claims.push(claimed);
+            }
+            fresh.found(lane, seq);
+        }
+        fresh.claimed = claims.len() as u64;
+        Ok((fresh, claims))
+    }
+
     /// Hands messages of paused topics back.
     pub async fn unpublish(&self, messages: &[Message]) -> Result<()> {
         let query = query!("worker_unpublish_messages", Durable, [INT8_ARRAY, INT4_ARRAY]);
@@ -139,7 +166,7 @@ impl Topics {
     }
 }
 
-// By position, in the statement's order: a name is looked for among all sixteen, for each value of each row.
+// By position, in the statements' order: a name is looked for among all of them, for each value of each row.
 fn case(row: &Row, topics: &mut Topics) -> Case {
     let status: Option<&str> = row.get(9);
     let token: Option<i32> = row.get(2);
@@ -152,7 +179,7 @@ fn case(row: &Row, topics: &mut Topics) -> Case {
     match (found_state, status) {
         (None, Some("SENT")) => Case::Sent,
         (Some(2), _) => Case::Held,
-        (Some(0 | 1), _) if found_epoch == Some(row.get(1)) => Case::Paused,
+        (Some(0 | 1), _) if found_epoch == row.get(1) => Case::Paused,
         _ => Case::Stale,
     }
 }

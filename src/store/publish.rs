@@ -57,12 +57,36 @@ pub struct LaneFound {
 pub struct Fresh {
     /// Ready rows, now reserved.
     pub reserved: Reserved,
+    /// Ready rows that were claimed instead.
+    pub claimed: u64,
     /// Keys of rows that wait behind them, to be admitted.
     pub keys: Vec<String>,
     /// Per lane in which anything was found.
     pub lanes: Vec<LaneFound>,
-    /// Reserved rows whose topic has no lane yet.
+    /// Ready rows whose topic has no lane yet.
     pub unnamed: Vec<i64>,
+}
+
+impl Fresh {
+    pub(super) fn found(&mut self, lane: i32, seq: i64) {
+        match self.lanes.iter_mut().find(|found| found.lane == lane) {
+            Some(found) => {
+                found.rows += 1;
+                found.lowest = found.lowest.min(seq);
+                found.highest = found.highest.max(seq);
+            }
+            None => self.lanes.push(LaneFound { lane, rows: 1, lowest: seq, highest: seq }),
+        }
+    }
+}
+
+/// Lanes, bounds and numbers of rows, as the statements take them.
+pub(super) fn columns(scans: &[LaneScan]) -> (Vec<i32>, Vec<i64>, Vec<i32>) {
+    (
+        scans.iter().map(|scan| scan.lane).collect(),
+        scans.iter().map(|scan| scan.after).collect(),
+        scans.iter().map(|scan| bounded(scan.take)).collect(),
+    )
 }
 
 /// A topic as operators and the relay know it.
@@ -82,9 +106,7 @@ impl Store {
     /// Takes fresh ready rows of the lanes given and confirms earlier publications on the way.
     pub async fn reserve_fresh(&self, scans: &[LaneScan], instance: i32, confirm: &[i64]) -> Result<Fresh> {
         let query = query!("relay_reserve_fresh", Relaxed, [INT4_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY]);
-        let lanes: Vec<i32> = scans.iter().map(|scan| scan.lane).collect();
-        let after: Vec<i64> = scans.iter().map(|scan| scan.after).collect();
-        let take: Vec<i32> = scans.iter().map(|scan| bounded(scan.take)).collect();
+        let (lanes, after, take) = columns(scans);
         let rows = self.query(query, &[&lanes, &after, &take, &instance, &confirm]).await?;
         let mut fresh = Fresh::default();
         for row in &rows {
@@ -98,14 +120,7 @@ impl Store {
                 }
                 None => fresh.keys.extend(row.get::<_, Option<String>>(5)),
             }
-            match fresh.lanes.iter_mut().find(|found| found.lane == lane) {
-                Some(found) => {
-                    found.rows += 1;
-                    found.lowest = found.lowest.min(seq);
-                    found.highest = found.highest.max(seq);
-                }
-                None => fresh.lanes.push(LaneFound { lane, rows: 1, lowest: seq, highest: seq }),
-            }
+            fresh.found(lane, seq);
         }
         Ok(fresh)
     }

@@ -61,7 +61,7 @@ pub const METRICS: &[Metric] = &[
     metric("outboxd_oldest_unpublished_age_seconds", Gauge, &[], "How long the oldest row that is ready has waited to be published; 0 when none waits. Sampled; the same on every instance."),
     metric("outboxd_sampled_timestamp_seconds", Gauge, &[], "When the sampled gauges were last brought up to date, in seconds since 1970."),
     metric("outboxd_published_total", Counter, &[], "Messages published: pushed to the queue or handed to idle workers of the same instance, copies included."),
-    metric("outboxd_short_way_total", Counter, &[], "Messages handed to idle workers of the same instance, past the queue."),
+    metric("outboxd_short_way_total", Counter, &[], "Notifications claimed directly for idle workers of the instance that found them, past the queue."),
     metric("outboxd_batch_rows", ROWS, &["step"], "Rows handled at a time, by step: publish, claim, record."),
     metric("outboxd_queue_depth", Gauge, &["backend"], "Messages pushed and not yet taken. The same on every instance that shares the queue."),
     metric("outboxd_queue_in_flight", Gauge, &["backend"], "Messages taken and not yet acknowledged. The same on every instance that shares the queue."),

@@ -12,10 +12,9 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use super::recorder::{self, Acks, Finished};
-use super::short_way::Handed;
 use super::slots::Slots;
 use super::taker::Batch;
-use super::{Worker, sender};
+use super::{Worker, sender, short_way};
 use crate::failpoint;
 use crate::queue::{Delivery, Message};
 use crate::store;
@@ -41,30 +40,11 @@ pub(super) struct Claimer {
 struct Taken {
     delivery: Delivery,
     acks: Acks,
-    handed: Option<Arc<Handed>>,
 }
 
-/// Where messages come from.
-pub(super) struct Intake {
-    pub(super) queue: mpsc::Receiver<Batch>,
-    pub(super) short_way: mpsc::Receiver<Batch>,
-}
-
-impl Intake {
-    async fn next(&mut self) -> Option<Batch> {
-        tokio::select! {
-            batch = self.queue.recv() => batch,
-            Some(batch) = self.short_way.recv() => Some(batch),
-        }
-    }
-
-    fn try_next(&mut self) -> Option<Batch> {
-        self.short_way.try_recv().or_else(|_| self.queue.try_recv()).ok()
-    }
-}
-
-pub(super) async fn run(claimer: Claimer, mut intake: Intake, shutdown: CancellationToken) {
+pub(super) async fn run(claimer: Claimer, mut batches: mpsc::Receiver<Batch>, shutdown: CancellationToken) {
     let claimer = Arc::new(claimer);
+    let short_way = short_way::open(&claimer);
     let mut claims = JoinSet::new();
     let mut waiting: VecDeque<Taken> = VecDeque::new();
     loop {
@@ -72,22 +52,18 @@ pub(super) async fn run(claimer: Claimer, mut intake: Intake, shutdown: Cancella
         if claims.len() >= CLAIMS_MAX {
             claims.join_next().await;
         }
-        let Some((messages, room)) = claimer.next(&mut waiting, &mut intake, &shutdown).await else { break };
+        let Some((messages, room)) = claimer.next(&mut waiting, &mut batches, &shutdown).await else { break };
         let (claimer, shutdown) = (Arc::clone(&claimer), shutdown.clone());
         claims.spawn(async move { claimer.claim(messages, room, &shutdown).await });
     }
-    // What is being claimed is called, or waits in the queue; what came by the short way is not in it.
+    // What is being claimed is called; the rest waits in the queue.
+    short_way.close().await;
     while claims.join_next().await.is_some() {}
-    claimer.worker.publisher.set_short_way(None);
-    while let Ok(batch) = intake.short_way.try_recv() {
-        waiting.extend(taken(batch));
-    }
-    claimer.hand_back(waiting.into_iter().filter(|taken| taken.handed.is_some()).collect()).await;
 }
 
 fn taken(batch: Batch) -> impl Iterator<Item = Taken> {
-    let Batch { deliveries, acks, handed } = batch;
-    deliveries.into_iter().map(move |delivery| Taken { delivery, acks: acks.clone(), handed: handed.clone() })
+    let Batch { deliveries, acks } = batch;
+    deliveries.into_iter().map(move |delivery| Taken { delivery, acks: acks.clone() })
 }
 
 impl Claimer {
@@ -95,14 +71,14 @@ impl Claimer {
     async fn next(
         &self,
         waiting: &mut VecDeque<Taken>,
-        intake: &mut Intake,
+        batches: &mut mpsc::Receiver<Batch>,
         shutdown: &CancellationToken,
     ) -> Option<(Vec<Taken>, OwnedSemaphorePermit)> {
         if waiting.is_empty() {
-            waiting.extend(taken(shutdown.run_until_cancelled(intake.next()).await??));
+            waiting.extend(taken(shutdown.run_until_cancelled(batches.recv()).await??));
         }
         while waiting.len() < self.worker.config.concurrency
-            && let Some(batch) = intake.try_next()
+            && let Ok(batch) = batches.try_recv()
         {
             waiting.extend(taken(batch));
         }
@@ -119,17 +95,12 @@ impl Claimer {
         failpoint::hit("after_take").await;
         // Copies of a message that is here as well need no claim of their own.
         let mut done = Vec::new();
-        let handed: Vec<Arc<Handed>> = messages.iter().filter_map(|taken| taken.handed.clone()).collect();
         let mut first: HashMap<Message, Taken> = HashMap::with_capacity(messages.len());
         for taken in messages {
             done.extend(first.insert(taken.delivery.message, taken));
         }
         let distinct: Vec<Message> = first.keys().copied().collect();
-        let Some(cases) = self.claim_patiently(&distinct, shutdown).await else {
-            self.hand_back(first.into_values().filter(|taken| taken.handed.is_some()).collect()).await;
-            return;
-        };
-        handed.iter().for_each(|handed| handed.claimed(1));
+        let Some(cases) = self.claim_patiently(&distinct, shutdown).await else { return };
         histogram!("outboxd_batch_rows", "step" => "claim").record(cases.len() as f64);
         if cases.iter().any(|(_, case)| matches!(case, Case::Claimed(_))) {
             failpoint::hit("after_claim").await;
@@ -139,11 +110,8 @@ impl Claimer {
         let claimed_at = Instant::now();
         for (message, case) in cases {
             match (case, first.remove(&message)) {
-                (Case::Claimed(claimed), Some(Taken { delivery, acks, handed })) => {
-                    // How far the queue has been worked off; the short way is not the queue.
-                    if handed.is_none() {
-                        self.worker.progress.saw_claimed(claimed.published_at);
-                    }
+                (Case::Claimed(claimed), Some(Taken { delivery, acks })) => {
+                    self.worker.progress.saw_claimed(claimed.published_at);
                     calls.push(sender::Call { claimed, delivery, acks, claimed_at, room: room.split(1) });
                 }
                 (case, taken) => {
@@ -166,19 +134,8 @@ impl Claimer {
         }
     }
 
-    /// What was not claimed and is not in the queue goes back to Postgres, for others to publish.
-    async fn hand_back(&self, unclaimed: Vec<Taken>) {
-        if unclaimed.is_empty() {
-            return;
-        }
-        let messages: Vec<Message> = unclaimed.iter().map(|taken| taken.delivery.message).collect();
-        if let Err(error) = self.worker.store.unpublish(&messages).await {
-            warn!(%error, "unclaimed messages could not be handed back; they will be published again");
-        }
-    }
-
     /// Has the calls made, and sees to it that none waits for long.
-    fn start(self: &Arc<Self>, calls: Vec<sender::Call>) {
+    pub(super) fn start(self: &Arc<Self>, calls: Vec<sender::Call>) {
         let handed = self.slots.call(calls);
         for _ in 0..handed.to_start {
             let claimer = Arc::clone(self);

@@ -1,40 +1,107 @@
-//! The short way: what this instance's relay publishes while its own workers are idle does not go through the queue. It
-//! saves the round trip to Redis, a sixth of the time from commit to arrival.
+//! The short way: while half of its workers are idle an instance's relay claims fresh rows for them directly. They are not
+//! published, and nothing goes through the queue: a statement and two round trips to Redis less between commit and call.
 //!
-//! Nothing else changes: the row is published and unconfirmed until it is claimed. If the process dies in between, the
-//! sweep publishes it again, as if the push had been lost.
+//! The claim is what it is otherwise: guarded by the row's lock and state, written to disk before the call, ended by the
+//! outcome or its lease.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
+use metrics::{counter, histogram};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Worker;
+use super::claimer::Claimer;
 use super::recorder::Acks;
-use super::slots::Slots;
-use super::taker::Batch;
-use crate::publisher::{Publisher, ShortWay};
-use crate::queue::{self, Acker, Delivery, Handle};
-use crate::store::publish::Reserved;
+use super::sender;
+use crate::failpoint;
+use crate::publisher::{IdleWorkers, Publisher, ShortWay};
+use crate::queue::{self, Acker, Delivery, Handle, Message};
+use crate::store;
+use crate::store::claim::Claimed;
+use crate::store::publish::{Fresh, LaneScan};
 
-/// Batches on their way.
-const BATCHES_MAX: usize = 16;
-
-/// The publications of one batch, to be confirmed when the last of its rows has been claimed.
-#[derive(Debug)]
-pub(super) struct Handed {
+/// An open way.
+pub(super) struct Open {
     publisher: Publisher,
-    publications: Vec<i64>,
-    unclaimed: AtomicUsize,
+    /// One claim at a time goes this way.
+    turn: Arc<Semaphore>,
 }
 
-impl Handed {
-    /// So many of its messages have been claimed, or need no claim.
-    pub(super) fn claimed(&self, rows: usize) {
-        if self.unclaimed.fetch_sub(rows, Ordering::Relaxed) == rows {
-            self.publisher.keep_unconfirmed(self.publications.clone());
+/// Opens the way to a claimer's slots, if it is configured. The in-process queue is short enough.
+pub(super) fn open(claimer: &Arc<Claimer>) -> Open {
+    let worker = &claimer.worker;
+    let way = Open { publisher: worker.publisher.clone(), turn: Arc::new(Semaphore::new(1)) };
+    if worker.queue.kind() != "memory" && worker.config.short_way {
+        let (claimer, turn) = (Arc::clone(claimer), Arc::clone(&way.turn));
+        let acks = Acks::new(Box::new(Unqueued));
+        way.publisher.set_short_way(Some(ShortWay(Box::new(move || {
+            let turn = Arc::clone(&turn).try_acquire_owned().ok()?;
+            let room = claimer.slots.idle_room()?;
+            Some(Box::new(Idle { claimer: Arc::clone(&claimer), acks: acks.clone(), room, turn }))
+        }))));
+    }
+    way
+}
+
+impl Open {
+    /// Closes it, once what is being claimed has been handed to its slots.
+    pub(super) async fn close(self) {
+        self.publisher.set_short_way(None);
+        let _the_last = self.turn.acquire().await;
+        self.turn.close();
+    }
+}
+
+/// Idle slots, taken for one claim.
+struct Idle {
+    claimer: Arc<Claimer>,
+    acks: Acks,
+    room: OwnedSemaphorePermit,
+    turn: OwnedSemaphorePermit,
+}
+
+#[async_trait]
+impl IdleWorkers for Idle {
+    fn room(&self) -> u32 {
+        u32::try_from(self.room.num_permits()).unwrap_or(u32::MAX)
+    }
+
+    /// In a task of its own: whoever stops waiting for it leaves no claimed row without its call.
+    async fn claim(self: Box<Self>, scans: &[LaneScan]) -> store::Result<Fresh> {
+        let (calls, scans) = (self.claimer.calls.clone(), scans.to_vec());
+        match calls.spawn((*self).claim_and_call(scans)).await {
+            Ok(fresh) => fresh,
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                // The runtime is shutting down, and we with it.
+                Err(_) => std::future::pending().await,
+            },
         }
+    }
+}
+
+impl Idle {
+    async fn claim_and_call(self, scans: Vec<LaneScan>) -> store::Result<Fresh> {
+        let Idle { claimer, acks, mut room, turn } = self;
+        let worker = &claimer.worker;
+        let (fresh, claims) = worker.store.claim_fresh(&scans, worker.instance.get(), worker.config.lease).await?;
+        if !claims.is_empty() {
+            failpoint::hit("after_claim").await;
+            histogram!("outboxd_batch_rows", "step" => "claim").record(claims.len() as f64);
+            counter!("outboxd_claims_total", "case" => "claimed").increment(fresh.claimed);
+            worker.publisher.note_short_way(fresh.claimed);
+            let claimed_at = Instant::now();
+            let call = |claimed: Box<Claimed>| {
+                let message = Message { id: claimed.id, epoch: claimed.token - 1 };
+                let delivery = Delivery { message, times_delivered: 1, handle: Handle::Ticket(0) };
+                sender::Call { claimed, delivery, acks: acks.clone(), claimed_at, room: room.split(1) }
+            };
+            claimer.start(claims.into_iter().map(call).collect());
+        }
+        drop(turn);
+        Ok(fresh)
     }
 }
 
@@ -46,33 +113,4 @@ impl Acker for Unqueued {
     async fn ack(&self, _: &[Delivery]) -> queue::Result<()> {
         Ok(())
     }
-}
-
-/// Opens the way to these slots; what comes by it arrives at the receiver.
-pub(super) fn open<C: Send + 'static>(worker: &Worker, slots: &Arc<Slots<C>>) -> mpsc::Receiver<Batch> {
-    let (arrive, arrivals) = mpsc::channel(BATCHES_MAX);
-    // The in-process queue is as short.
-    if worker.queue.kind() == "memory" || !worker.config.short_way {
-        return arrivals;
-    }
-    let (publisher, slots, acks) = (worker.publisher.clone(), Arc::clone(slots), Acks::new(Box::new(Unqueued)));
-    worker.publisher.set_short_way(Some(ShortWay(Box::new(move |reserved: Reserved| {
-        let Ok(place) = arrive.try_reserve() else { return Some(reserved) };
-        if !slots.are_idle(reserved.messages.len()) {
-            return Some(reserved);
-        }
-        let handed = Handed {
-            publisher: publisher.clone(),
-            publications: reserved.publications,
-            unclaimed: AtomicUsize::new(reserved.messages.len()),
-        };
-        let deliver = |message| Delivery { message, times_delivered: 1, handle: Handle::Ticket(0) };
-        place.send(Batch {
-            deliveries: reserved.messages.into_iter().map(deliver).collect(),
-            acks: acks.clone(),
-            handed: Some(Arc::new(handed)),
-        });
-        None
-    }))));
-    arrivals
 }

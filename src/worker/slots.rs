@@ -89,10 +89,12 @@ impl<C> Slots<C> {
         Some(room)
     }
 
-    /// Whether so many rows can be called now, and half of the slots are free besides: what is published here may as well
-    /// be left to others when there is much to do.
-    pub(super) fn are_idle(&self, rows: usize) -> bool {
-        self.rows.available_permits() >= rows + self.concurrency / 2
+    /// Room for all the rows that can be called at once while half of the slots stay free: when there is much to do it
+    /// may as well be left to others.
+    pub(super) fn idle_room(&self) -> Option<OwnedSemaphorePermit> {
+        let not_idle = self.concurrency / 2 + lock(&self.state).ahead;
+        let idle = self.rows.available_permits().checked_sub(not_idle).filter(|idle| *idle > 0)?;
+        Arc::clone(&self.rows).try_acquire_many_owned(permits(idle)).ok()
     }
 
     /// How many rows may be claimed in all.

@@ -9,7 +9,6 @@ use tracing::warn;
 
 use super::Worker;
 use super::recorder::Acks;
-use super::short_way::Handed;
 use crate::queue::{self, Consumer, Delivery};
 
 /// How long one take waits for a first message.
@@ -22,8 +21,6 @@ const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Batch {
     pub(super) deliveries: Vec<Delivery>,
     pub(super) acks: Acks,
-    /// Came by the short way.
-    pub(super) handed: Option<Arc<Handed>>,
 }
 
 pub(super) async fn run(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutdown: CancellationToken) {
@@ -86,7 +83,7 @@ async fn take_until_error(
             () = shutdown.cancelled() => return Ok(()),
         };
         if !taken.is_empty() {
-            permit.send(Batch { deliveries: taken, acks: acks.clone(), handed: None });
+            permit.send(Batch { deliveries: taken, acks: acks.clone() });
         }
     }
 }

@@ -10,7 +10,9 @@ use nix::sys::signal::Signal;
 use outboxd::queue::Message;
 use outboxd::store::Store;
 use outboxd::store::claim::Case;
+use outboxd::store::publish::LaneScan;
 use outboxd::store::record::{Failed, Next, Recorder, Sent};
+use tokio::task::JoinSet;
 
 use crate::duty::{config, register};
 use crate::support::http::get;
@@ -170,6 +172,52 @@ async fn i4_of_a_message_and_its_stale_copies_in_one_batch_only_the_message_is_c
     let mut cases: Vec<(i32, &str)> = cases.iter().map(|(message, case)| (message.epoch, case.name())).collect();
     cases.sort_unstable();
     assert_eq!(cases, [(0, "stale"), (1, "claimed"), (2, "stale")]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn i4_what_is_claimed_the_short_way_no_message_and_no_operator_gets_as_well() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let store = Store::open(&config(&database, &[])).unwrap();
+    let instance = register(&client).await;
+    sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 300)").await;
+    let ids: Vec<i64> = sql::values(&client, "SELECT id FROM outboxd.outbox ORDER BY id").await;
+    let scans = [LaneScan { lane: 0, after: 0, take: 5 }];
+    let mut racers = JoinSet::new();
+    for takes_the_short_way in [true, false, true] {
+        let (store, client) = (store.clone(), database.connect().await);
+        racers.spawn(async move {
+            let mut claimed = Vec::new();
+            while sql::value::<bool>(&client, "SELECT EXISTS (SELECT FROM outboxd.outbox WHERE state = 0)").await {
+                if takes_the_short_way {
+                    let (_, claims) = store.claim_fresh(&scans, instance, SOON).await.unwrap();
+                    claimed.extend(claims.iter().map(|claim| claim.id));
+                } else {
+                    let fresh = store.reserve_fresh(&scans, instance, &[]).await.unwrap();
+                    let cases = store.claim(&fresh.reserved.messages, instance, SOON, &[]).await.unwrap();
+                    let ours = cases.iter().filter(|(_, case)| matches!(case, Case::Claimed(_)));
+                    claimed.extend(ours.map(|(message, _)| message.id));
+                }
+            }
+            claimed
+        });
+    }
+    let (operator, every_third) = (database.connect().await, ids.iter().copied().step_by(3).collect::<Vec<i64>>());
+    racers.spawn(async move {
+        let mut canceled = Vec::new();
+        for id in every_third {
+            let answer: String = sql::value(&operator, &format!("SELECT outboxd.cancel({id})")).await;
+            canceled.extend((answer == "canceled").then_some(id));
+        }
+        canceled
+    });
+    let mut ended: Vec<i64> = racers.join_all().await.into_iter().flatten().collect();
+    ended.sort_unstable();
+    assert_eq!(ended, ids, "each row is claimed by one of them or canceled");
+    // What was published before the epoch was raised, should it turn up.
+    let copies: Vec<Message> = ids.iter().map(|id| Message { id: *id, epoch: 0 }).collect();
+    let cases = store.claim(&copies, instance, SOON, &[]).await.unwrap();
+    assert!(cases.iter().all(|(_, case)| matches!(case, Case::Held | Case::Stale)), "{cases:?}");
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ async fn killed_at(carrier: Carrier, failpoint: &str) -> World {
 
 #[tokio::test]
 async fn a_worker_killed_after_take_and_before_the_claim_loses_nothing_and_repeats_nothing() {
-    for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream, Carrier::ShortWay] {
+    for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream] {
         let world = killed_at(carrier, "after_take=abort").await;
         let _second = world.setup.start().await;
         world.settle().await.assert_nothing_lost().assert_no_duplicate();
