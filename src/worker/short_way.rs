@@ -1,5 +1,5 @@
 //! The short way: while half of its workers are idle an instance's relay claims fresh rows for them directly. They are not
-//! published, and nothing goes through the queue: a statement and two round trips to Redis less between commit and call.
+//! published, and nothing goes through the queue: a statement less between commit and call, and two round trips where the queue is Redis.
 //!
 //! The claim is what it is otherwise: guarded by the row's lock and state, written to disk before the call, ended by the
 //! outcome or its lease.
@@ -29,11 +29,11 @@ pub(super) struct Open {
     turn: Arc<Semaphore>,
 }
 
-/// Opens the way to a claimer's slots, if it is configured. The in-process queue is short enough.
+/// Opens the way to a claimer's slots, if it is configured.
 pub(super) fn open(claimer: &Arc<Claimer>) -> Open {
     let worker = &claimer.worker;
     let way = Open { publisher: worker.publisher.clone(), turn: Arc::new(Semaphore::new(1)) };
-    if worker.queue.kind() != "memory" && worker.config.short_way {
+    if worker.config.short_way {
         let (claimer, turn) = (Arc::clone(claimer), Arc::clone(&way.turn));
         let acks = Acks::new(Box::new(Unqueued));
         way.publisher.set_short_way(Some(ShortWay(Box::new(move || {

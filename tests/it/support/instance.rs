@@ -22,9 +22,10 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// An instance on this database with the in-process queue, quick to notice and quick to retry.
+    /// An instance on this database with the in-process queue, quick to notice and quick to retry. Messages travel through
+    /// the queue, all of them: see [`Setup::short_way`].
     pub fn new(database_url: &str) -> Setup {
-        let toml = "[worker]\nlease = \"8s\"\nheartbeat = \"500ms\"\nheartbeat_ttl = \"3s\"\n\
+        let toml = "[worker]\nshort_way = false\nlease = \"8s\"\nheartbeat = \"500ms\"\nheartbeat_ttl = \"3s\"\n\
             [relay]\nrepublish_after = \"1s\"\n[queue]\nconsumer_ttl = \"1s\"\n"
             .to_owned();
         Setup {
@@ -37,15 +38,14 @@ impl Setup {
         }
     }
 
-    /// Messages travel through this Redis under a prefix of their own, all of them: see [`Setup::short_way`].
+    /// Messages travel through this Redis under a prefix of their own.
     pub fn redis(mut self, url: &str, kind: &str, prefix: &str) -> Setup {
         self.redis_url = Some(url.to_owned());
-        self.toml = self.toml.replace("[worker]\n", "[worker]\nshort_way = false\n");
         self.toml = self.toml.replace("[queue]\n", &format!("[queue]\nkind = \"{kind}\"\nprefix = \"{prefix}\"\n"));
         self
     }
 
-    /// What an instance publishes goes to its own workers while they are idle, as it does by default.
+    /// An instance claims what is new for its own workers while they are idle, as it does by default.
     pub fn short_way(self) -> Setup {
         self.replace("short_way = false", "short_way = true")
     }
