@@ -168,10 +168,11 @@ impl Relay {
         Ok(counts)
     }
 
-    /// To idle workers, unless they are too few for each lane to be looked at.
+    /// To idle workers, unless they are too few for each lane to be looked at, or would wait for a scan from the start.
     async fn way(&self) -> Result<Way, Error> {
         let lanes = self.lanes.values().filter(|lane| !lane.is_shut).count();
-        Ok(match self.publisher.idle_workers().filter(|workers| workers.room() as usize >= lanes) {
+        let idle = (Instant::now() < self.rescan_at).then(|| self.publisher.idle_workers()).flatten();
+        Ok(match idle.filter(|workers| workers.room() as usize >= lanes) {
             Some(workers) => Way::Short(workers),
             None => Way::Queue(self.publisher.allowance().await?),
         })
@@ -249,7 +250,7 @@ impl Relay {
 
     async fn publish_fresh(&mut self, scan: Scan, way: Way) -> Result<Counts, Error> {
         let started = Instant::now();
-        let is_rescan = started >= self.rescan_at;
+        let is_rescan = matches!(way, Way::Queue(_)) && started >= self.rescan_at;
         let is_exact = scan == Scan::Exact || self.exact_cost < CHEAP_SCAN || started >= self.exact_at;
         let scans = self.plan(is_rescan, is_exact, way.allowance());
         if scans.is_empty() {
@@ -262,8 +263,8 @@ impl Relay {
         };
         let fresh = taken.inspect_err(|_| self.rewind())?;
         let found: u64 = fresh.lanes.iter().map(|lane| u64::from(lane.rows)).sum();
-        if is_exact || is_rescan {
-            // What reserving costs is not the scan's cost.
+        if (is_exact || is_rescan) && fresh.claimed == 0 {
+            // What reserving costs is not the scan's cost, and a claim waits for the disk.
             let cost = started.elapsed().saturating_sub(Duration::from_micros(50 * found));
             self.note_cost(is_rescan, cost);
         }
