@@ -168,11 +168,13 @@ impl Relay {
         Ok(counts)
     }
 
-    /// To idle workers, unless they are too few for each lane to be looked at, or would wait for a scan from the start.
+    /// To idle workers, unless there is a backlog, which needs all workers there are; or they are too few for each lane to
+    /// be looked at; or they would wait for a scan from the start.
     async fn way(&self) -> Result<Way, Error> {
-        let lanes = self.lanes.values().filter(|lane| !lane.is_shut).count();
-        let idle = (Instant::now() < self.rescan_at).then(|| self.publisher.idle_workers()).flatten();
-        Ok(match idle.filter(|workers| workers.room() as usize >= lanes) {
+        let open = || self.lanes.values().filter(|lane| !lane.is_shut);
+        let is_short = Instant::now() < self.rescan_at && !open().any(|lane| lane.is_backlogged);
+        let idle = is_short.then(|| self.publisher.idle_workers()).flatten();
+        Ok(match idle.filter(|workers| workers.room() as usize >= open().count()) {
             Some(workers) => Way::Short(workers),
             None => Way::Queue(self.publisher.allowance().await?),
         })

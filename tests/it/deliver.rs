@@ -121,6 +121,16 @@ async fn an_instance_whose_workers_are_busy_publishes_to_the_queue() {
     assert!(past_the_queue < all / 3.0, "{all}, {past_the_queue}");
 }
 
+#[tokio::test]
+async fn a_backlog_goes_through_the_queue_although_the_workers_are_idle() {
+    let world = World::new(Carrier::ShortWay).await;
+    world.notify(2_000).await;
+    let mut instance = world.setup.start().await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    let (all, past_the_queue) = published(&mut instance).await;
+    assert!(past_the_queue < all / 10.0, "{all}, {past_the_queue}");
+}
+
 /// A provider that answers at once has rows claimed for the slots about to come free; when it stops answering, what was
 /// claimed for them goes back and no attempt is counted.
 #[tokio::test]
