@@ -149,7 +149,7 @@ pub struct WorkerConfig {
     pub heartbeat: Duration,
     /// How long after its last heartbeat an instance counts as dead.
     pub heartbeat_ttl: Duration,
-    /// Whether idle workers get what their own instance publishes without the queue in between.
+    /// Whether an instance claims what is new for its own idle workers, without the queue in between.
     pub short_way: bool,
     /// How long a drain waits for calls under way.
     pub drain: Duration,

@@ -104,7 +104,7 @@ pub struct ServerFacts {
 pub struct Depth {
     /// Pushed and not yet taken: exactly, or at most this many (a stream whose entries carry several messages).
     pub waiting: u64,
-    /// Taken and not yet acknowledged, by anyone.
+    /// Taken and not yet acknowledged, by anyone: exactly, or at least this many.
     pub in_flight: u64,
 }
 

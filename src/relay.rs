@@ -41,7 +41,7 @@ const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// What a pass did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Rows pushed.
+    /// Rows pushed, or claimed for idle workers of this process.
     pub pushed: u64,
     /// Rows found in all, those parked or behind their key included.
     pub found: u64,

@@ -60,7 +60,7 @@ pub const METRICS: &[Metric] = &[
     metric("outboxd_rows", Gauge, &["topic", "status"], "Rows by topic and status, of all instances together: PENDING, QUEUED, PROCESSING, FAILED. Sampled; the same on every instance."),
     metric("outboxd_oldest_unpublished_age_seconds", Gauge, &[], "How long the oldest row that is ready has waited to be published; 0 when none waits. Sampled; the same on every instance."),
     metric("outboxd_sampled_timestamp_seconds", Gauge, &[], "When the sampled gauges were last brought up to date, in seconds since 1970."),
-    metric("outboxd_published_total", Counter, &[], "Messages published: pushed to the queue or handed to idle workers of the same instance, copies included."),
+    metric("outboxd_published_total", Counter, &[], "Notifications pushed to the queue, copies included, or claimed directly for idle workers of the same instance."),
     metric("outboxd_short_way_total", Counter, &[], "Notifications claimed directly for idle workers of the instance that found them, past the queue."),
     metric("outboxd_batch_rows", ROWS, &["step"], "Rows handled at a time, by step: publish, claim, record."),
     metric("outboxd_queue_depth", Gauge, &["backend"], "Messages pushed and not yet taken. The same on every instance that shares the queue."),
