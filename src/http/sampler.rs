@@ -1,27 +1,24 @@
 //! Gauges that must be asked for: rows by topic and status, how late publishing is, how full the queue is.
 //!
-//! Every few seconds, and more rarely when asking takes long, so that a large backlog is not made slower by being looked
-//! at. Each instance shows the whole: over instances take the maximum, not the sum.
+//! Rows are not counted here: one instance takes the census for all (see the reporter), and each shows the last one. Over
+//! instances take the maximum, not the sum.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use metrics::gauge;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{Parts, Readiness};
-use crate::store::observe::Work;
+use crate::store::observe::Census;
 use crate::telemetry::recorder;
 
-/// Between samples, and how many times longer than a sample takes.
-const SAMPLE_EVERY: Duration = Duration::from_secs(5);
-const SAMPLE_SHARE: u32 = 20;
+/// Between samples.
+const SAMPLE_EVERY: Duration = Duration::from_secs(2);
 /// Topics with a label of their own; later ones share [`OTHER_TOPICS`].
 const TOPICS_MAX: usize = 100;
 const OTHER_TOPICS: &str = "(other)";
-/// Work whose topic has no lane yet.
-const NEW_TOPICS: &str = "(new)";
 
 /// Which series exist: a series that has nothing to count any more must say 0.
 #[derive(Debug, Default)]
@@ -39,7 +36,6 @@ pub(super) async fn run(readiness: &Readiness, stop: &CancellationToken) {
     while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
         // Histograms keep what was recorded until somebody sorts it into buckets; nobody may ever scrape.
         recorder::handle().run_upkeep();
-        let started = Instant::now();
         match stop.run_until_cancelled(pass(parts, &mut series)).await {
             Some(Ok(())) => is_down = false,
             Some(Err(error)) => {
@@ -50,25 +46,25 @@ pub(super) async fn run(readiness: &Readiness, stop: &CancellationToken) {
             }
             None => return,
         }
-        wait = SAMPLE_EVERY.max(started.elapsed() * SAMPLE_SHARE);
+        wait = SAMPLE_EVERY;
     }
 }
 
 async fn pass(parts: &Parts, series: &mut Series) -> Result<(), crate::publisher::Error> {
-    let work = parts.store.count_work().await?;
-    series.show(&work);
-    gauge!("outboxd_oldest_unpublished_age_seconds").set(work.unpublished_age_s);
     // Sets the queue's own gauges.
     parts.queue.depth().await?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    gauge!("outboxd_sampled_timestamp_seconds").set(now.as_secs_f64());
+    if let Some(census) = parts.store.read_census().await? {
+        series.show(&census);
+        gauge!("outboxd_oldest_unpublished_age_seconds").set(census.unpublished_age_s);
+        gauge!("outboxd_sampled_timestamp_seconds").set(census.taken_at_s);
+    }
     Ok(())
 }
 
 impl Series {
-    fn show(&mut self, work: &Work) {
+    fn show(&mut self, census: &Census) {
         self.rows.values_mut().for_each(|rows| *rows = 0);
-        for found in &work.rows {
+        for found in &census.rows {
             let topic = self.label(&found.topic);
             *self.rows.entry((topic, found.status)).or_default() += found.rows;
         }
@@ -78,9 +74,6 @@ impl Series {
     }
 
     fn label(&mut self, topic: &str) -> String {
-        if topic.is_empty() {
-            return NEW_TOPICS.to_owned();
-        }
         if !self.topics.contains(topic) {
             if self.topics.len() >= TOPICS_MAX {
                 return OTHER_TOPICS.to_owned();
@@ -100,20 +93,23 @@ mod tests {
         TopicRows { topic: topic.to_owned(), status: "QUEUED", rows }
     }
 
+    fn census(rows: Vec<TopicRows>) -> Census {
+        Census { rows, ..Census::default() }
+    }
+
     #[test]
     fn what_is_gone_counts_zero() {
         let mut series = Series::default();
-        series.show(&Work { rows: vec![rows("a", 3), rows("", 1)], unpublished_age_s: 0.0 });
-        series.show(&Work { rows: vec![rows("b", 2)], unpublished_age_s: 0.0 });
+        series.show(&census(vec![rows("a", 3)]));
+        series.show(&census(vec![rows("b", 2)]));
         let shown: Vec<(&str, u64)> = series.rows.iter().map(|((topic, _), rows)| (topic.as_str(), *rows)).collect();
-        assert_eq!(shown, [(NEW_TOPICS, 0), ("a", 0), ("b", 2)]);
+        assert_eq!(shown, [("a", 0), ("b", 2)]);
     }
 
     #[test]
     fn however_many_topics_there_are_the_labels_are_bounded() {
         let mut series = Series::default();
-        let many: Vec<TopicRows> = (0..TOPICS_MAX * 3).map(|n| rows(&format!("topic-{n}"), 1)).collect();
-        series.show(&Work { rows: many, unpublished_age_s: 0.0 });
+        series.show(&census((0..TOPICS_MAX * 3).map(|n| rows(&format!("topic-{n}"), 1)).collect()));
         assert_eq!(series.rows.len(), TOPICS_MAX + 1);
         assert_eq!(series.rows[&(OTHER_TOPICS.to_owned(), "QUEUED")], TOPICS_MAX as u64 * 2);
     }

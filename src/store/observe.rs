@@ -1,11 +1,11 @@
-//! What readiness and metrics ask: cheap looks at the active set, never at the history.
+//! What readiness and metrics ask: what is written down, never a count of its own.
 
 use super::{Result, Store, query};
 
 /// Rows of one topic in one status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicRows {
-    /// The topic; empty: it has no lane yet.
+    /// The topic, or what stands for those without a lane.
     pub topic: String,
     /// PENDING, QUEUED, PROCESSING or FAILED.
     pub status: &'static str,
@@ -13,13 +13,15 @@ pub struct TopicRows {
     pub rows: u64,
 }
 
-/// The work there is.
+/// The work there was when it was last counted, by whichever instance.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Work {
+pub struct Census {
     /// By topic and status.
     pub rows: Vec<TopicRows>,
-    /// How long the oldest row that is ready has waited to be published, in seconds; 0: none waits.
+    /// How long the oldest row that was ready had waited to be published, in seconds; 0: none waited.
     pub unpublished_age_s: f64,
+    /// When, in seconds since 1970 by the database's clock.
+    pub taken_at_s: f64,
 }
 
 const STATUSES: [&str; 4] = ["PENDING", "QUEUED", "PROCESSING", "FAILED"];
@@ -31,17 +33,19 @@ impl Store {
         Ok(rows.first().map_or(0, |row| row.get(0)))
     }
 
-    /// Counts the work there is. Costs as much as the active set is large: not for a request's path.
-    pub async fn count_work(&self) -> Result<Work> {
-        let live = self.query(query!("metrics_count_work", Durable, []), &[]).await?;
-        let log = self.query(query!("metrics_count_log", Durable, []), &[]).await?;
-        let ages = live.iter().filter_map(|row| row.get::<_, Option<f64>>("unpublished_age_s"));
-        let unpublished_age_s = ages.fold(0.0, f64::max);
-        let rows = live.iter().chain(&log).filter_map(|row| {
-            let status = STATUSES.into_iter().find(|status| *status == row.get::<_, &str>("status"))?;
+    /// The last census, if there has been one. Cheap: who counts is the reporter of one instance.
+    pub async fn read_census(&self) -> Result<Option<Census>> {
+        let found = self.query(query!("metrics_read_census", Durable, []), &[]).await?;
+        let Some(first) = found.first() else { return Ok(None) };
+        let rows = found.iter().filter_map(|row| {
+            let status = STATUSES.into_iter().find(|status| Some(*status) == row.get::<_, Option<&str>>("status"))?;
             let rows = u64::try_from(row.get::<_, i64>("rows")).unwrap_or(0);
             Some(TopicRows { topic: row.get("topic"), status, rows })
         });
-        Ok(Work { rows: rows.collect(), unpublished_age_s })
+        Ok(Some(Census {
+            rows: rows.collect(),
+            unpublished_age_s: first.get("unpublished_age_s"),
+            taken_at_s: first.get("taken_at_s"),
+        }))
     }
 }

@@ -154,6 +154,30 @@ async fn an_unpublished_row_grows_old_visibly_and_a_paused_one_does_not() {
 }
 
 #[tokio::test]
+async fn rows_are_counted_once_for_all_instances() {
+    let database = postgres::database().await;
+    let redis = redis::RedisServer::forgetful();
+    let setup =
+        || Setup::new(&database.url()).webhook("http://127.0.0.1:9/").redis(redis.url(), "stream", "t").roles("api");
+    let (mut one, mut other) = (setup().start().await, setup().start().await);
+    let (one, other) = (one.http_addr().await, other.http_addr().await);
+    let app = database.connect().await;
+    sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+    let queued = [("topic", "(new topic)"), ("status", "QUEUED")];
+    let is_counted = |scrape: &Scrape| scrape.value("outboxd_rows", &queued) == Some(1.0);
+    let counted_at = |scrape: &Scrape| scrape.value("outboxd_sampled_timestamp_seconds", &[]);
+    // Whoever counted for itself would never say the same time.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let shown = until(one, "counted", is_counted).await;
+        if counted_at(&until(other, "counted", is_counted).await) == counted_at(&shown) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "each counts for itself");
+    }
+}
+
+#[tokio::test]
 async fn a_held_channel_shows() {
     let database = postgres::database().await;
     let provider = Provider::start();
