@@ -31,7 +31,7 @@ macro_rules! sql_files {
 
 /// Public and internal functions, each after those it calls.
 pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
-    "_ring", "_ring_at_insert", "_reject_headers", "_reject", "_notify", "_reject_items", "_items", "_admit", "_requeue",
+    "_ring", "_ring_at_insert", "_reject_headers", "_reject", "_lane", "_notify", "_reject_items", "_items", "_admit", "_requeue",
     "_cancel", "_reject_filter", "_pick_dead", "_pick_waiting", "_bulk_start", "_bulk_where", "_bulk_step", "_count_active", "_take_census",
     "notify", "notify_many", "publish", "replay_events", "receive", "respond",
     "cancel", "cancel_where", "retry", "retry_dead", "retry_where", "stop_bulk", "resend",

@@ -12,19 +12,23 @@ BEGIN
      WHERE l.id = w.id AND l.status = 'PENDING';
     GET DIAGNOSTICS pending = ROW_COUNT;
     WITH held AS MATERIALIZED (
-        SELECT o.id, o.state, o.epoch, o.attempts, o.ordering_key FROM outboxd.outbox o
+        SELECT o.id, o.state FROM outboxd.outbox o
          WHERE o.id = ANY (ids) ORDER BY o.id FOR UPDATE
     ), flagged AS (
         UPDATE outboxd.outbox o SET cancel = true FROM held h WHERE o.id = h.id AND h.state = 2 AND NOT o.cancel RETURNING o.id
     ), gone AS (
-        DELETE FROM outboxd.outbox o USING held h WHERE o.id = h.id AND h.state <> 2 RETURNING o.id, h.epoch, h.attempts, h.ordering_key
+        DELETE FROM outboxd.outbox o USING held h WHERE o.id = h.id AND h.state <> 2 RETURNING o.*
+    ), filed AS (
+        INSERT INTO outboxd.notification_log (id, created_at, send_at, finished_at, status, epoch, attempts, topic, recipient, payload)
+        OVERRIDING SYSTEM VALUE
+        SELECT g.id, g.created_at, g.send_at, clock_timestamp(), 'CANCELED', g.epoch, g.attempts, g.topic, g.recipient, g.payload
+          FROM gone g WHERE g.topic IS NOT NULL
     ), logged AS (
         UPDATE outboxd.notification_log l
            SET status = 'CANCELED', finished_at = clock_timestamp(), epoch = g.epoch, attempts = g.attempts
-          FROM gone g WHERE l.id = g.id AND l.status = 'QUEUED'
-        RETURNING l.id
+          FROM gone g WHERE l.id = g.id AND g.topic IS NULL AND l.status = 'QUEUED'
     )
-    SELECT (SELECT count(*) FROM flagged) + (SELECT count(*) FROM logged), (SELECT array_agg(g.ordering_key) FROM gone g) INTO live, keys;
+    SELECT (SELECT count(*) FROM flagged) + (SELECT count(*) FROM gone), (SELECT array_agg(g.ordering_key) FROM gone g) INTO live, keys;
     PERFORM outboxd._admit(keys);
     PERFORM outboxd._ring();
     RETURN pending + live;

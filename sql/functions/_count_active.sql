@@ -1,5 +1,5 @@
 -- Counts what waits, works and is dead, by topic: the active set and the partial indexes, never the history. The
--- oldest live row of each group is the one with the lowest id; only that one is looked up in the log.
+-- oldest live row of each group is the one with the lowest id; only that one's letter is looked up.
 --   PENDING since it was due · QUEUED, PROCESSING since notify() or send_at · FAILED since it failed
 -- A function and not a view, so that queue_state, which seldom needs it, is not planned as if it did: beside a long
 -- history the planner takes this for so dear that it would compile the whole query first (JIT).
@@ -8,7 +8,8 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 20 SET search_path = pg_catalog, p
 BEGIN
     RETURN QUERY
         SELECT coalesce(t.name, '(new topic)'), CASE WHEN g.working THEN 'PROCESSING' ELSE 'QUEUED' END, g.n,
-               (SELECT greatest(l.created_at, l.send_at) FROM outboxd.notification_log l WHERE l.id = g.oldest)
+               coalesce((SELECT greatest(o.created_at, o.send_at) FROM outboxd.outbox o WHERE o.id = g.oldest),
+                        (SELECT greatest(l.created_at, l.send_at) FROM outboxd.notification_log l WHERE l.id = g.oldest))
           FROM (SELECT o.lane, o.state = 2 AS working, count(*) AS n, min(o.id) AS oldest FROM outboxd.outbox o GROUP BY 1, 2) g
           LEFT JOIN outboxd.topic t ON t.lane = g.lane
         UNION ALL

@@ -1,4 +1,5 @@
 -- notify() for whatever is not the usual call: looks at everything, says what is wrong, knows keys and later times.
+-- What the log has to know from the beginning is written there, and its outbox row carries no letter.
 --
 -- Interleavings it survives, with a dedup_key:
 --   two at once          the second waits for the first's transaction on the unique index, then finds its row
@@ -16,11 +17,21 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     new_id bigint;
-    due    boolean;
+    due    boolean := _notify.send_at <= clock_timestamp();
 BEGIN
+    -- 1 KiB of payload is below any limit.
+    IF due AND isfinite(_notify.send_at) AND num_nonnulls(_notify.dedup_key, _notify.ordering_key, _notify.expires_at, _notify.headers) = 0
+       AND octet_length(_notify.topic) BETWEEN 1 AND 200 AND octet_length(_notify.recipient) BETWEEN 1 AND 512
+       AND octet_length(_notify.payload::text) <= 1024
+    THEN
+        INSERT INTO outboxd.outbox (id, lane, topic, recipient, payload, send_at, created_at)
+        VALUES (nextval('outboxd.notification_log_id_seq'), outboxd._lane(_notify.topic), _notify.topic, _notify.recipient, _notify.payload,
+                _notify.send_at, outboxd._ring_at_insert())
+        RETURNING id INTO new_id;
+        RETURN new_id;
+    END IF;
     PERFORM outboxd._reject('notify', _notify.topic, _notify.recipient, _notify.payload, _notify.send_at,
         _notify.dedup_key, _notify.ordering_key, _notify.expires_at, _notify.headers);
-    due := _notify.send_at <= clock_timestamp();
     LOOP
         INSERT INTO outboxd.notification_log
                (topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers, status)
@@ -39,7 +50,7 @@ BEGIN
 
     IF due THEN
         INSERT INTO outboxd.outbox (id, lane, ordering_key, state)
-        VALUES (new_id, coalesce((SELECT t.lane FROM outboxd.topic t WHERE t.name = _notify.topic), 0),
+        VALUES (new_id, outboxd._lane(_notify.topic),
                 _notify.ordering_key, CASE WHEN _notify.ordering_key IS NULL THEN 0 ELSE 3 END);
     END IF;
     RETURN new_id;

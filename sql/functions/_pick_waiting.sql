@@ -31,8 +31,11 @@ BEGIN
                    l.created_at <= upto AND NOT o.cancel AND (f.topic IS NULL OR l.topic = f.topic)
                    AND (f.recipient IS NULL OR l.recipient = f.recipient)
                    AND l.send_at >= coalesce(f.since, '-infinity') AND l.send_at < coalesce(f.until, 'infinity')
-              FROM (SELECT w.id, w.cancel FROM outboxd.outbox w WHERE w.id > after_id ORDER BY w.id LIMIT looks) o
-              JOIN outboxd.notification_log l ON l.id = o.id
+              FROM (SELECT w.* FROM outboxd.outbox w WHERE w.id > after_id ORDER BY w.id LIMIT looks) o
+             CROSS JOIN LATERAL (
+                   SELECT o.created_at, o.send_at, o.topic, o.recipient WHERE o.topic IS NOT NULL
+                   UNION ALL
+                   SELECT l.created_at, l.send_at, l.topic, l.recipient FROM outboxd.notification_log l WHERE o.topic IS NULL AND l.id = o.id) l
              ORDER BY o.id;
     END IF;
 END $$;

@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION outboxd.cancel(id bigint) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    live           record;
+    state          smallint;
     current_status text;
     answer         text;
 BEGIN
@@ -19,8 +19,7 @@ BEGIN
             answer := 'canceled';
             EXIT;
         END IF;
-        SELECT o.state, o.epoch, o.attempts, o.ordering_key INTO live
-          FROM outboxd.outbox o WHERE o.id = cancel.id FOR UPDATE;
+        SELECT o.state INTO state FROM outboxd.outbox o WHERE o.id = cancel.id FOR UPDATE;
         EXIT WHEN FOUND;
         SELECT l.status INTO current_status FROM outboxd.notification_log l WHERE l.id = cancel.id;
         IF current_status IS NULL THEN
@@ -34,19 +33,9 @@ BEGIN
         END IF;
     END LOOP;
 
-    IF answer IS NOT NULL THEN
-        NULL; -- it was PENDING
-    ELSIF live.state = 2 THEN
-        UPDATE outboxd.outbox o SET cancel = true WHERE o.id = cancel.id;
-        answer := 'in flight: no further attempt';
-    ELSE
-        DELETE FROM outboxd.outbox o WHERE o.id = cancel.id;
-        UPDATE outboxd.notification_log l
-           SET status = 'CANCELED', finished_at = clock_timestamp(), epoch = live.epoch, attempts = live.attempts
-         WHERE l.id = cancel.id AND l.status = 'QUEUED';
-        PERFORM outboxd._admit(ARRAY[live.ordering_key]);
-        PERFORM outboxd._ring();
-        answer := 'canceled';
+    IF answer IS NULL THEN
+        PERFORM outboxd._cancel(ARRAY[cancel.id]);
+        answer := CASE WHEN state = 2 THEN 'in flight: no further attempt' ELSE 'canceled' END;
     END IF;
     INSERT INTO outboxd.audit (action, subject, affected, detail)
     VALUES ('cancel', cancel.id::text, 1, jsonb_build_object('answer', answer));

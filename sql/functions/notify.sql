@@ -1,12 +1,14 @@
 -- Enqueues one notification in the caller's transaction and returns its id.
 --
 -- This runs inside the app's transactions, so it is written for speed (ARCHITECTURE.md has the figures): the usual call
--- (due now, a small payload, no key) is one statement, no look at the settings for what no setting may forbid, no
--- ON CONFLICT (a speculative insert and more WAL). Whatever else is asked goes to _notify().
+-- writes one row, the outbox row with its letter, in one statement, for a topic whose lane this session remembers and that
+-- therefore needs no second look. Whatever else is asked goes to _notify().
 --
--- A search_path set for the call would cost more than the statement, and would have to be set for its trigger too. So
--- here, in the trigger and in the tables' rules every function and operator is written with its schema: whoever calls
--- may have any search_path and changes nothing.
+-- The row's turn is drawn, and the bell looked at, inside the INSERT: its lock on the table comes first, and that is what
+-- the scan's bound and falling asleep go by. See _ring() for what is asked of the bell.
+--
+-- A search_path set for the call would cost more than the statement. So every function and operator is written with its
+-- schema: whoever calls may have any search_path and changes nothing.
 CREATE OR REPLACE FUNCTION outboxd.notify(
     topic text, recipient text, payload jsonb, send_at timestamptz DEFAULT now(), dedup_key text DEFAULT NULL,
     ordering_key text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL
@@ -14,20 +16,23 @@ CREATE OR REPLACE FUNCTION outboxd.notify(
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 #variable_conflict use_column
 DECLARE
-    new_id bigint;
+    -- Empty or NULL: not remembered. See _lane().
+    known_lane text := pg_catalog.split_part(pg_catalog.split_part(pg_catalog.current_setting('outboxd.lanes', true),
+        E'\x01' OPERATOR(pg_catalog.||) notify.topic OPERATOR(pg_catalog.||) E'\x02', 2), E'\x01', 1);
+    new_id     bigint;
 BEGIN
-    IF notify.dedup_key IS NULL AND notify.ordering_key IS NULL AND notify.expires_at IS NULL AND notify.headers IS NULL
-       AND pg_catalog.octet_length(notify.topic) OPERATOR(pg_catalog.<=) 200 AND notify.topic OPERATOR(pg_catalog.<>) ''
-       AND pg_catalog.length(notify.recipient) OPERATOR(pg_catalog.<=) 4096 AND notify.recipient OPERATOR(pg_catalog.<>) ''
+    IF known_lane OPERATOR(pg_catalog.<>) '' AND notify.send_at OPERATOR(pg_catalog.=) pg_catalog.now()
+       AND pg_catalog.num_nonnulls(notify.dedup_key, notify.ordering_key, notify.expires_at, notify.headers) OPERATOR(pg_catalog.=) 0
+       AND pg_catalog.octet_length(notify.recipient) OPERATOR(pg_catalog.<=) 512 AND notify.recipient OPERATOR(pg_catalog.<>) ''
        AND pg_catalog.octet_length(notify.payload::pg_catalog.text) OPERATOR(pg_catalog.<=) 1024
-       AND notify.send_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp() AND pg_catalog.isfinite(notify.send_at)
     THEN
-        WITH added AS (
-            INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at, status)
-            VALUES (notify.topic, notify.recipient, notify.payload, notify.send_at, 'QUEUED') RETURNING id)
-        INSERT INTO outboxd.outbox (id, lane)
-        SELECT a.id, coalesce((SELECT t.lane FROM outboxd.topic t WHERE t.name OPERATOR(pg_catalog.=) notify.topic), 0)
-          FROM added a
+        INSERT INTO outboxd.outbox (id, lane, topic, recipient, payload, send_at, created_at)
+        VALUES (pg_catalog.nextval('outboxd.notification_log_id_seq'::pg_catalog.regclass), known_lane::pg_catalog.int4,
+                notify.topic, notify.recipient, notify.payload, notify.send_at,
+                CASE WHEN pg_catalog.abs(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000
+                          OPERATOR(pg_catalog.-) pg_catalog.pg_sequence_last_value('outboxd.doorbell'::pg_catalog.regclass)
+                          OPERATOR(pg_catalog.-) 2500) OPERATOR(pg_catalog.<=) 2500
+                     THEN outboxd._ring_at_insert() ELSE pg_catalog.clock_timestamp() END)
         RETURNING id INTO new_id;
         RETURN new_id;
     END IF;

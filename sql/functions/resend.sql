@@ -5,8 +5,8 @@ DECLARE
     old    record;
     new_id bigint;
 BEGIN
-    SELECT l.status, l.topic, l.recipient, l.payload, l.ordering_key, l.headers INTO old
-      FROM outboxd.notification_log l WHERE l.id = resend.id;
+    SELECT n.status, n.topic, n.recipient, n.payload, n.ordering_key, n.headers INTO old
+      FROM outboxd.notifications n WHERE n.id = resend.id;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'resend: there is no notification %', coalesce(resend.id::text, 'NULL')
             USING ERRCODE = 'no_data_found', HINT = 'Its retention may have passed; see outboxd.notifications.';

@@ -8,7 +8,7 @@ BEGIN
         INSERT INTO outboxd.audit (action, subject, affected) VALUES ('retry', retry.id::text, 1);
         RETURN true;
     END IF;
-    SELECT l.status INTO current_status FROM outboxd.notification_log l WHERE l.id = retry.id;
+    SELECT n.status INTO current_status FROM outboxd.notifications n WHERE n.id = retry.id;
     IF current_status IS NULL THEN
         RAISE EXCEPTION 'retry: there is no notification %', coalesce(retry.id::text, 'NULL')
             USING ERRCODE = 'no_data_found', HINT = 'Its retention may have passed; see outboxd.notifications.';

@@ -4,14 +4,15 @@
 -- $1 how far to look back in ms (dead index entries) · $2 rows at most · $3 instance
 -- Locks: the rows taken; FOR SHARE on paused topics among them. Index: outbox_retry, then by place.
 WITH picked AS MATERIALIZED (
-    SELECT o.ctid AS place, o.id, o.lane, o.retry_at FROM outboxd.outbox o
+    SELECT o.ctid AS place, o.id, o.lane, o.retry_at, o.topic FROM outboxd.outbox o
      WHERE o.retry_at <= now() AND o.retry_at > now() - $1::bigint * interval '1 ms'
      ORDER BY o.retry_at LIMIT $2::int FOR UPDATE SKIP LOCKED
 ), named AS (
     SELECT p.place, p.id, p.retry_at, coalesce(nullif(p.lane, 0), t.lane, 0) AS lane
       FROM picked p
-      LEFT JOIN outboxd.notification_log l ON p.lane = 0 AND l.id = p.id
-      LEFT JOIN outboxd.topic t ON p.lane = 0 AND t.name = l.topic
+      LEFT JOIN LATERAL (
+           SELECT l.topic FROM outboxd.notification_log l WHERE p.lane = 0 AND p.topic IS NULL AND l.id = p.id OFFSET 0) l ON true
+      LEFT JOIN outboxd.topic t ON p.lane = 0 AND t.name = coalesce(p.topic, l.topic)
 ), paused AS MATERIALIZED (
     SELECT t.lane FROM outboxd.topic t
      WHERE t.paused_at IS NOT NULL AND t.lane IN (SELECT n.lane FROM named n) FOR SHARE

@@ -1,7 +1,8 @@
--- The transactions that may hold rows we cannot see yet: whoever inserts locks one of these tables first.
+-- The transactions that may hold rows we cannot see yet: whoever inserts locks one of these tables first. Our own short
+-- statements are among them.
 -- Locks: none. Reads the lock table.
 SELECT l.virtualtransaction FROM pg_catalog.pg_locks l
  WHERE l.locktype = 'relation' AND l.granted AND l.mode = 'RowExclusiveLock'
    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
-   AND l.relation IN ('outboxd.notification_log'::regclass, 'outboxd.event_outbox'::regclass)
+   AND l.relation IN ('outboxd.outbox'::regclass, 'outboxd.notification_log'::regclass, 'outboxd.event_outbox'::regclass)
    AND l.pid IS DISTINCT FROM pg_backend_pid()

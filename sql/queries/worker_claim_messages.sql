@@ -10,6 +10,7 @@
 -- message and joined by place, whatever the statistics say of a table that is empty now and then: see ARCHITECTURE.md.
 -- Batches are joined by index or by hash, never list with list: that would be quadratic. What was not claimed is looked
 -- for only if there is such a message: mostly there is none.
+-- A row that carries its letter is read where it is claimed; the others' letters are looked up in the log.
 -- Messages must be distinct. $1 ids · $2 epochs · $3 instance · $4 lease in ms · $5 paused lanes
 -- Locks: the rows claimed. Index: outbox_pkey, notification_log_pkey.
 WITH message AS (
@@ -23,13 +24,18 @@ WITH message AS (
                    SELECT f.ctid AS place, f.next_at FROM outboxd.outbox f WHERE f.id = m.id AND f.epoch = m.epoch OFFSET 0) f
              ORDER BY m.id) m
      WHERE o.ctid = m.place AND o.epoch = m.epoch AND o.state IN (0, 1) AND NOT o.lane = ANY ($5::int[])
-    RETURNING o.id, m.epoch, o.epoch AS token, o.attempts, o.channel, o.channel_attempts, m.next_at AS published_at
+    RETURNING o.id, m.epoch, o.epoch AS token, o.attempts, o.route_step, o.channel_attempts, m.next_at AS published_at,
+              o.topic, o.recipient, o.payload, o.created_at
 )
-SELECT c.id, c.epoch, c.token, c.attempts, c.channel, c.channel_attempts, c.published_at,
-       NULL::smallint AS found_state, NULL::int AS found_epoch, l.status::text AS status,
-       l.topic, l.recipient, l.payload::text AS payload, l.headers::text AS headers, l.created_at,
+SELECT c.id, c.epoch, c.token, c.attempts, c.route_step, c.channel_attempts, c.published_at,
+       NULL::smallint AS found_state, NULL::int AS found_epoch, coalesce(l.status, 'QUEUED')::text AS status,
+       coalesce(c.topic, l.topic) AS topic, coalesce(c.recipient, l.recipient) AS recipient,
+       coalesce(c.payload, l.payload)::text AS payload, l.headers::text AS headers, coalesce(c.created_at, l.created_at) AS created_at,
        (extract(epoch FROM l.expires_at - clock_timestamp()) * 1000)::bigint AS expires_in_ms
-  FROM claimed c JOIN outboxd.notification_log l ON l.id = c.id
+  FROM claimed c LEFT JOIN LATERAL (
+       SELECT l.status, l.topic, l.recipient, l.payload, l.headers, l.created_at, l.expires_at
+         FROM outboxd.notification_log l WHERE c.topic IS NULL AND l.id = c.id OFFSET 0) l ON true
+ WHERE c.topic IS NOT NULL OR l.topic IS NOT NULL
 UNION ALL
 SELECT m.id, m.epoch, NULL, NULL, NULL, NULL, NULL, o.state, o.epoch, l.status::text, NULL, NULL, NULL, NULL, NULL, NULL
   FROM message m

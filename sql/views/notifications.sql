@@ -1,15 +1,24 @@
--- One row per notification, with what is known of its live work.
+-- One row per notification, with what is known of its live work: what the log has, and what still carries its letter. Nothing
+-- is joined: so each half keeps the order of its primary key, and the newest are found at the end of it.
 CREATE OR REPLACE VIEW outboxd.notifications AS
 SELECT l.id, l.topic, l.recipient,
-       CASE WHEN o.state = 2 THEN 'PROCESSING' ELSE l.status::text END AS status,
+       CASE WHEN l.status = 'QUEUED' AND EXISTS (SELECT FROM outboxd.outbox o WHERE o.id = l.id AND o.state = 2) THEN 'PROCESSING'
+            ELSE l.status::text END AS status,
        l.channel,
-       coalesce(o.attempts, l.attempts) AS attempts,
-       CASE WHEN l.status = 'PENDING' THEN l.send_at WHEN o.state = 0 THEN coalesce(o.retry_at, o.next_at) END AS next_attempt_at,
-       CASE WHEN o.state = 2 THEN o.instance END AS worker,
+       CASE WHEN l.status = 'QUEUED' THEN coalesce((SELECT o.attempts FROM outboxd.outbox o WHERE o.id = l.id), l.attempts)
+            ELSE l.attempts END AS attempts,
+       CASE WHEN l.status = 'PENDING' THEN l.send_at
+            WHEN l.status = 'QUEUED' THEN (SELECT coalesce(o.retry_at, o.next_at) FROM outboxd.outbox o WHERE o.id = l.id AND o.state = 0)
+       END AS next_attempt_at,
+       CASE WHEN l.status = 'QUEUED' THEN (SELECT o.instance FROM outboxd.outbox o WHERE o.id = l.id AND o.state = 2) END AS worker,
        l.error, l.http_status, l.payload, l.headers, l.dedup_key, l.ordering_key,
        l.created_at, l.send_at, l.expires_at, l.finished_at
   FROM outboxd.notification_log l
-  LEFT JOIN outboxd.outbox o ON o.id = l.id AND l.status = 'QUEUED';
+UNION ALL
+SELECT o.id, o.topic, o.recipient, CASE WHEN o.state = 2 THEN 'PROCESSING' ELSE 'QUEUED' END, NULL, o.attempts,
+       CASE WHEN o.state = 0 THEN coalesce(o.retry_at, o.next_at) END, CASE WHEN o.state = 2 THEN o.instance END,
+       NULL, NULL, o.payload, NULL, NULL, NULL, o.created_at, o.send_at, NULL, NULL
+  FROM outboxd.outbox o WHERE o.topic IS NOT NULL;
 
 COMMENT ON VIEW outboxd.notifications IS 'One row per notification: where it is, what was tried, what comes next.';
 COMMENT ON COLUMN outboxd.notifications.id IS 'The id that notify() returned.';

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use tracing::error;
 
 use super::instance::millis;
-use super::{Result, Store, query};
+use super::{Error, Query, Result, Store, query};
 
 /// A 2xx.
 #[derive(Debug, Clone)]
@@ -122,7 +125,8 @@ impl Store {
         let tokens: Vec<i32> = sent.iter().map(|sent| sent.token).collect();
         let channels: Vec<&str> = sent.iter().map(|sent| &*sent.channel).collect();
         let statuses: Vec<i16> = sent.iter().map(|sent| status(sent.http_status)).collect();
-        let rows = self.query(query, &[&ids, &tokens, &channels, &statuses]).await?;
+        let arguments: [&(dyn ToSql + Sync); 4] = [&ids, &tokens, &channels, &statuses];
+        let rows = self.query_making_way(query, &arguments, &ids).await?;
         let mut record = SentRecord::default();
         for row in &rows {
             let id: i64 = row.get(0);
@@ -181,26 +185,22 @@ impl Store {
             Recorder::Worker => (false, &[]),
             Recorder::Sweep(dead) => (true, dead),
         };
-        let rows = self
-            .query(
-                query,
-                &[
-                    &column.ids,
-                    &column.tokens,
-                    &column.outcomes,
-                    &column.errors,
-                    &column.statuses,
-                    &column.channels,
-                    &column.durations,
-                    &column.responses,
-                    &column.waits,
-                    &column.next_channels,
-                    &instance,
-                    &is_sweep,
-                    &dead,
-                ],
-            )
-            .await?;
+        let arguments: [&(dyn ToSql + Sync); 13] = [
+            &column.ids,
+            &column.tokens,
+            &column.outcomes,
+            &column.errors,
+            &column.statuses,
+            &column.channels,
+            &column.durations,
+            &column.responses,
+            &column.waits,
+            &column.next_channels,
+            &instance,
+            &is_sweep,
+            &dead,
+        ];
+        let rows = self.query_making_way(query, &arguments, &column.ids).await?;
         let mut record = FailureRecord::default();
         for row in &rows {
             let (id, applied, ended): (i64, bool, bool) = (row.get(0), row.get(1), row.get(2));
@@ -213,6 +213,30 @@ impl Store {
             }
         }
         Ok(record)
+    }
+
+    /// A statement that files letters. One that meets another session's lock, or a number that the log has already, is tried
+    /// once more, after what stands in the way has been moved.
+    async fn query_making_way(
+        &self,
+        query: &Query,
+        arguments: &[&(dyn ToSql + Sync)],
+        ids: &[i64],
+    ) -> Result<Vec<Row>> {
+        match self.query(query, arguments).await {
+            Err(Error::Contention(_)) => {
+                let moved = self.query(query!("worker_make_way", Durable, [INT8_ARRAY]), &[&ids]).await?;
+                if !moved.is_empty() {
+                    let ids: Vec<(i64, i64)> = moved.iter().map(|row| (row.get(0), row.get(1))).collect();
+                    error!(
+                        ?ids,
+                        "numbers of notifications were drawn twice; the older ones have new numbers, and the sequence is ahead again"
+                    );
+                }
+                self.query(query, arguments).await
+            }
+            other => other,
+        }
     }
 }
 

@@ -49,7 +49,7 @@ impl Store {
             id: row.get("id"),
             token: row.get("token"),
             instance: row.get("instance"),
-            channel: row.get("channel"),
+            channel: row.get("route_step"),
             channel_attempts: row.get("channel_attempts"),
             topic: row.get("topic"),
             expired: row.get::<_, Option<bool>>("expired").unwrap_or(false),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use crate::support::postgres;
-use crate::support::sql::{pid, run, until, value, values};
+use crate::support::sql::{file_letters, pid, run, until, value, values};
 
 async fn check(client: &Client, name: &str) -> (String, String, Option<String>) {
     let sql = "SELECT level, value, action FROM outboxd.health WHERE name = $1";
@@ -60,6 +60,7 @@ async fn what_is_late_dead_held_or_paused_is_told() {
 
     run(&client, "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at) VALUES ('t', 'r', '{}', now() - interval '2 min')").await;
     assert_eq!(level(&client, "overdue").await, "critical");
+    file_letters(&client).await;
     run(&client, "UPDATE outboxd.notification_log SET status = 'FAILED', finished_at = now(), failed_at = now(), error = 'no'; DELETE FROM outboxd.outbox").await;
     let (level_found, measured, action) = check(&client, "dead_letters").await;
     assert_eq!((level_found.as_str(), measured.as_str()), ("warn", "2 in the last hour"));

@@ -20,6 +20,7 @@ mod schema;
 mod trace;
 
 mod dedup;
+mod letter;
 mod notify;
 mod notify_many;
 mod ring;

@@ -47,8 +47,8 @@ async fn the_topics_lane_comes_with_the_row_and_an_unknown_topic_gets_none() {
     run(&client, "SELECT outboxd.notify('known', 'r', '{}'), outboxd.notify('unknown', 'r', '{}')").await;
     run(&client, "SELECT outboxd.notify('known', 'r', '{}', dedup_key => 'k')").await;
     run(&client, "SELECT outboxd.notify_many('known', '[{\"recipient\": \"r\", \"payload\": 1}]')").await;
-    let wrong = "SELECT count(*) FROM outboxd.outbox o JOIN outboxd.notification_log l USING (id)
-                   LEFT JOIN outboxd.topic t ON t.name = l.topic WHERE o.lane <> coalesce(t.lane, 0)";
+    let wrong = "SELECT count(*) FROM outboxd.outbox o JOIN outboxd.notifications n USING (id)
+                   LEFT JOIN outboxd.topic t ON t.name = n.topic WHERE o.lane <> coalesce(t.lane, 0)";
     assert_eq!(value::<i64>(&client, wrong).await, 0);
     assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox WHERE lane > 0").await, 3);
 }

@@ -113,7 +113,7 @@ async fn a_race_that_the_other_loses_leaves_each_key_once() {
 #[tokio::test]
 async fn a_clash_of_ids_is_an_error_not_a_lost_notification() {
     let client = postgres::database().await.connect().await;
-    run(&client, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    run(&client, "SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'k')").await;
     // As after a restore that forgot the sequence.
     run(&client, "SELECT setval('outboxd.notification_log_id_seq', 1, false)").await;
     let refusal = refused(&client, r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1}]')"#).await;

@@ -3,7 +3,7 @@
 use tokio_postgres::Client;
 
 use crate::support::postgres;
-use crate::support::sql::{pid, refused, run, until_blocked, value, values};
+use crate::support::sql::{file_letters, pid, refused, run, until_blocked, value, values};
 use crate::support::verdict::assert_rows_are_legal;
 
 async fn notify(client: &Client, more: &str) -> i64 {
@@ -13,8 +13,8 @@ async fn notify(client: &Client, more: &str) -> i64 {
 /// "STATUS outbox-state epoch attempts"; no live row: "-".
 async fn look(client: &Client, id: i64) -> String {
     let sql = format!(
-        "SELECT concat_ws(' ', l.status, coalesce(o.state::text, '-'), coalesce(o.epoch, l.epoch), coalesce(o.attempts, l.attempts))
-           FROM outboxd.notification_log l LEFT JOIN outboxd.outbox o USING (id) WHERE id = {id}"
+        "SELECT concat_ws(' ', coalesce(l.status, 'QUEUED'), coalesce(o.state::text, '-'), coalesce(o.epoch, l.epoch), coalesce(o.attempts, l.attempts))
+           FROM outboxd.notification_log l FULL JOIN outboxd.outbox o USING (id) WHERE id = {id}"
     );
     value(client, &sql).await
 }
@@ -28,6 +28,7 @@ async fn claim(client: &Client, id: i64) {
 
 /// What giving up does.
 async fn fail(client: &Client, id: i64) {
+    file_letters(client).await;
     let sql = format!(
         "WITH gone AS (DELETE FROM outboxd.outbox WHERE id = {id} RETURNING epoch, attempts)
          UPDATE outboxd.notification_log l SET status = 'FAILED', finished_at = now(), failed_at = now(), error = 'no',

@@ -129,7 +129,7 @@ async fn two_hundred_thousand_old_rows_go_in_steps_that_read_by_key_and_never_tw
             .replace("s || c FROM", "NULL FROM"),
     )
     .await;
-    sql::run(&client, "SELECT outboxd.notify('t', 'young', '{}')").await;
+    sql::run(&client, "SELECT outboxd.notify('t', 'young', '{}', headers => '{}')").await;
     let plan = plan_of_a_step(&client).await;
     assert!(!plan.contains("Seq Scan on notification_log") && !plan.contains("Seq Scan on attempt"), "{plan}");
     let reads =

@@ -134,7 +134,6 @@ async fn ring_off_keeps_quiet_and_lets_a_transaction_be_prepared() {
     let refusal = refused(&app, "BEGIN; SELECT outboxd.notify('t', 'r', '{}'); PREPARE TRANSACTION 'two_phase'").await;
     assert_eq!(refusal.code, "0A000", "what ring = off is for: {refusal:?}");
     run(&app, "ROLLBACK").await;
-    let prepared =
-        "SELECT count(*) FROM outboxd.outbox JOIN outboxd.notification_log USING (id) WHERE recipient = 'prepared'";
+    let prepared = "SELECT count(*) FROM outboxd.outbox JOIN outboxd.notifications USING (id) WHERE notifications.recipient = 'prepared'";
     assert_eq!(value::<i64>(&app, prepared).await, 1);
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use tokio_postgres::Client;
 
 use crate::support::postgres::{self, connect};
-use crate::support::sql::{refused, run, value, values};
+use crate::support::sql::{file_letters, refused, run, value, values};
 
 const APP_FUNCTIONS: [&str; 5] = ["notify", "notify_many", "publish", "receive", "respond"];
 const ACTIONS: [&str; 15] = [
@@ -183,6 +183,7 @@ async fn an_operators_login_reads_each_view_and_takes_each_action() {
     let database = postgres::database().await;
     let admin = database.connect().await;
     run(&admin, "SELECT outboxd.notify('t', 'r', '{}') FROM generate_series(1, 3)").await;
+    file_letters(&admin).await;
     run(&admin, "UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now() WHERE id = 3; DELETE FROM outboxd.outbox WHERE id = 3").await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
     let views = "SELECT relname::text FROM pg_class WHERE relnamespace = 'outboxd'::regnamespace AND relkind = 'v'

@@ -40,7 +40,7 @@ INSERT INTO outboxd.notification_log (topic, recipient, payload, created_at, sen
   ('quiz', 'device-4', '{"text": "Time for the quiz"}', now() - interval '2 min', now() - interval '2 min'),
   ('quiz', 'device-5', '{"text": "Time for the quiz"}', now() - interval '10 min', now() + interval '20 h');
 UPDATE outboxd.notification_log SET status = 'QUEUED' WHERE id <= 4;
-INSERT INTO outboxd.outbox (id, lane, state, instance, next_at, channel, attempts, retry_at) VALUES
+INSERT INTO outboxd.outbox (id, lane, state, instance, next_at, route_step, attempts, retry_at) VALUES
   (1, 1, 2, 1, now() + interval '5 min', 0, 1, NULL), (2, 1, 0, NULL, now() - interval '4 min', 1, 3, now() + interval '2 min'),
   (3, 2, 0, NULL, now() - interval '2 min', 0, 0, NULL), (4, 2, 0, NULL, now() - interval '2 min', 0, 0, NULL);
 INSERT INTO outboxd.attempt (notification_id, token, number, started_at, ended_at, duration_ms, instance, http_status, outcome, channel, error) VALUES

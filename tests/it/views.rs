@@ -48,8 +48,9 @@ async fn fill(client: &Client, history: i32, waiting: i32, dead: i32) {
          SELECT 't' || n % 10, 'r', '{{}}', now() + n * interval '1 s' FROM generate_series(1, {waiting} / 2) n;
          WITH queued AS (
              INSERT INTO outboxd.notification_log (topic, recipient, payload, status)
-             SELECT 't' || n % 10, 'r', '{{}}', 'QUEUED' FROM generate_series(1, {waiting} / 2) n RETURNING id, topic)
+             SELECT 't' || n % 10, 'r', '{{}}', 'QUEUED' FROM generate_series(1, {waiting} / 4) n RETURNING id, topic)
          INSERT INTO outboxd.outbox (id, lane) SELECT q.id, t.lane FROM queued q JOIN outboxd.topic t ON t.name = q.topic;
+         SELECT count(outboxd.notify('t' || n % 10, 'r', '{{}}')) FROM generate_series(1, {waiting} / 4) n;
          ANALYZE"
     );
     run(client, &statement).await;
@@ -164,7 +165,7 @@ async fn stuck_says_why_each_row_is_late() {
          UPDATE outboxd.outbox SET lane = 1, next_at = now() - interval '2 min' WHERE id <= 7;
          UPDATE outboxd.outbox SET state = 2, instance = 7, next_at = now() - interval '10 s' WHERE id = 1;
          UPDATE outboxd.outbox SET state = 1, batch = 1 WHERE id = 2;
-         UPDATE outboxd.outbox SET channel = 1 WHERE id = 4;
+         UPDATE outboxd.outbox SET route_step = 1 WHERE id = 4;
          UPDATE outboxd.outbox SET retry_at = now() + interval '1 min' WHERE id = 5;
          UPDATE outboxd.outbox SET state = 2, instance = 7, next_at = now() + interval '10 s' WHERE id = 6;
          UPDATE outboxd.outbox SET next_at = now() WHERE id = 7;

@@ -63,7 +63,7 @@ async fn a_commit_whose_reply_is_swallowed_can_be_repeated_with_the_same_dedup_k
     let notify = "SELECT outboxd.notify('orders', 'r', '{}', dedup_key => 'order-1')";
     let reply = tokio::time::timeout(Duration::from_secs(1), app.batch_execute(notify)).await;
     assert!(reply.is_err(), "the app never hears of its commit");
-    sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.notification_log").await;
+    sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.notifications").await;
     proxy.heal();
     sql::run(&postgres::connect(&url).await, notify).await;
     world.settle().await.assert_nothing_lost().assert_no_duplicate();
@@ -233,7 +233,7 @@ async fn waits(setup: &Setup, app: &Client, commits: usize, pause: impl AsyncFn(
         sql::run(app, "SELECT outboxd.notify('orders', 'r', '{}')").await;
         sql::until(app, &format!("SELECT count(*) = {n} FROM outboxd.outbox WHERE state = 1")).await;
     }
-    let waits = "SELECT extract(epoch FROM o.next_at - l.created_at)::float8 FROM outboxd.outbox o JOIN outboxd.notification_log l USING (id) ORDER BY 1 DESC";
+    let waits = "SELECT extract(epoch FROM o.next_at - l.created_at)::float8 FROM outboxd.outbox o JOIN outboxd.notifications l USING (id) ORDER BY 1 DESC";
     sql::values(app, waits).await
 }
 

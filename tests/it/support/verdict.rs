@@ -44,7 +44,7 @@ impl Verdict {
 
 /// Waits until every row has ended, then judges.
 pub async fn settle(client: &Client, provider: &Provider) -> Verdict {
-    sql::until(client, "SELECT count(*) = 0 FROM outboxd.notification_log WHERE status IN ('PENDING', 'QUEUED')").await;
+    sql::until(client, "SELECT count(*) = 0 FROM outboxd.notifications WHERE finished_at IS NULL").await;
     judge(client, provider).await
 }
 
@@ -56,6 +56,7 @@ const ILLEGAL_ROWS: &str = "
         WHEN l.failed_at IS DISTINCT FROM CASE WHEN l.status = 'FAILED' THEN l.finished_at END THEN 'failed_at is when it FAILED'
         WHEN l.status = 'FAILED' AND l.error IS NULL THEN 'failed rows have an error'
         WHEN (l.status = 'QUEUED') <> EXISTS (SELECT FROM outboxd.outbox o WHERE o.id = l.id) THEN 'QUEUED rows and only they have work'
+        WHEN EXISTS (SELECT FROM outboxd.outbox o WHERE o.id = l.id AND o.topic IS NOT NULL) THEN 'a letter is carried or filed, not both'
     END AS rule) r WHERE r.rule IS NOT NULL
     UNION ALL
     SELECT format('work %s: %s', o.id, r.rule) FROM outboxd.outbox o CROSS JOIN LATERAL (SELECT CASE
@@ -64,6 +65,8 @@ const ILLEGAL_ROWS: &str = "
         WHEN o.state = 1 AND o.batch IS NULL THEN 'published rows have a publication'
         WHEN o.state <> 0 AND o.retry_at IS NOT NULL THEN 'only ready rows wait for a retry'
         WHEN o.state = 3 AND o.ordering_key IS NULL THEN 'only rows with a key wait behind it'
+        WHEN num_nonnulls(o.topic, o.recipient, o.payload, o.created_at, o.send_at) NOT IN (0, 5) THEN 'a letter is whole'
+        WHEN o.topic IS NULL AND NOT EXISTS (SELECT FROM outboxd.notification_log l WHERE l.id = o.id) THEN 'what carries no letter is in the log'
         WHEN o.live_key IS DISTINCT FROM CASE WHEN o.state < 3 THEN o.ordering_key END THEN 'rows that have their turn hold their key'
     END AS rule) r WHERE r.rule IS NOT NULL";
 
@@ -81,8 +84,8 @@ pub async fn judge(client: &Client, provider: &Provider) -> Verdict {
     }
     let rows = client
         .query(
-            "SELECT l.id, l.status::text, (SELECT count(*) FROM outboxd.attempt a WHERE a.notification_id = l.id)
-               FROM outboxd.notification_log l",
+            "SELECT n.id, n.status, (SELECT count(*) FROM outboxd.attempt a WHERE a.notification_id = n.id)
+               FROM outboxd.notifications n",
             &[],
         )
         .await
@@ -92,7 +95,7 @@ pub async fn judge(client: &Client, provider: &Provider) -> Verdict {
         let (id, status, attempts): (i64, String, i64) = (row.get(0), row.get(1), row.get(2));
         let called = calls.remove(&id).unwrap_or(0);
         match status.as_str() {
-            "PENDING" | "QUEUED" => verdict.unfinished.push(id),
+            "PENDING" | "QUEUED" | "PROCESSING" => verdict.unfinished.push(id),
             "SENT" if called == 0 => verdict.lost.push(id),
             _ => {}
         }
