@@ -23,7 +23,7 @@ use crate::store::claim::Case;
 /// Claims under way at once: while one waits for the disk, the slots that calls leave meanwhile are filled by the next.
 pub(super) const CLAIMS_MAX: usize = 3;
 /// How long calls under way may free more slots before a claim.
-const GATHER_MAX: Duration = Duration::from_millis(1);
+const GATHER_MAX: Duration = Duration::from_millis(2);
 /// Waits after errors: the first, and at most.
 const ERROR_WAIT_MIN: Duration = Duration::from_millis(50);
 const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -77,7 +77,7 @@ impl Claimer {
         if waiting.is_empty() {
             waiting.extend(taken(shutdown.run_until_cancelled(batches.recv()).await??));
         }
-        while waiting.len() < self.worker.config.concurrency
+        while waiting.len() < self.slots.claim_max()
             && let Ok(batch) = batches.try_recv()
         {
             waiting.extend(taken(batch));

@@ -17,6 +17,8 @@ use super::lock;
 
 /// Slots that come free within this may be counted on.
 const MOMENT: Duration = Duration::from_millis(5);
+/// And at most so many for each slot there is.
+const AHEAD_MAX: usize = 2;
 /// A claimed row whose call has not begun after this is given back.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// How long nothing is counted on after that.
@@ -69,13 +71,13 @@ impl<C> Slots<C> {
     }
 
     /// Waits for room for one row and takes room for up to `wanted`: for free slots, and for those that will be. When
-    /// more is wanted than there is room for it gives the calls under way up to `gather` to end: a claim of a third of what
-    /// may be claimed costs Postgres little more than a claim of one. `None`: the end.
+    /// more is wanted than there is room for it gives the calls under way up to `gather` to end: a claim of half of what may
+    /// be claimed costs Postgres little more than a claim of one. `None`: the end.
     pub(super) async fn room(&self, wanted: usize, gather: Duration) -> Option<OwnedSemaphorePermit> {
         let rows_max = self.look_ahead();
-        let wanted = wanted.min(self.concurrency);
+        let wanted = wanted.min(self.concurrency.max(rows_max / 2));
+        let worthwhile = wanted.min(rows_max / 2);
         let mut room = Arc::clone(&self.rows).acquire_owned().await.ok()?;
-        let worthwhile = wanted.min(rows_max / 3);
         if room.num_permits() + self.rows.available_permits() < worthwhile {
             let more = Arc::clone(&self.rows).acquire_many_owned(permits(worthwhile - room.num_permits()));
             if let Ok(more) = tokio::time::timeout(gather, more).await {
@@ -87,6 +89,11 @@ impl<C> Slots<C> {
             room.merge(more);
         }
         Some(room)
+    }
+
+    /// Messages worth having at hand for a claim.
+    pub(super) fn claim_max(&self) -> usize {
+        self.concurrency * (1 + AHEAD_MAX) / 2
     }
 
     /// Room for all the rows that can be called at once while half of the slots stay free: when there is much to do it
@@ -101,7 +108,7 @@ impl<C> Slots<C> {
     fn look_ahead(&self) -> usize {
         let mut state = lock(&self.state);
         let under_way = state.started - state.idle;
-        let expected = state.foresight.expected(Instant::now(), under_way).min(self.concurrency);
+        let expected = state.foresight.expected(Instant::now(), under_way).min(self.concurrency * AHEAD_MAX);
         if expected > state.ahead {
             self.rows.add_permits(expected - state.ahead);
             state.ahead = expected;
