@@ -1,5 +1,5 @@
 -- Rings the doorbell if an instance dozes or sleeps and listens: the bell was set in the last 5 s and is not ahead of now.
--- Call it only after this transaction has taken its ROW EXCLUSIVE lock on notification_log (or event_outbox): an
+-- Call it only after this transaction has taken its ROW EXCLUSIVE lock on outbox, notification_log or event_outbox: an
 -- instance that goes to sleep first sets the doorbell, then waits for the transactions that held that lock;
 -- whoever locks later reads the new value here.
 -- `SET outboxd.ring = off` serves transactions that will be PREPAREd: they may not NOTIFY.

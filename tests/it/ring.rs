@@ -65,13 +65,17 @@ async fn every_kind_of_write_rings_once_if_the_bell_is_fresh_and_never_otherwise
     let database = postgres::database().await;
     let mut listener = listen(&database).await;
     let app = database.connect().await;
-    for write in WRITES {
-        for (bell, rings) in [(ASLEEP, 1), (AWAKE, 0), (DOWN, 0)] {
-            run(&app, bell).await;
-            run(&app, write).await;
-            assert_eq!(listener.rings().await, rings, "{write} after {bell}");
+    for known in [false, true] {
+        for write in WRITES {
+            for (bell, rings) in [(ASLEEP, 1), (AWAKE, 0), (DOWN, 0)] {
+                run(&app, bell).await;
+                run(&app, write).await;
+                assert_eq!(listener.rings().await, rings, "{write} after {bell}; the topic's lane is known: {known}");
+            }
         }
+        run(&app, "INSERT INTO outboxd.topic (name) VALUES ('t') ON CONFLICT DO NOTHING; SELECT outboxd.notify('t', 'r', '{}')").await;
     }
+    assert_eq!(value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE topic = 't' AND lane > 0").await, 5);
 }
 
 #[tokio::test]
@@ -80,6 +84,7 @@ async fn a_write_in_the_very_millisecond_of_falling_asleep_rings() {
     let mut listener = listen(&database).await;
     let app = database.connect().await;
     let fall_asleep = include_str!("../../sql/queries/wakeup_set_doorbell.sql").replace("$1", "0");
+    run(&app, "INSERT INTO outboxd.topic (name) VALUES ('t')").await;
     for round in 0..200 {
         run(&app, &format!("{fall_asleep}; COMMIT; SELECT outboxd.notify('t', 'r', '{{}}')")).await;
         assert_eq!(listener.rings().await, 1, "round {round}");
