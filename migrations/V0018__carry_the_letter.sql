@@ -3,8 +3,8 @@
 -- know from the beginning (not yet due, with a dedup_key, an ordering_key, headers or an expiry, or big) are written there at once,
 -- as before: their outbox rows carry no letter. `topic` tells which it is. ARCHITECTURE.md has the figures.
 --
--- Nothing is scanned or rewritten. The tables are locked for the catalog only, and only when they are free: a lock that
--- would have to wait is given up after 100 ms, so that no write of the app waits behind ours for longer.
+-- Nothing is scanned or rewritten. The table is locked for the catalog only, and only when it is free: a lock that would have
+-- to wait is given up after 100 ms, so that no write of the app waits behind ours for longer.
 DO $$
 DECLARE
     tries integer := 0;
@@ -12,12 +12,12 @@ BEGIN
     LOOP
         BEGIN
             SET LOCAL lock_timeout = '100ms';
-            LOCK TABLE outboxd.notification_log, outboxd.outbox IN ACCESS EXCLUSIVE MODE;
+            LOCK TABLE outboxd.outbox IN ACCESS EXCLUSIVE MODE;
             EXIT;
         EXCEPTION WHEN lock_not_available THEN
             tries := tries + 1;
             IF tries >= 600 THEN
-                RAISE EXCEPTION 'outboxd.notification_log is in use by transactions that do not end'
+                RAISE EXCEPTION 'outboxd.outbox is in use by transactions that do not end'
                     USING ERRCODE = 'lock_not_available', HINT = 'See xact_start in pg_stat_activity; then migrate again.';
             END IF;
         END;

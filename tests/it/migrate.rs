@@ -100,38 +100,57 @@ async fn migrating_neither_waits_for_the_apps_transactions_nor_holds_up_its_writ
     run(&app, "COMMIT").await;
 }
 
-#[tokio::test]
-async fn lighter_tables_come_to_a_running_app_without_holding_up_its_writes() {
+/// Brings a schema from the version before to this one while the app has a transaction open that has done `write`, and
+/// goes on writing. What else there was before is `rows`. Returns a session of an owner.
+async fn migrate_beside_writes(version: i64, table: &str, rows: &str, write: &str) -> Client {
     let database = postgres::empty_database().await;
     let (migrator, app, other_app) = (database.connect().await, database.connect().await, database.connect().await);
-    let (mut light, mut before) = (String::new(), "CREATE SCHEMA outboxd;".to_owned());
+    let (mut last, mut before) = (String::new(), "CREATE SCHEMA outboxd;".to_owned());
     for migration in migrate::status(&migrator).await.unwrap() {
-        let text = if migration.version == 17 { &mut light } else { &mut before };
-        *text += if migration.version <= 17 { &migration.sql } else { "" };
+        let text = if migration.version == version { &mut last } else { &mut before };
+        *text += if migration.version <= version { &migration.sql } else { "" };
     }
     run(&migrator, &before).await;
-    let rows = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, error) VALUES
-        ('t', 'dead', '{}', 'FAILED', '2026-01-01', 'no'), ('t', 'sent', '{}', 'SENT', '2026-01-01', NULL)";
     run(&migrator, rows).await;
-    let insert = "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')";
-    run(&app, &format!("BEGIN; {insert}")).await;
+    run(&app, &format!("BEGIN; {write}")).await;
     let migration = tokio::spawn(async move {
-        run(&migrator, &format!("BEGIN; {light}; COMMIT")).await;
+        run(&migrator, &format!("BEGIN; {last}; COMMIT")).await;
         migrator
     });
-    let waits =
-        "SELECT count(*) > 0 FROM pg_locks WHERE relation = 'outboxd.notification_log'::regclass AND NOT granted";
-    until(&other_app, waits).await;
+    let waits = format!("SELECT count(*) > 0 FROM pg_locks WHERE relation = '{table}'::regclass AND NOT granted");
+    until(&other_app, &waits).await;
     run(&other_app, "SET lock_timeout = '1s'").await;
     for _ in 0..20 {
-        run(&other_app, insert).await;
+        run(&other_app, write).await;
     }
     assert!(!migration.is_finished(), "the app's transaction is still open");
     run(&app, "COMMIT").await;
     let migrator = migration.await.unwrap();
+    run(&other_app, write).await;
+    migrator
+}
+
+#[tokio::test]
+async fn lighter_tables_come_to_a_running_app_without_holding_up_its_writes() {
+    let rows = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, error) VALUES
+        ('t', 'dead', '{}', 'FAILED', '2026-01-01', 'no'), ('t', 'sent', '{}', 'SENT', '2026-01-01', NULL)";
+    let insert = "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')";
+    let owner = migrate_beside_writes(17, "outboxd.notification_log", rows, insert).await;
     let failed = "SELECT failed_at = finished_at AND failed_at = '2026-01-01' FROM outboxd.notification_log WHERE status = 'FAILED'";
-    assert!(value::<bool>(&migrator, failed).await, "what was generated stays as it was");
-    run(&other_app, insert).await;
+    assert!(value::<bool>(&owner, failed).await, "what was generated stays as it was");
+}
+
+#[tokio::test]
+async fn letters_come_to_a_running_app_without_holding_up_its_writes() {
+    let rows =
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status) VALUES ('t', 'r', '{}', 'QUEUED');
+                INSERT INTO outboxd.outbox (id, channel) VALUES (1, 2)";
+    // What notify() did until then.
+    let notify = "WITH l AS (INSERT INTO outboxd.notification_log (topic, recipient, payload, status) VALUES ('t', 'r', '{}', 'QUEUED') RETURNING id)
+                  INSERT INTO outboxd.outbox (id) SELECT id FROM l";
+    let owner = migrate_beside_writes(18, "outboxd.outbox", rows, notify).await;
+    let kept = "SELECT count(*) = 23 AND count(o.topic) = 0 AND max(o.route_step) = 2 FROM outboxd.outbox o JOIN outboxd.notification_log USING (id)";
+    assert!(value::<bool>(&owner, kept).await, "live rows stay as they were");
 }
 
 #[tokio::test]
