@@ -6,9 +6,9 @@
 //!                   statement a batch                                    in one statement
 //! ```
 //!
-//! No more is claimed than can be called at once, counting the slots that come free while Postgres claims (see `slots`), so
-//! a crash leaves few outcomes unknown. A message is acknowledged only after Postgres has the outcome; one whose row needs
-//! no call is acknowledged at once. While a call is under way its lease is renewed.
+//! No more is claimed than can be called at once (see `slots`), so a crash leaves few outcomes unknown. A message is
+//! acknowledged only after Postgres has the outcome; one whose row needs no call is acknowledged at once. While a call is
+//! under way its lease is renewed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

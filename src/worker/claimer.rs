@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use super::recorder::{self, Acks, Finished};
-use super::slots::Slots;
+use super::slots::{Slot, Slots};
 use super::taker::Batch;
 use super::{Worker, sender, short_way};
 use crate::failpoint;
@@ -52,9 +52,9 @@ pub(super) async fn run(claimer: Claimer, mut batches: mpsc::Receiver<Batch>, sh
         if claims.len() >= CLAIMS_MAX {
             claims.join_next().await;
         }
-        let Some((messages, room)) = claimer.next(&mut waiting, &mut batches, &shutdown).await else { break };
+        let Some((messages, slots)) = claimer.next(&mut waiting, &mut batches, &shutdown).await else { break };
         let (claimer, shutdown) = (Arc::clone(&claimer), shutdown.clone());
-        claims.spawn(async move { claimer.claim(messages, room, &shutdown).await });
+        claims.spawn(async move { claimer.claim(messages, slots, &shutdown).await });
     }
     // What is being claimed is called; the rest waits in the queue.
     short_way.close().await;
@@ -77,21 +77,16 @@ impl Claimer {
         if waiting.is_empty() {
             waiting.extend(taken(shutdown.run_until_cancelled(batches.recv()).await??));
         }
-        while waiting.len() < self.slots.claim_max()
+        while waiting.len() < self.worker.config.concurrency
             && let Ok(batch) = batches.try_recv()
         {
             waiting.extend(taken(batch));
         }
-        let room = shutdown.run_until_cancelled(self.slots.room(waiting.len(), GATHER_MAX)).await??;
-        Some((waiting.drain(..room.num_permits()).collect(), room))
+        let slots = shutdown.run_until_cancelled(self.slots.take(waiting.len(), GATHER_MAX)).await??;
+        Some((waiting.drain(..slots.num_permits()).collect(), slots))
     }
 
-    async fn claim(
-        self: &Arc<Self>,
-        messages: Vec<Taken>,
-        mut room: OwnedSemaphorePermit,
-        shutdown: &CancellationToken,
-    ) {
+    async fn claim(self: &Arc<Self>, messages: Vec<Taken>, slots: OwnedSemaphorePermit, shutdown: &CancellationToken) {
         failpoint::hit("after_take").await;
         // Copies of a message that is here as well need no claim of their own.
         let mut done = Vec::new();
@@ -112,7 +107,7 @@ impl Claimer {
             match (case, first.remove(&message)) {
                 (Case::Claimed(claimed), Some(Taken { delivery, acks })) => {
                     self.worker.progress.saw_claimed(claimed.published_at);
-                    calls.push(sender::Call { claimed, delivery, acks, claimed_at, room: room.split(1) });
+                    calls.push(sender::Call { claimed, delivery, acks, claimed_at });
                 }
                 (case, taken) => {
                     paused.extend(matches!(case, Case::Paused).then_some(message));
@@ -120,8 +115,7 @@ impl Claimer {
                 }
             }
         }
-        drop(room);
-        self.start(calls);
+        self.start(calls, slots);
         if !paused.is_empty() {
             if let Err(error) = self.worker.store.unpublish(&paused).await {
                 // They stay published; the reconciler finds them.
@@ -134,31 +128,19 @@ impl Claimer {
         }
     }
 
-    /// Has the calls made, and sees to it that none waits for long.
-    pub(super) fn start(self: &Arc<Self>, calls: Vec<sender::Call>) {
-        let handed = self.slots.call(calls);
-        for _ in 0..handed.to_start {
+    /// Has the calls made in the slots taken for them.
+    pub(super) fn start(self: &Arc<Self>, calls: Vec<sender::Call>, slots: OwnedSemaphorePermit) {
+        for _ in 0..self.slots.call(calls, slots) {
             let claimer = Arc::clone(self);
             self.calls.spawn(async move { claimer.make_calls().await });
-        }
-        if handed.must_wait {
-            let claimer = Arc::clone(self);
-            self.calls.spawn(async move {
-                for call in claimer.slots.overdue().await {
-                    sender::give_back(call, &claimer.finished).await;
-                }
-            });
         }
     }
 
     /// One slot.
     async fn make_calls(&self) {
-        // A call that panics takes its slot with it.
-        let _ended = Ended(&self.slots);
-        while let Some(call) = self.slots.next().await {
-            let began = Instant::now();
+        let mut slot = Slot::of(&self.slots);
+        while let Some(call) = slot.next().await {
             sender::run(&self.worker, call, &self.finished, &self.cut_off).await;
-            self.slots.call_ended(began.elapsed());
         }
     }
 
@@ -186,14 +168,6 @@ impl Claimer {
                 }
             }
         }
-    }
-}
-
-struct Ended<'a>(&'a Slots<sender::Call>);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        self.0.slot_ended();
     }
 }
 

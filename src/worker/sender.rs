@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use metrics::{Counter, Histogram, SharedString, counter, histogram};
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::recorder::{Acks, Done, Finished};
@@ -32,8 +32,6 @@ pub(super) struct Call {
     pub(super) delivery: Delivery,
     pub(super) acks: Acks,
     pub(super) claimed_at: Instant,
-    /// Its part of what may be claimed.
-    pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 /// Makes the attempt and hands its outcome to the recorder.
@@ -45,14 +43,6 @@ pub(super) async fn run(worker: &Worker, call: Call, finished: &mpsc::Sender<Fin
     worker.progress.in_flight.fetch_sub(1, Ordering::Relaxed);
     // The recorder outlives every sender; if it is gone the process is ending and the lease speaks for the row.
     let _ = finished.send(Finished { done, delivery: call.delivery, acks: call.acks }).await;
-    drop(call.room);
-}
-
-/// No slot for it after all.
-pub(super) async fn give_back(call: Call, finished: &mpsc::Sender<Finished>) {
-    let done = release(&call.claimed, Duration::ZERO, None);
-    let _ = finished.send(Finished { done, delivery: call.delivery, acks: call.acks }).await;
-    drop(call.room);
 }
 
 async fn attempt(worker: &Worker, call: &Call, cut_off: &CancellationToken) -> Done {

@@ -38,8 +38,8 @@ pub(super) fn open(claimer: &Arc<Claimer>) -> Open {
         let acks = Acks::new(Box::new(Unqueued));
         way.publisher.set_short_way(Some(ShortWay(Box::new(move || {
             let turn = Arc::clone(&turn).try_acquire_owned().ok()?;
-            let room = claimer.slots.idle_room()?;
-            Some(Box::new(Idle { claimer: Arc::clone(&claimer), acks: acks.clone(), room, turn }))
+            let slots = claimer.slots.take_idle()?;
+            Some(Box::new(Idle { claimer: Arc::clone(&claimer), acks: acks.clone(), slots, turn }))
         }))));
     }
     way
@@ -58,14 +58,14 @@ impl Open {
 struct Idle {
     claimer: Arc<Claimer>,
     acks: Acks,
-    room: OwnedSemaphorePermit,
+    slots: OwnedSemaphorePermit,
     turn: OwnedSemaphorePermit,
 }
 
 #[async_trait]
 impl IdleWorkers for Idle {
     fn room(&self) -> u32 {
-        u32::try_from(self.room.num_permits()).unwrap_or(u32::MAX)
+        u32::try_from(self.slots.num_permits()).unwrap_or(u32::MAX)
     }
 
     /// In a task of its own: whoever stops waiting for it leaves no claimed row without its call.
@@ -84,7 +84,7 @@ impl IdleWorkers for Idle {
 
 impl Idle {
     async fn claim_and_call(self, scans: Vec<LaneScan>) -> store::Result<Fresh> {
-        let Idle { claimer, acks, mut room, turn } = self;
+        let Idle { claimer, acks, slots, turn } = self;
         let worker = &claimer.worker;
         let (fresh, claims) = worker.store.claim_fresh(&scans, worker.instance.get(), worker.config.lease).await?;
         if !claims.is_empty() {
@@ -96,9 +96,9 @@ impl Idle {
             let call = |claimed: Box<Claimed>| {
                 let message = Message { id: claimed.id, epoch: claimed.token - 1 };
                 let delivery = Delivery { message, times_delivered: 1, handle: Handle::Ticket(0) };
-                sender::Call { claimed, delivery, acks: acks.clone(), claimed_at, room: room.split(1) }
+                sender::Call { claimed, delivery, acks: acks.clone(), claimed_at }
             };
-            claimer.start(claims.into_iter().map(call).collect());
+            claimer.start(claims.into_iter().map(call).collect(), slots);
         }
         drop(turn);
         Ok(fresh)
