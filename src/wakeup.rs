@@ -203,7 +203,7 @@ impl Day<'_> {
             if found.rows > 0 || found.is_full {
                 idle_since = Instant::now();
                 pause = self.pace.pause_min().min(self.pause_max);
-                if found.released > 0 || (self.pace.is_busy && !found.is_full) {
+                if found.released > 0 || (self.pace.has_much() && !found.is_full) {
                     continue;
                 }
             } else {

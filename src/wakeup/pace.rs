@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// How far ahead of now the doorbell is set while busy.
 const BUSY_AHEAD: Duration = Duration::from_millis(400);
-/// Pauses between polls while busy and while dozing: the shortest when something was just found.
+/// Pauses between polls when there is much to find and otherwise: the shortest when something was just found.
 const BUSY_PAUSE_MIN: Duration = Duration::from_millis(1);
 const DOZE_PAUSE_MIN: Duration = Duration::from_millis(10);
 /// More rows or rings than this within the span make an instance busy: 500 a second. Up to here ringing costs the app nothing that
@@ -18,6 +18,8 @@ const HOLD_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Pace {
     pub(super) is_busy: bool,
+    /// Busy only because an app rings for what may not be published: it is asked not to, and there is little to find.
+    is_rung: bool,
     /// Without a bell there is no dozing.
     pub(super) can_hear: bool,
     /// Rows found and rings heard in the span that began then.
@@ -30,12 +32,20 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new() -> Pace {
-        Pace { is_busy: false, can_hear: true, rows: 0, rings: 0, since: Instant::now(), hold: PACE_SPAN }
+        Pace {
+            is_busy: false,
+            is_rung: false,
+            can_hear: true,
+            rows: 0,
+            rings: 0,
+            since: Instant::now(),
+            hold: PACE_SPAN,
+        }
     }
 
     /// A new day; what the last one taught of the app's ringing stays.
     pub(super) fn wake(&mut self, can_hear: bool) {
-        (self.is_busy, self.can_hear) = (!can_hear, can_hear);
+        (self.is_busy, self.is_rung, self.can_hear) = (!can_hear, false, can_hear);
         self.begin_span();
     }
 
@@ -53,13 +63,15 @@ impl Pace {
         if !self.can_hear {
             self.is_busy = true;
         } else if was_busy {
+            self.is_rung &= self.rows <= rows_max;
             if self.since.elapsed() > self.hold {
                 self.is_busy = self.rows > rows_max;
                 self.begin_span();
             }
         } else if self.rows > rows_max || self.rings > rows_max {
             // Rung for nothing we may publish: again and again, if we doze again soon.
-            self.hold = if self.rows > rows_max { PACE_SPAN } else { (self.hold * 2).min(HOLD_MAX) };
+            self.is_rung = self.rows <= rows_max;
+            self.hold = if self.is_rung { (self.hold * 2).min(HOLD_MAX) } else { PACE_SPAN };
             self.is_busy = true;
             self.begin_span();
         } else if spans > 1.0 {
@@ -76,8 +88,13 @@ impl Pace {
         if self.is_busy { BUSY_AHEAD } else { Duration::ZERO }
     }
 
+    /// There is so much to find that the next poll comes at once.
+    pub(super) fn has_much(&self) -> bool {
+        self.is_busy && !self.is_rung
+    }
+
     pub(super) fn pause_min(&self) -> Duration {
-        if self.is_busy { BUSY_PAUSE_MIN } else { DOZE_PAUSE_MIN }
+        if self.has_much() { BUSY_PAUSE_MIN } else { DOZE_PAUSE_MIN }
     }
 }
 
@@ -139,6 +156,15 @@ mod tests {
         assert_eq!(holds, [200, 400, 800, 1_600, 2_000, 2_000, 2_000, 2_000]);
         pace.changes(DOZE_ROWS_MAX + 1, DOZE_ROWS_MAX + 1);
         assert_eq!(pace.hold, PACE_SPAN, "rings for what could be published are forgotten");
+    }
+
+    #[test]
+    fn rung_for_nothing_it_polls_like_a_dozer_until_there_is_much_to_find() {
+        let mut pace = awake(true);
+        pace.changes(1, DOZE_ROWS_MAX + 1);
+        assert_eq!((pace.doorbell_ahead(), pace.pause_min()), (BUSY_AHEAD, DOZE_PAUSE_MIN));
+        pace.changes(DOZE_ROWS_MAX + 1, 0);
+        assert_eq!((pace.has_much(), pace.pause_min()), (true, BUSY_PAUSE_MIN));
     }
 
     #[test]
