@@ -80,6 +80,10 @@ export function start(system, sink) {
     const child = spawn(program, args, { env: environment(system, sink), cwd: work, stdio: ["ignore", log, log] });
     closeSync(log);
     const ended = new Promise((resolve) => child.on("exit", (code, signal) => resolve(code ?? signal)));
+    // A bench that fails leaves nothing running.
+    const kill = () => child.kill("SIGKILL");
+    process.on("exit", kill);
+    ended.then(() => process.off("exit", kill));
     let stopping = false;
     ended.then((how) => {
         if (stopping) return;
