@@ -45,9 +45,9 @@ WITH due AS MATERIALIZED (
     SELECT nextval('outboxd.publication_id'), $6::int WHERE EXISTS (SELECT FROM planned WHERE state = 1)
     RETURNING id
 ), queued AS (
-    INSERT INTO outboxd.outbox (id, epoch, lane, ordering_key, state, batch, instance)
+    INSERT INTO outboxd.outbox (id, epoch, lane, ordering_key, state, batch, instance, published_at)
     SELECT p.id, p.epoch, p.lane, p.ordering_key, p.state,
-           CASE WHEN p.state = 1 THEN b.id END, CASE WHEN p.state = 1 THEN $6::int END
+           CASE WHEN p.state = 1 THEN b.id END, CASE WHEN p.state = 1 THEN $6::int END, CASE WHEN p.state = 1 THEN clock_timestamp() END
       FROM planned p LEFT JOIN published b ON true
     RETURNING id, epoch, state, batch, lane
 )

@@ -17,6 +17,7 @@ WITH head AS MATERIALIZED (
 ), admitted AS (
     UPDATE outboxd.outbox o
        SET state = CASE WHEN h.may_go THEN 1 ELSE 0 END, live_key = h.ordering_key, next_at = clock_timestamp(),
+           published_at = CASE WHEN h.may_go THEN clock_timestamp() END,
            retry_at = CASE WHEN NOT h.may_go THEN clock_timestamp() END, batch = b.id, instance = CASE WHEN h.may_go THEN $2::int END
       FROM head h LEFT JOIN published b ON true
      WHERE o.ctid = h.place AND o.state = 3

@@ -27,7 +27,7 @@ WITH picked AS MATERIALIZED (
     RETURNING o.id
 ), reserved AS (
     UPDATE outboxd.outbox o
-       SET state = 1, retry_at = NULL, batch = b.id, instance = $3::int, next_at = clock_timestamp()
+       SET state = 1, retry_at = NULL, batch = b.id, instance = $3::int, next_at = clock_timestamp(), published_at = clock_timestamp()
       FROM named n, published b WHERE o.ctid = n.place AND n.lane NOT IN (SELECT p.lane FROM paused p)
     RETURNING o.id, o.epoch, o.batch
 )

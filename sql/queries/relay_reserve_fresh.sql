@@ -20,7 +20,7 @@ WITH confirmed AS (
     SELECT nextval('outboxd.publication_id'), $4::int WHERE EXISTS (SELECT FROM picked WHERE state = 0)
     RETURNING id
 ), reserved AS (
-    UPDATE outboxd.outbox o SET state = 1, batch = b.id, instance = $4::int, next_at = clock_timestamp()
+    UPDATE outboxd.outbox o SET state = 1, batch = b.id, instance = $4::int, next_at = clock_timestamp(), published_at = clock_timestamp()
       FROM picked w, published b WHERE o.ctid = w.place AND w.state = 0
     RETURNING o.id, w.lane, o.seq, o.epoch, o.batch
 )

@@ -6,28 +6,23 @@
 --   anything else                a stale copy, a canceled or dead row, or an id nobody committed: dropped
 -- Interleavings: two workers with copies of one message: the row lock serialises them and the second finds the epoch
 -- raised. cancel(), a sweep or a late success in between: the row is gone or its epoch or state differs.
--- The row found gives its place and when it was published; what changed in between is not claimed. Found message by
--- message and joined by place, whatever the statistics say of a table that is empty now and then: see ARCHITECTURE.md.
--- Batches are joined by index or by hash, never list with list: that would be quadratic. What was not claimed is looked
--- for only if there is such a message: mostly there is none.
+-- The rows are named by one array, in order, and the epoch of each is found by its place there, by halving: the plan is the
+-- same whatever the statistics say of a table that is empty now and then, and no two lists of a batch are joined. What was
+-- not claimed is looked for only if there is such a message: mostly there is none.
 -- A row that carries its letter is read where it is claimed; the others' letters are looked up in the log.
--- Messages must be distinct. $1 ids · $2 epochs · $3 instance · $4 lease in ms · $5 paused lanes
--- Locks: the rows claimed. Index: outbox_pkey, notification_log_pkey.
-WITH message AS (
-    SELECT m.id, m.epoch FROM unnest($1::bigint[], $2::int[]) m(id, epoch)
-), claimed AS (
+-- $1 ids, ascending, each once · $2 epochs · $3 instance · $4 lease in ms · $5 paused lanes
+-- Locks: the rows claimed, by id. Index: outbox_pkey, notification_log_pkey.
+WITH claimed AS (
     UPDATE outboxd.outbox o
        SET state = 2, epoch = o.epoch + 1, attempts = o.attempts + 1, channel_attempts = o.channel_attempts + 1,
            instance = $3::int, retry_at = NULL, next_at = clock_timestamp() + $4::bigint * interval '1 ms'
-      FROM (SELECT f.place, f.next_at, m.epoch
-              FROM message m CROSS JOIN LATERAL (
-                   SELECT f.ctid AS place, f.next_at FROM outboxd.outbox f WHERE f.id = m.id AND f.epoch = m.epoch OFFSET 0) f
-             ORDER BY m.id) m
-     WHERE o.ctid = m.place AND o.epoch = m.epoch AND o.state IN (0, 1) AND NOT o.lane = ANY ($5::int[])
-    RETURNING o.id, m.epoch, o.epoch AS token, o.attempts, o.route_step, o.channel_attempts, m.next_at AS published_at,
+     WHERE o.id = ANY ($1::bigint[]) AND o.epoch = ($2::int[])[width_bucket(o.id, $1::bigint[])]
+       AND o.state IN (0, 1) AND NOT o.lane = ANY ($5::int[])
+    RETURNING o.id, o.epoch AS token, o.attempts, o.route_step, o.channel_attempts, o.published_at,
               o.topic, o.recipient, o.payload, o.created_at
 )
-SELECT c.id, c.epoch, c.token, c.attempts, c.route_step, c.channel_attempts, c.published_at,
+SELECT c.id, c.token - 1 AS epoch, c.token, c.attempts, c.route_step, c.channel_attempts,
+       coalesce(c.published_at, c.created_at, l.created_at) AS published_at,
        NULL::smallint AS found_state, NULL::int AS found_epoch, coalesce(l.status, 'QUEUED')::text AS status,
        coalesce(c.topic, l.topic) AS topic, coalesce(c.recipient, l.recipient) AS recipient,
        coalesce(c.payload, l.payload)::text AS payload, l.headers::text AS headers, coalesce(c.created_at, l.created_at) AS created_at,
@@ -38,7 +33,7 @@ SELECT c.id, c.epoch, c.token, c.attempts, c.route_step, c.channel_attempts, c.p
  WHERE c.topic IS NOT NULL OR l.topic IS NOT NULL
 UNION ALL
 SELECT m.id, m.epoch, NULL, NULL, NULL, NULL, NULL, o.state, o.epoch, l.status::text, NULL, NULL, NULL, NULL, NULL, NULL
-  FROM message m
+  FROM unnest($1::bigint[], $2::int[]) m(id, epoch)
   LEFT JOIN LATERAL (SELECT o.state, o.epoch FROM outboxd.outbox o WHERE o.id = m.id OFFSET 0) o ON true
-  LEFT JOIN outboxd.notification_log l ON l.id = m.id
- WHERE (SELECT count(*) FROM claimed) < cardinality($1::bigint[]) AND (m.id, m.epoch) NOT IN (SELECT c.id, c.epoch FROM claimed c)
+  LEFT JOIN LATERAL (SELECT l.status FROM outboxd.notification_log l WHERE l.id = m.id OFFSET 0) l ON true
+ WHERE (SELECT count(*) FROM claimed) < cardinality($1::bigint[]) AND m.id NOT IN (SELECT c.id FROM claimed c)

@@ -11,27 +11,26 @@
 -- Locks: outbox rows, then log rows, by id. Index: outbox_pkey, notification_log_pkey.
 WITH gone AS (
     DELETE FROM outboxd.outbox o WHERE o.id = ANY ($1::bigint[])
-    RETURNING o.id, o.epoch, o.state, o.attempts, o.live_key, o.created_at, o.send_at, o.topic, o.recipient, o.payload
-), done AS (
-    SELECT g.*, width_bucket(g.id, $1::bigint[]) AS place, c.at FROM gone g CROSS JOIN (SELECT clock_timestamp() AS at OFFSET 0) c OFFSET 0
+    RETURNING o.id, o.epoch, o.state, o.attempts, o.live_key, o.created_at, o.send_at, o.topic, o.recipient, o.payload,
+              width_bucket(o.id, $1::bigint[]) AS place
 ), filed AS (
     INSERT INTO outboxd.notification_log
            (id, created_at, send_at, finished_at, status, epoch, attempts, http_status, topic, recipient, payload, channel)
     OVERRIDING SYSTEM VALUE
-    SELECT d.id, d.created_at, d.send_at, d.at, 'SENT', d.epoch, d.attempts, ($4::smallint[])[d.place], d.topic, d.recipient, d.payload,
-           ($3::text[])[d.place]
-      FROM done d WHERE d.topic IS NOT NULL
+    SELECT g.id, g.created_at, g.send_at, statement_timestamp(), 'SENT', g.epoch, g.attempts, ($4::smallint[])[g.place], g.topic, g.recipient,
+           g.payload, ($3::text[])[g.place]
+      FROM gone g WHERE g.topic IS NOT NULL
 ), updated AS (
     UPDATE outboxd.notification_log l
-       SET status = 'SENT', finished_at = d.at, epoch = d.epoch, attempts = d.attempts,
-           channel = ($3::text[])[d.place], http_status = ($4::smallint[])[d.place], error = NULL
-      FROM (SELECT d.*, f.found_at FROM done d CROSS JOIN LATERAL (
-                   SELECT f.ctid AS found_at FROM outboxd.notification_log f WHERE d.topic IS NULL AND f.id = d.id OFFSET 0) f) d
-     WHERE l.ctid = d.found_at AND l.status <> 'SENT'
-    RETURNING l.id, d.epoch, d.state, d.place, d.live_key, d.at, l.created_at, l.send_at
+       SET status = 'SENT', finished_at = statement_timestamp(), epoch = g.epoch, attempts = g.attempts,
+           channel = ($3::text[])[g.place], http_status = ($4::smallint[])[g.place], error = NULL
+      FROM (SELECT g.*, f.found_at FROM gone g CROSS JOIN LATERAL (
+                   SELECT f.ctid AS found_at FROM outboxd.notification_log f WHERE g.topic IS NULL AND f.id = g.id OFFSET 0) f) g
+     WHERE l.ctid = g.found_at AND l.status <> 'SENT'
+    RETURNING l.id, g.epoch, g.state, g.place, g.live_key, l.created_at, l.send_at
 )
-SELECT d.id, d.epoch = ($2::int[])[d.place] AND d.state = 2 AS on_time, d.live_key, d.at AS finished_at,
-       greatest(date_part('epoch', d.at - greatest(d.created_at, d.send_at)), 0) AS since_notify_s
-  FROM (SELECT d.id, d.epoch, d.state, d.place, d.live_key, d.at, d.created_at, d.send_at FROM done d WHERE d.topic IS NOT NULL
+SELECT d.id, d.epoch = ($2::int[])[d.place] AND d.state = 2 AS on_time, d.live_key, statement_timestamp() AS finished_at,
+       greatest(date_part('epoch', statement_timestamp() - greatest(d.created_at, d.send_at)), 0) AS since_notify_s
+  FROM (SELECT g.id, g.epoch, g.state, g.place, g.live_key, g.created_at, g.send_at FROM gone g WHERE g.topic IS NOT NULL
         UNION ALL
         SELECT u.* FROM updated u) d

@@ -1,5 +1,6 @@
 //! The idempotency check and what undoes it.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +83,8 @@ impl Case {
 }
 
 impl Store {
-    /// Claims what is claimable of these distinct messages and says for each which case it was.
+    /// Claims what is claimable of these distinct messages and says for each which case it was. Of several messages of one row,
+    /// which only a loss or a repair leaves, the newest is decided first.
     pub async fn claim(
         &self,
         messages: &[Message],
@@ -91,11 +93,22 @@ impl Store {
         paused_lanes: &[i32],
     ) -> Result<Vec<(Message, Case)>> {
         let query = query!("worker_claim_messages", Durable, [INT8_ARRAY, INT4_ARRAY, INT4, INT8, INT4_ARRAY]);
-        let (ids, epochs) = split(messages);
-        let rows = self.query(query, &[&ids, &epochs, &instance, &millis(lease), &paused_lanes]).await?;
-        let mut topics = Topics::default();
-        let told = |row: &Row| (Message { id: row.get(0), epoch: row.get(1) }, case(row, &mut topics));
-        Ok(rows.iter().map(told).collect())
+        let (mut cases, mut topics) = (Vec::with_capacity(messages.len()), Topics::default());
+        let mut left = messages.to_vec();
+        loop {
+            let (newest, older) = newest_of_each(left);
+            let (ids, epochs) = split(&newest);
+            let rows = self.query(query, &[&ids, &epochs, &instance, &millis(lease), &paused_lanes]).await?;
+            cases
+                .extend(rows.iter().map(|row| (Message { id: row.get(0), epoch: row.get(1) }, case(row, &mut topics))));
+            let ours = |id| cases.iter().any(|(message, case)| message.id == id && matches!(case, Case::Claimed(_)));
+            let (stale, undecided): (Vec<_>, Vec<_>) = older.into_iter().partition(|message| ours(message.id));
+            cases.extend(stale.into_iter().map(|message| (message, Case::Stale)));
+            if undecided.is_empty() {
+                return Ok(cases);
+            }
+            left = undecided;
+        }
     }
 
     /// Takes fresh ready rows of the lanes given and claims them.
@@ -147,6 +160,13 @@ impl Store {
         let (ids, tokens): (Vec<i64>, Vec<i32>) = claims.iter().copied().unzip();
         self.query(query, &[&ids, &tokens, &millis(lease)]).await.map(|_| ())
     }
+}
+
+/// The newest message of each row, by id, and the others.
+fn newest_of_each(mut messages: Vec<Message>) -> (Vec<Message>, Vec<Message>) {
+    messages.sort_unstable_by_key(|message| (message.id, Reverse(message.epoch)));
+    let mut last = None;
+    messages.into_iter().partition(|message| last.replace(message.id) != Some(message.id))
 }
 
 fn split(messages: &[Message]) -> (Vec<i64>, Vec<i32>) {
