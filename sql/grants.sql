@@ -8,7 +8,9 @@ DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_app') THEN
         GRANT USAGE ON SCHEMA outboxd TO outboxd_app;
-        GRANT EXECUTE ON FUNCTION outboxd.notify, outboxd.notify_many, outboxd.publish, outboxd.receive, outboxd.respond TO outboxd_app;
+        GRANT EXECUTE ON FUNCTION outboxd.notify(text, text, jsonb),
+            outboxd.notify(varchar, text, jsonb, timestamptz, text, text, timestamptz, jsonb),
+            outboxd.notify_many, outboxd.publish, outboxd.receive, outboxd.respond TO outboxd_app;
         GRANT INSERT (topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
             ON outboxd.notification_log TO outboxd_app;
         -- A CHECK's function and a default's are called as whoever inserts.

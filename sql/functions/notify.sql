@@ -4,31 +4,31 @@
 -- writes one row, the outbox row with its letter, in one statement, for a topic whose lane this session remembers and that
 -- therefore needs no second look. Whatever else is asked goes to _notify().
 --
+-- It exists twice, because Postgres reads the defaults of missing arguments from their text, twice a call, and that costs more
+-- than a row. The call with three arguments has no defaults; for the optional ones there is the other. `topic varchar` there
+-- keeps the two apart: given three arguments, literals, parameters and texts mean the first, and nothing is ambiguous.
+--
 -- The row's turn is drawn, and the bell looked at, inside the INSERT: its lock on the table comes first, and that is what
 -- the scan's bound and falling asleep go by. See _ring() for what is asked of the bell.
 --
 -- A search_path set for the call would cost more than the statement. So every function and operator is written with its
 -- schema: whoever calls may have any search_path and changes nothing.
-CREATE OR REPLACE FUNCTION outboxd.notify(
-    topic text, recipient text, payload jsonb, send_at timestamptz DEFAULT now(), dedup_key text DEFAULT NULL,
-    ordering_key text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL
-) RETURNS bigint
+CREATE OR REPLACE FUNCTION outboxd.notify(topic text, recipient text, payload jsonb) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER AS $$
 #variable_conflict use_column
 DECLARE
-    -- Empty or NULL: not remembered. See _lane().
-    known_lane text := pg_catalog.split_part(pg_catalog.split_part(pg_catalog.current_setting('outboxd.lanes', true),
-        E'\x01' OPERATOR(pg_catalog.||) notify.topic OPERATOR(pg_catalog.||) E'\x02', 2), E'\x01', 1);
+    -- 0 or NULL: not remembered. See _lane().
+    known_lane integer := pg_catalog.ascii(pg_catalog.split_part(pg_catalog.current_setting('outboxd.known_lanes', true),
+        E'\x01' OPERATOR(pg_catalog.||) notify.topic OPERATOR(pg_catalog.||) E'\x02', 2));
     new_id     bigint;
 BEGIN
-    IF known_lane OPERATOR(pg_catalog.<>) '' AND notify.send_at OPERATOR(pg_catalog.=) pg_catalog.now()
-       AND pg_catalog.num_nonnulls(notify.dedup_key, notify.ordering_key, notify.expires_at, notify.headers) OPERATOR(pg_catalog.=) 0
+    IF known_lane OPERATOR(pg_catalog.>) 0
        AND pg_catalog.octet_length(notify.recipient) OPERATOR(pg_catalog.<=) 512 AND notify.recipient OPERATOR(pg_catalog.<>) ''
        AND pg_catalog.octet_length(notify.payload::pg_catalog.text) OPERATOR(pg_catalog.<=) 1024
     THEN
         INSERT INTO outboxd.outbox (id, lane, topic, recipient, payload, send_at, created_at)
-        VALUES (pg_catalog.nextval('outboxd.notification_log_id_seq'::pg_catalog.regclass), known_lane::pg_catalog.int4,
-                notify.topic, notify.recipient, notify.payload, notify.send_at,
+        VALUES (pg_catalog.nextval('outboxd.notification_log_id_seq'::pg_catalog.regclass), known_lane,
+                notify.topic, notify.recipient, notify.payload, pg_catalog.now(),
                 CASE WHEN pg_catalog.abs(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000
                           OPERATOR(pg_catalog.-) pg_catalog.pg_sequence_last_value('outboxd.doorbell'::pg_catalog.regclass)
                           OPERATOR(pg_catalog.-) 2500) OPERATOR(pg_catalog.<=) 2500
@@ -36,9 +36,29 @@ BEGIN
         RETURNING id INTO new_id;
         RETURN new_id;
     END IF;
-    RETURN outboxd._notify(notify.topic, notify.recipient, notify.payload, notify.send_at, notify.dedup_key,
-        notify.ordering_key, notify.expires_at, notify.headers);
+    RETURN outboxd._notify(notify.topic, notify.recipient, notify.payload, pg_catalog.now(), NULL, NULL, NULL, NULL);
 END $$;
 
-COMMENT ON FUNCTION outboxd.notify IS
+-- Until there was the one above, this one had `topic text`: with both, a call with three arguments would be ambiguous.
+SET LOCAL client_min_messages = warning;
+DROP FUNCTION IF EXISTS outboxd.notify(text, text, jsonb, timestamptz, text, text, timestamptz, jsonb);
+RESET client_min_messages;
+
+CREATE OR REPLACE FUNCTION outboxd.notify(
+    topic varchar, recipient text, payload jsonb, send_at timestamptz DEFAULT now(), dedup_key text DEFAULT NULL,
+    ordering_key text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER AS $$
+BEGIN
+    IF send_at OPERATOR(pg_catalog.=) pg_catalog.now()
+       AND pg_catalog.num_nonnulls(dedup_key, ordering_key, expires_at, headers) OPERATOR(pg_catalog.=) 0
+    THEN
+        RETURN outboxd.notify(topic::pg_catalog.text, recipient, payload);
+    END IF;
+    RETURN outboxd._notify(topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers);
+END $$;
+
+COMMENT ON FUNCTION outboxd.notify(text, text, jsonb) IS
+    'Enqueue one notification in the current transaction; returns its id.';
+COMMENT ON FUNCTION outboxd.notify(varchar, text, jsonb, timestamptz, text, text, timestamptz, jsonb) IS
     'Enqueue one notification in the current transaction; returns its id. The same (topic, dedup_key) again returns the first id and enqueues nothing.';

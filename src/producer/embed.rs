@@ -25,6 +25,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_postgres::GenericClient;
+use tokio_postgres::types::ToSql;
 use tracing::debug;
 
 use crate::config::QueueConfig;
@@ -36,7 +37,9 @@ const WAITING_MAX: usize = 10_000;
 /// Messages pushed in one round trip at most.
 const BATCH_MAX: usize = 500;
 
-const NOTIFY: &str = "SELECT outboxd.notify($1::text, $2::text, $3::jsonb, coalesce($4::timestamptz, now()), $5::text, \
+/// The usual call, and the one with everything.
+const NOTIFY: &str = "SELECT outboxd.notify($1::text, $2::text, $3::jsonb)";
+const NOTIFY_WITH: &str = "SELECT outboxd.notify($1::text, $2::text, $3::jsonb, coalesce($4::timestamptz, now()), $5::text, \
     $6::text, $7::timestamptz, $8::jsonb)";
 
 /// What to send to whom: the arguments of `outboxd.notify()`.
@@ -73,6 +76,12 @@ impl<'a> Notification<'a> {
             expires_at: None,
             headers: None,
         }
+    }
+
+    /// Whether anything is set that may be left out.
+    fn asks_for_more(&self) -> bool {
+        let keys = self.dedup_key.is_some() || self.ordering_key.is_some();
+        keys || self.send_at.is_some() || self.expires_at.is_some() || self.headers.is_some()
     }
 }
 
@@ -116,21 +125,21 @@ impl Producer {
         transaction: &impl GenericClient,
         notification: &Notification<'_>,
     ) -> Result<Ticket, tokio_postgres::Error> {
-        let row = transaction
-            .query_one(
-                NOTIFY,
-                &[
-                    &notification.topic,
-                    &notification.recipient,
-                    &notification.payload,
-                    &notification.send_at,
-                    &notification.dedup_key,
-                    &notification.ordering_key,
-                    &notification.expires_at,
-                    &notification.headers,
-                ],
-            )
-            .await?;
+        let arguments: [&(dyn ToSql + Sync); 8] = [
+            &notification.topic,
+            &notification.recipient,
+            &notification.payload,
+            &notification.send_at,
+            &notification.dedup_key,
+            &notification.ordering_key,
+            &notification.expires_at,
+            &notification.headers,
+        ];
+        let row = if notification.asks_for_more() {
+            transaction.query_one(NOTIFY_WITH, &arguments).await?
+        } else {
+            transaction.query_one(NOTIFY, &arguments[..3]).await?
+        };
         Ok(Ticket { id: NotificationId(row.get(0)) })
     }
 

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use crate::support::postgres::{self, connect};
-use crate::support::sql::{run, until, value, values};
+use crate::support::sql::{refused, run, until, value, values};
 
 #[tokio::test]
 async fn eight_migrations_at_once_all_succeed_on_an_empty_database() {
@@ -66,6 +66,24 @@ async fn a_start_installs_nothing_twice_and_migrate_installs_anew() {
     run(&client, "DROP FUNCTION outboxd.cancel(bigint)").await;
     assert!(migrate::run(&mut client, Install::Always).await.unwrap().installed);
     run(&client, "SELECT outboxd.cancel(outboxd.notify('t', 'r', '{}'))").await;
+}
+
+#[tokio::test]
+async fn the_notify_of_before_gives_way_to_the_two_there_are() {
+    let mut client = postgres::database().await.connect().await;
+    let before = "CREATE FUNCTION outboxd.notify(
+            topic text, recipient text, payload jsonb, send_at timestamptz DEFAULT now(), dedup_key text DEFAULT NULL,
+            ordering_key text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL)
+        RETURNS bigint LANGUAGE sql AS 'SELECT 0'";
+    run(&client, before).await;
+    let (usual, keyed) =
+        ("SELECT outboxd.notify('t', 'r', '{}')", "SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'd')");
+    run(&client, &format!("PREPARE keyed(text) AS {}", keyed.replace("'t'", "$1"))).await;
+    assert_eq!(refused(&client, usual).await.code, "42725", "one too many");
+    migrate::run(&mut client, Install::Always).await.unwrap();
+    for call in [usual, keyed, "EXECUTE keyed('t')"] {
+        assert!(value::<i64>(&client, call).await > 0, "{call}");
+    }
 }
 
 #[tokio::test]

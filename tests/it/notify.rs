@@ -1,5 +1,7 @@
 //! notify() and the plain INSERT: what a commit leaves, what a rollback leaves, what is refused and how.
 
+use tokio_postgres::types::Type;
+
 use crate::support::postgres;
 use crate::support::sql::{Refusal, refused, run, value};
 
@@ -226,4 +228,37 @@ async fn the_longest_topic_and_key_fit_the_index_in_any_script() {
     run(&client, &format!("SELECT outboxd.notify({topic}, 'r', '{{}}', dedup_key => {key}, ordering_key => {key})"))
         .await;
     run(&client, &format!("SELECT * FROM outboxd.receive({topic}, {key})")).await;
+}
+
+/// Postgres picks one of two functions by the types it is given; whoever calls should not notice.
+#[tokio::test]
+async fn every_way_to_give_the_arguments_is_understood() {
+    let client = postgres::database().await.connect().await;
+    let ways = [
+        "'t', 'r', '{}'",
+        "topic => 't', recipient => 'r', payload => '{}'",
+        "payload => jsonb_build_object(), recipient => 'r'::varchar, topic => 't'::varchar",
+        "'t'::text, 'r'::text, '{}'::jsonb",
+        "'t'::varchar, 'r'::varchar, '{}'::jsonb",
+        "'t'::name, 'r', '{}'",
+        "'t'::bpchar, 'r'::bpchar, '{}'",
+        "'t', 'r', '{}', now()",
+        "'t', 'r', '{}', clock_timestamp()",
+        "'t', 'r', '{}', '2020-01-01', NULL, NULL, NULL, NULL",
+        "'t', 'r', '{}', dedup_key => 'd'",
+        "'t'::text, 'r'::text, '{}'::jsonb, ordering_key => 'o'::text",
+        "'t'::varchar, 'r', '{}', expires_at => now() + interval '1 hour'",
+        "topic => 't'::text, payload => '{}', headers => '{}', recipient => 'r'",
+    ];
+    for way in ways {
+        run(&client, &format!("SELECT outboxd.notify({way})")).await;
+    }
+    let written =
+        "SELECT count(*) FROM outboxd.notifications WHERE topic = 't' AND recipient = 'r' AND status = 'QUEUED'";
+    assert_eq!(value::<i64>(&client, written).await, ways.len() as i64);
+    // What a driver is told to send.
+    let usual = client.prepare("SELECT outboxd.notify($1, $2, $3)").await.unwrap();
+    assert_eq!(usual.params(), [Type::TEXT, Type::TEXT, Type::JSONB]);
+    let keyed = client.prepare("SELECT outboxd.notify($1, $2, $3, dedup_key => $4)").await.unwrap();
+    assert_eq!(keyed.params(), [Type::VARCHAR, Type::TEXT, Type::JSONB, Type::TEXT]);
 }

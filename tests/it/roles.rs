@@ -225,7 +225,7 @@ async fn an_operators_login_reads_each_view_and_takes_each_action() {
 }
 
 /// It writes every name with its schema instead, because setting a search_path costs more than all it does.
-const WRITTEN_OUT: [&str; 1] = ["notify"];
+const WRITTEN_OUT: [&str; 2] = ["notify", "notify"];
 
 #[tokio::test]
 async fn every_security_definer_function_pins_its_search_path_or_writes_its_names_out() {
