@@ -19,10 +19,10 @@ DECLARE
     new_id bigint;
     due    boolean := _notify.send_at <= clock_timestamp();
 BEGIN
-    -- 1 KiB of payload is below any limit.
+    -- 1 KiB of recipient and payload is below any limit of either.
     IF due AND isfinite(_notify.send_at) AND num_nonnulls(_notify.dedup_key, _notify.ordering_key, _notify.expires_at, _notify.headers) = 0
-       AND octet_length(_notify.topic) BETWEEN 1 AND 200 AND octet_length(_notify.recipient) BETWEEN 1 AND 512
-       AND octet_length(_notify.payload::text) <= 1024
+       AND octet_length(_notify.topic) BETWEEN 1 AND 200 AND _notify.recipient <> ''
+       AND octet_length(_notify.recipient || _notify.payload::text) <= 1024
     THEN
         INSERT INTO outboxd.outbox (id, lane, topic, recipient, payload, send_at, created_at)
         VALUES (nextval('outboxd.notification_log_id_seq'), outboxd._lane(_notify.topic), _notify.topic, _notify.recipient, _notify.payload,
