@@ -369,7 +369,6 @@ TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_v
     topic text
     recipient text
     payload jsonb
-    published_at timestamp with time zone
     CONSTRAINT outbox_pkey PRIMARY KEY (id)
     CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox USING btree (live_key) WHERE (live_key IS NOT NULL)
     CREATE INDEX outbox_key ON outboxd.outbox USING btree (ordering_key, seq) WHERE (ordering_key IS NOT NULL)
@@ -387,7 +386,7 @@ VIEW outbox_lag
 SEQUENCE outbox_seq_seq
     GRANT select, update, usage TO outboxd_service
 TABLE publication WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=1000)
-    id bigint NOT NULL
+    id bigint NOT NULL DEFAULT (((floor((date_part('epoch'::text, clock_timestamp()) * (1000000)::double precision)))::bigint * 1000) + nextval('outboxd.publication_id'::regclass))
     instance integer NOT NULL
     reserved_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
     CONSTRAINT publication_pkey PRIMARY KEY (id)

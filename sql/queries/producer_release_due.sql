@@ -41,13 +41,13 @@ WITH due AS MATERIALIZED (
                 THEN 1 ELSE 0 END AS state
       FROM turns u ORDER BY u.due_at, u.id
 ), published AS (
-    INSERT INTO outboxd.publication (id, instance)
-    SELECT nextval('outboxd.publication_id'), $6::int WHERE EXISTS (SELECT FROM planned WHERE state = 1)
+    INSERT INTO outboxd.publication (instance)
+    SELECT $6::int WHERE EXISTS (SELECT FROM planned WHERE state = 1)
     RETURNING id
 ), queued AS (
-    INSERT INTO outboxd.outbox (id, epoch, lane, ordering_key, state, batch, instance, published_at)
+    INSERT INTO outboxd.outbox (id, epoch, lane, ordering_key, state, batch, instance)
     SELECT p.id, p.epoch, p.lane, p.ordering_key, p.state,
-           CASE WHEN p.state = 1 THEN b.id END, CASE WHEN p.state = 1 THEN $6::int END, CASE WHEN p.state = 1 THEN clock_timestamp() END
+           CASE WHEN p.state = 1 THEN b.id END, CASE WHEN p.state = 1 THEN $6::int END
       FROM planned p LEFT JOIN published b ON true
     RETURNING id, epoch, state, batch, lane
 )

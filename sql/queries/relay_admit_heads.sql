@@ -11,13 +11,12 @@ WITH head AS MATERIALIZED (
       LEFT JOIN outboxd.topic t ON t.lane = h.lane
      WHERE h.state = 3 AND NOT EXISTS (SELECT FROM outboxd.outbox v WHERE v.live_key = k.key)
 ), published AS (
-    INSERT INTO outboxd.publication (id, instance)
-    SELECT nextval('outboxd.publication_id'), $2::int WHERE EXISTS (SELECT FROM head WHERE may_go)
+    INSERT INTO outboxd.publication (instance)
+    SELECT $2::int WHERE EXISTS (SELECT FROM head WHERE may_go)
     RETURNING id
 ), admitted AS (
     UPDATE outboxd.outbox o
        SET state = CASE WHEN h.may_go THEN 1 ELSE 0 END, live_key = h.ordering_key, next_at = clock_timestamp(),
-           published_at = CASE WHEN h.may_go THEN clock_timestamp() END,
            retry_at = CASE WHEN NOT h.may_go THEN clock_timestamp() END, batch = b.id, instance = CASE WHEN h.may_go THEN $2::int END
       FROM head h LEFT JOIN published b ON true
      WHERE o.ctid = h.place AND o.state = 3

@@ -17,8 +17,8 @@ WITH picked AS MATERIALIZED (
     SELECT t.lane FROM outboxd.topic t
      WHERE t.paused_at IS NOT NULL AND t.lane IN (SELECT n.lane FROM named n) FOR SHARE
 ), published AS (
-    INSERT INTO outboxd.publication (id, instance)
-    SELECT nextval('outboxd.publication_id'), $3::int
+    INSERT INTO outboxd.publication (instance)
+    SELECT $3::int
      WHERE EXISTS (SELECT FROM named n WHERE n.lane NOT IN (SELECT p.lane FROM paused p))
     RETURNING id
 ), parked AS (
@@ -27,7 +27,7 @@ WITH picked AS MATERIALIZED (
     RETURNING o.id
 ), reserved AS (
     UPDATE outboxd.outbox o
-       SET state = 1, retry_at = NULL, batch = b.id, instance = $3::int, next_at = clock_timestamp(), published_at = clock_timestamp()
+       SET state = 1, retry_at = NULL, batch = b.id, instance = $3::int, next_at = clock_timestamp()
       FROM named n, published b WHERE o.ctid = n.place AND n.lane NOT IN (SELECT p.lane FROM paused p)
     RETURNING o.id, o.epoch, o.batch
 )

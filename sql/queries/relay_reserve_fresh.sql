@@ -16,11 +16,11 @@ WITH confirmed AS (
             WHERE o.lane = l.lane AND o.seq > l.after AND o.state IN (0, 3) AND o.retry_at IS NULL
             ORDER BY o.lane, o.seq LIMIT l.take FOR UPDATE SKIP LOCKED) w
 ), published AS (
-    INSERT INTO outboxd.publication (id, instance)
-    SELECT nextval('outboxd.publication_id'), $4::int WHERE EXISTS (SELECT FROM picked WHERE state = 0)
+    INSERT INTO outboxd.publication (instance)
+    SELECT $4::int WHERE EXISTS (SELECT FROM picked WHERE state = 0)
     RETURNING id
 ), reserved AS (
-    UPDATE outboxd.outbox o SET state = 1, batch = b.id, instance = $4::int, next_at = clock_timestamp(), published_at = clock_timestamp()
+    UPDATE outboxd.outbox o SET state = 1, batch = b.id, instance = $4::int, next_at = clock_timestamp()
       FROM picked w, published b WHERE o.ctid = w.place AND w.state = 0
     RETURNING o.id, w.lane, o.seq, o.epoch, o.batch
 )

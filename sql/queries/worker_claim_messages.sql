@@ -9,6 +9,7 @@
 -- The rows are named by one array, in order, and the epoch of each is found by its place there, by halving: the plan is the
 -- same whatever the statistics say of a table that is empty now and then, and no two lists of a batch are joined. What was
 -- not claimed is looked for only if there is such a message: mostly there is none.
+-- When a row was published is told by the id of its publication (V0019; ids of before were small).
 -- A row that carries its letter is read where it is claimed; the others' letters are looked up in the log.
 -- $1 ids, ascending, each once · $2 epochs · $3 instance · $4 lease in ms · $5 paused lanes
 -- Locks: the rows claimed, by id. Index: outbox_pkey, notification_log_pkey.
@@ -18,11 +19,11 @@ WITH claimed AS (
            instance = $3::int, retry_at = NULL, next_at = clock_timestamp() + $4::bigint * interval '1 ms'
      WHERE o.id = ANY ($1::bigint[]) AND o.epoch = ($2::int[])[width_bucket(o.id, $1::bigint[])]
        AND o.state IN (0, 1) AND NOT o.lane = ANY ($5::int[])
-    RETURNING o.id, o.epoch AS token, o.attempts, o.route_step, o.channel_attempts, o.published_at,
+    RETURNING o.id, o.epoch AS token, o.attempts, o.route_step, o.channel_attempts, o.batch,
               o.topic, o.recipient, o.payload, o.created_at
 )
 SELECT c.id, c.token - 1 AS epoch, c.token, c.attempts, c.route_step, c.channel_attempts,
-       coalesce(c.published_at, c.created_at, l.created_at) AS published_at,
+       coalesce(CASE WHEN c.batch > 1000000000000000 THEN to_timestamp(c.batch::float8 / 1000000000) END, c.created_at, l.created_at) AS published_at,
        NULL::smallint AS found_state, NULL::int AS found_epoch, coalesce(l.status, 'QUEUED')::text AS status,
        coalesce(c.topic, l.topic) AS topic, coalesce(c.recipient, l.recipient) AS recipient,
        coalesce(c.payload, l.payload)::text AS payload, l.headers::text AS headers, coalesce(c.created_at, l.created_at) AS created_at,
