@@ -28,7 +28,7 @@ const TOPICS_MAX_AGE: Duration = Duration::from_millis(400);
 const BOUND_EVERY: Duration = Duration::from_millis(50);
 /// How often lanes are scanned from their start, and how many times longer than such a scan takes.
 const RESCAN_EVERY: Duration = Duration::from_secs(5);
-const RESCAN_SHARE: u32 = 50;
+const RESCAN_SHARE: u32 = 200;
 /// A scan from the bound that costs more than this is done more seldom; in between the cursor serves.
 const CHEAP_SCAN: Duration = Duration::from_millis(3);
 /// How often timers set by others are looked for.
