@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
+use outboxd::queue::Message;
+use outboxd::store::Store;
+use outboxd::store::claim::Case;
+use outboxd::store::publish::LaneScan;
+
+use crate::duty::{config, register};
 use crate::support::http::get;
 use crate::support::instance::{Instance, Setup};
 use crate::support::prometheus::Scrape;
@@ -161,4 +168,30 @@ async fn no_more_is_claimed_than_can_be_called_at_once() {
     assert!((SLOTS..=2 * SLOTS).contains(&held), "{held}");
     let attempted = "SELECT count(*) FROM outboxd.outbox WHERE state <> 2 AND attempts > 0";
     assert_eq!(sql::value::<i64>(&app, attempted).await, 0, "none was claimed and given back");
+}
+
+#[tokio::test]
+async fn a_claim_tells_when_its_message_was_published() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let store = Store::open(&config(&database, &[])).unwrap();
+    let instance = register(&client).await;
+    let notify = "SELECT outboxd.notify('orders', 'r', '{}')";
+    let published: i64 = sql::value(&client, notify).await;
+    store.reserve_fresh(&[LaneScan { lane: 0, after: 0, take: 5 }], instance, &[]).await.unwrap();
+    // Pushed by the app itself, right after its commit.
+    let unpublished: i64 = sql::value(&client, notify).await;
+    let batch = [published, unpublished].map(|id| Message { id, epoch: 0 });
+    let claims = store.claim(&batch, instance, SOON, &[]).await.unwrap();
+    let told = |id| {
+        claims.iter().find_map(|(message, case)| match case {
+            Case::Claimed(claimed) if message.id == id => Some(claimed.published_at),
+            _ => None,
+        })
+    };
+    let reserved_at: DateTime<Utc> = sql::value(&client, "SELECT reserved_at FROM outboxd.publication").await;
+    let apart = (told(published).unwrap() - reserved_at).abs();
+    assert!(apart < TimeDelta::milliseconds(10), "{apart}");
+    let created_at = format!("SELECT created_at FROM outboxd.outbox WHERE id = {unpublished}");
+    assert_eq!(told(unpublished), Some(sql::value(&client, &created_at).await));
 }
