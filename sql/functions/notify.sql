@@ -9,7 +9,7 @@
 -- keeps the two apart: given three arguments, literals, parameters and texts mean the first, and nothing is ambiguous.
 --
 -- The row's turn is drawn, and the bell looked at, inside the INSERT: its lock on the table comes first, and that is what
--- the scan's bound and falling asleep go by. A bell set within 2.5 s of now may have to be rung: see _ring().
+-- the scan's bound and falling asleep go by. A bell set within 5 s of now may have to be rung: see _ring().
 --
 -- Every function and operator costs about a microsecond, most of it looking up whether it may be called. Hence the form of
 -- the tests.
@@ -33,7 +33,7 @@ BEGIN
         VALUES (pg_catalog.nextval('outboxd.notification_log_id_seq'::pg_catalog.regclass), known_lane,
                 notify.topic, notify.recipient, notify.payload, CURRENT_TIMESTAMP,
                 CASE WHEN pg_catalog.abs(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000
-                          OPERATOR(pg_catalog.-) pg_catalog.pg_sequence_last_value('outboxd.doorbell'::pg_catalog.regclass)) OPERATOR(pg_catalog.<=) 2500
+                          OPERATOR(pg_catalog.-) pg_catalog.pg_sequence_last_value('outboxd.doorbell'::pg_catalog.regclass)) OPERATOR(pg_catalog.<=) 5000
                      THEN outboxd._ring_at_insert() ELSE pg_catalog.clock_timestamp() END)
         RETURNING id INTO new_id;
         RETURN new_id;

@@ -12,6 +12,9 @@ use crate::support::sql::{refused, run, value};
 const ASLEEP: &str = "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
 const AWAKE: &str =
     "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + 60000)";
+/// As long ago as the slowest sleeper allows.
+const ASLEEP_A_WHILE: &str =
+    "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 4000)";
 const DOWN: &str =
     "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 5100)";
 
@@ -67,7 +70,7 @@ async fn every_kind_of_write_rings_once_if_the_bell_is_fresh_and_never_otherwise
     let app = database.connect().await;
     for known in [false, true] {
         for write in WRITES {
-            for (bell, rings) in [(ASLEEP, 1), (AWAKE, 0), (DOWN, 0)] {
+            for (bell, rings) in [(ASLEEP, 1), (ASLEEP_A_WHILE, 1), (AWAKE, 0), (DOWN, 0)] {
                 run(&app, bell).await;
                 run(&app, write).await;
                 assert_eq!(listener.rings().await, rings, "{write} after {bell}; the topic's lane is known: {known}");
@@ -75,7 +78,7 @@ async fn every_kind_of_write_rings_once_if_the_bell_is_fresh_and_never_otherwise
         }
         run(&app, "INSERT INTO outboxd.topic (name) VALUES ('t') ON CONFLICT DO NOTHING; SELECT outboxd.notify('t', 'r', '{}')").await;
     }
-    assert_eq!(value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE topic = 't' AND lane > 0").await, 5);
+    assert_eq!(value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE topic = 't' AND lane > 0").await, 6);
 }
 
 #[tokio::test]
