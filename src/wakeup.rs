@@ -8,6 +8,8 @@
 //! **Going to sleep** must not miss a commit that read the doorbell before we set it. So: set it, note the
 //! transactions that hold the insert's lock (they may have read the old value), and keep polling until none of
 //! them is left and the poll after that found nothing. Whoever takes the lock later reads the new value and rings.
+//! One that read an old value takes the bell down, to spare others the look; should that come after we set it, we find it
+//! down at the end and begin again.
 //!
 //! Without LISTEN (a transaction-mode pooler, `wakeup = "poll"`) polling alone works.
 
@@ -240,7 +242,7 @@ impl Day<'_> {
 
     /// The dance: true if we may sleep, false if there is something to do.
     async fn fall_asleep(&mut self) -> Result<bool, Error> {
-        self.pump.store.set_doorbell(Duration::ZERO).await?;
+        let mut bell = self.pump.store.set_doorbell(Duration::ZERO).await?;
         let mut refreshed_at = Instant::now();
         let mut holders: Holders = self.pump.store.holders().await?;
         loop {
@@ -250,10 +252,16 @@ impl Day<'_> {
                 return Ok(false);
             }
             if none_left {
-                return Ok(true);
+                if self.pump.store.bell_is_up(&bell).await? {
+                    return Ok(true);
+                }
+                // Whoever has begun since may have found it down: once more.
+                bell = self.pump.store.set_doorbell(Duration::ZERO).await?;
+                holders = self.pump.store.holders().await?;
+                continue;
             }
             if refreshed_at.elapsed() > self.idle_poll {
-                self.pump.store.set_doorbell(Duration::ZERO).await?;
+                bell = self.pump.store.set_doorbell(Duration::ZERO).await?;
                 refreshed_at = Instant::now();
             }
             self.pause(HOLDERS_EVERY).await;

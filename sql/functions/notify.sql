@@ -9,7 +9,7 @@
 -- keeps the two apart: given three arguments, literals, parameters and texts mean the first, and nothing is ambiguous.
 --
 -- The row's turn is drawn, and the bell looked at, inside the INSERT: its lock on the table comes first, and that is what
--- the scan's bound and falling asleep go by. A bell set within 5 s of now may have to be rung: see _ring().
+-- the scan's bound and falling asleep go by. A bell that reads NULL has been taken down: see _ring().
 --
 -- Every function and operator costs about a microsecond, most of it looking up whether it may be called. Hence the form of
 -- the tests.
@@ -32,9 +32,8 @@ BEGIN
         INSERT INTO outboxd.outbox (id, lane, topic, recipient, payload, send_at, created_at)
         VALUES (pg_catalog.nextval('outboxd.notification_log_id_seq'::pg_catalog.regclass), known_lane,
                 notify.topic, notify.recipient, notify.payload, CURRENT_TIMESTAMP,
-                CASE WHEN pg_catalog.abs(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000
-                          OPERATOR(pg_catalog.-) pg_catalog.pg_sequence_last_value('outboxd.doorbell'::pg_catalog.regclass)) OPERATOR(pg_catalog.<=) 5000
-                     THEN outboxd._ring_at_insert() ELSE pg_catalog.clock_timestamp() END)
+                CASE WHEN pg_catalog.pg_sequence_last_value('outboxd.doorbell'::pg_catalog.regclass) IS NULL
+                     THEN pg_catalog.clock_timestamp() ELSE outboxd._ring_at_insert() END)
         RETURNING id INTO new_id;
         RETURN new_id;
     END IF;

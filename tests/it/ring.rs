@@ -15,6 +15,9 @@ const AWAKE: &str =
 /// As long ago as the slowest sleeper allows.
 const ASLEEP_A_WHILE: &str =
     "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 4000)";
+/// As an instance sets it that is busy.
+const BUSY: &str =
+    "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + 400, false)";
 const DOWN: &str =
     "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint - 5100)";
 
@@ -70,7 +73,7 @@ async fn every_kind_of_write_rings_once_if_the_bell_is_fresh_and_never_otherwise
     let app = database.connect().await;
     for known in [false, true] {
         for write in WRITES {
-            for (bell, rings) in [(ASLEEP, 1), (ASLEEP_A_WHILE, 1), (AWAKE, 0), (DOWN, 0)] {
+            for (bell, rings) in [(ASLEEP, 1), (ASLEEP_A_WHILE, 1), (AWAKE, 0), (BUSY, 0), (DOWN, 0)] {
                 run(&app, bell).await;
                 run(&app, write).await;
                 assert_eq!(listener.rings().await, rings, "{write} after {bell}; the topic's lane is known: {known}");
@@ -78,7 +81,27 @@ async fn every_kind_of_write_rings_once_if_the_bell_is_fresh_and_never_otherwise
         }
         run(&app, "INSERT INTO outboxd.topic (name) VALUES ('t') ON CONFLICT DO NOTHING; SELECT outboxd.notify('t', 'r', '{}')").await;
     }
-    assert_eq!(value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE topic = 't' AND lane > 0").await, 6);
+    assert_eq!(value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE topic = 't' AND lane > 0").await, 7);
+}
+
+#[tokio::test]
+async fn a_bell_that_nobody_has_set_for_long_is_taken_down_by_the_first_who_looks_and_up_again_when_it_is_set() {
+    let database = postgres::database().await;
+    let mut listener = listen(&database).await;
+    let app = database.connect().await;
+    run(&app, "INSERT INTO outboxd.topic (name) VALUES ('t')").await;
+    let is_up = "SELECT is_called FROM outboxd.doorbell";
+    // Without the lane known, and with.
+    for round in 0..2 {
+        run(&app, DOWN).await;
+        run(&app, "SELECT outboxd.notify('t', 'r', '{}')").await;
+        assert!(!value::<bool>(&app, is_up).await, "round {round}: nobody is there");
+        assert_eq!(listener.rings().await, 0);
+        run(&app, &include_str!("../../sql/queries/wakeup_set_doorbell.sql").replace("$1", "0")).await;
+        run(&app, "SELECT outboxd.notify('t', 'r', '{}')").await;
+        assert!(value::<bool>(&app, is_up).await, "round {round}: somebody is");
+        assert_eq!(listener.rings().await, 1);
+    }
 }
 
 #[tokio::test]

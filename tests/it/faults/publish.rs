@@ -258,6 +258,24 @@ async fn of_three_hundred_commits_at_random_times_an_idle_relay_misses_none() {
 }
 
 #[tokio::test]
+async fn a_bell_that_is_taken_down_just_after_it_was_set_is_set_again_before_anybody_sleeps() {
+    let world = World::new(Carrier::Stream).await;
+    let setup = world.setup.clone().replace("[relay]\n", "[relay]\nidle_poll = \"4s\"\n");
+    // Nobody falls asleep while this one holds the insert's lock.
+    let writer = world.database.connect().await;
+    sql::run(&writer, "BEGIN; LOCK TABLE outboxd.outbox IN ROW EXCLUSIVE MODE").await;
+    let _instance = setup.start().await;
+    // Whoever is awake sets it every 120 ms; whoever is about to sleep every 4 s.
+    let age = "date_part('epoch', clock_timestamp()) * 1000 - last_value";
+    sql::until(&world.app, &format!("SELECT is_called AND last_value > 0 AND {age} > 600 FROM outboxd.doorbell")).await;
+    let set_to: i64 = sql::value(&world.app, "SELECT last_value FROM outboxd.doorbell").await;
+    sql::run(&writer, "SELECT setval('outboxd.doorbell', 0, false); COMMIT").await;
+    sql::until(&world.app, "SELECT is_called FROM outboxd.doorbell").await;
+    let again: i64 = sql::value(&world.app, "SELECT last_value FROM outboxd.doorbell").await;
+    assert!(again - set_to < 3_500, "set again after {} ms, not by the next slow poll", again - set_to);
+}
+
+#[tokio::test]
 async fn a_commit_whose_bell_is_lost_is_seen_by_the_next_slow_poll() {
     let world = World::new(Carrier::Stream).await;
     let asleep = "SELECT date_part('epoch', clock_timestamp()) * 1000 >= last_value FROM outboxd.doorbell";
