@@ -19,7 +19,7 @@ use crate::holds::Holds;
 use crate::publisher::{Allowance, Error, IdleWorkers, Publisher};
 use crate::store::doorbell::Holders;
 use crate::store::instance::InstanceId;
-use crate::store::publish::{Fresh, LaneScan};
+use crate::store::publish::{self, Fresh, LaneScan};
 use crate::store::{self, Store};
 
 /// How old the knowledge of topics may be: an operator's pause takes effect within a second.
@@ -47,6 +47,8 @@ pub struct Counts {
     pub found: u64,
     /// Whether rows were left because the window is full.
     pub is_full: bool,
+    /// Whether a lane had more than might be taken of it.
+    pub has_more: bool,
 }
 
 impl Counts {
@@ -165,6 +167,7 @@ impl Relay {
         }
         let way = self.way().await?;
         counts.add(self.publish_fresh(scan, way).await?);
+        counts.has_more = self.lanes.values().any(|lane| lane.is_backlogged && !lane.is_shut);
         Ok(counts)
     }
 
@@ -271,9 +274,9 @@ impl Relay {
             self.note_cost(is_rescan, cost);
         }
         self.note_lanes(&scans, &fresh);
-        let counts = Counts { pushed: fresh.claimed + fresh.reserved.messages.len() as u64, found, is_full: false };
+        let pushed = fresh.claimed + fresh.reserved.messages.len() as u64;
         self.carry(fresh).await?;
-        Ok(counts)
+        Ok(Counts { pushed, found, ..Counts::default() })
     }
 
     async fn reserve_fresh(&self, scans: &[LaneScan]) -> store::Result<Fresh> {
@@ -327,9 +330,7 @@ impl Relay {
             let found = fresh.lanes.iter().find(|found| found.lane == scan.lane);
             lane.lowest = found.map(|found| found.lowest);
             lane.is_backlogged = found.is_some_and(|found| found.rows >= scan.take);
-            if let Some(found) = found {
-                lane.cursor = lane.cursor.max(found.highest);
-            }
+            lane.cursor = found.map_or(lane.cursor, |found| lane.cursor.max(found.highest));
         }
     }
 
@@ -340,8 +341,10 @@ impl Relay {
             let admitted = self.store.admit(&fresh.keys, self.instance.get()).await?;
             self.publisher.push(admitted).await?;
         }
-        if !fresh.unnamed.is_empty() {
-            self.store.register_topics(&fresh.unnamed).await?;
+        let known = self.lanes.values().map(|lane| lane.topic.as_str()).collect();
+        let unknown = publish::of_unknown_topics(&fresh.unnamed, &known);
+        if !unknown.is_empty() {
+            self.store.register_topics(&unknown).await?;
             self.reload_topics();
         }
         Ok(())

@@ -133,6 +133,9 @@ impl Instance {
         store.name_topics(&topics).await?;
         let holds = Arc::new(Holds::new(store.clone(), instance, Arc::clone(&router), &config));
         holds.refresh().await?;
+        if let Err(error) = store.warm_up(roles.contains(&Role::Worker), roles.contains(&Role::Relay)).await {
+            warn!(%error, "not every connection could be made at once; they are made as they are needed");
+        }
         let spans = match roles.contains(&Role::Worker) {
             true => {
                 let name = format!("{}-{}", registered.install_id, heartbeat.instance.get());

@@ -35,6 +35,7 @@ pub mod retention;
 pub mod rollup;
 pub mod schedule;
 pub mod sweep;
+mod warm;
 
 pub use error::{Error, Result};
 

@@ -71,6 +71,7 @@ struct Found {
     /// Rows among them that the producer released and nobody has published yet.
     released: u64,
     is_full: bool,
+    has_more: bool,
 }
 
 impl Pump {
@@ -80,7 +81,7 @@ impl Pump {
         if let Some(relay) = &mut self.relay {
             let counts = relay.pass(scan).await?;
             found.rows += counts.found;
-            found.is_full = counts.is_full;
+            (found.is_full, found.has_more) = (counts.is_full, counts.has_more);
             relay.move_bounds().await?;
         }
         if let Some(producer) = &mut self.producer {
@@ -205,7 +206,8 @@ impl Day<'_> {
             if found.rows > 0 || found.is_full {
                 idle_since = Instant::now();
                 pause = self.pace.pause_min().min(self.pause_max);
-                if found.released > 0 || (self.pace.has_much() && !found.is_full) {
+                let has_more = found.has_more || self.pace.has_much();
+                if found.released > 0 || (has_more && !found.is_full) {
                     continue;
                 }
             } else {

@@ -16,19 +16,18 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use futures_util::future::try_join_all;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::channel::failover::Router;
 use crate::config::WorkerConfig;
 use crate::holds::Holds;
 use crate::publisher::Publisher;
 use crate::queue::Queue;
+use crate::store::Store;
 use crate::store::instance::InstanceId;
-use crate::store::{self, Store};
 use crate::telemetry::otlp::Tracer;
 use crate::wakeup::Nudge;
 
@@ -116,24 +115,8 @@ pub enum Drain {
     Deadline,
 }
 
-/// Makes connections and has Postgres plan what a backlog needs at once, before the first message is taken: else the first
-/// tenths of a second go to that. What fails here is tried again when it is needed.
-async fn warm_up(worker: &Worker) -> store::Result<()> {
-    let connections = claimer::CLAIMS_MAX + 1;
-    let claim = |_| worker.store.claim(&[], worker.instance.get(), worker.config.lease, &[]);
-    try_join_all((0..connections).map(claim)).await?;
-    let record = |_| worker.store.record_sent(&[], worker.instance.get());
-    try_join_all((0..connections).map(record)).await?;
-    let claim_fresh = |_| worker.store.claim_fresh(&[], worker.instance.get(), worker.config.lease);
-    try_join_all((0..connections).map(claim_fresh)).await?;
-    Ok(())
-}
-
 /// Works until `shutdown`, then finishes what is under way.
 pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
-    if let Some(Err(error)) = shutdown.run_until_cancelled(warm_up(&worker)).await {
-        debug!(%error, "not warm");
-    }
     let slots = Arc::new(slots::Slots::new(worker.config.concurrency));
     let (batches, taken) = mpsc::channel(PREFETCH_BATCHES);
     let (finished, outcomes) = mpsc::channel::<Finished>(worker.config.concurrency * 4);

@@ -1,6 +1,7 @@
 -- Takes ready rows, lane by lane above each lane's bound, for this instance to push: state 0 → 1 under a new
 -- publication. Rows that wait behind their key (3) are reported, to be admitted. Also ends the publications that
--- are known to have arrived, so that confirming costs no round trip of its own while there is work.
+-- are known to have arrived, so that confirming costs no round trip of its own while there is work. The topic is told of
+-- letters in lane 0: it may be one that has no lane yet.
 -- Interleavings: other relays skip the rows we lock; a claim needs the epoch and takes state 0 or 1 alike;
 -- cancel() either got the row first or finds it published. A crash before the push leaves an unconfirmed
 -- publication; losing this commit in a server crash leaves state 0 and at worst a copy, dropped at the claim.
@@ -22,9 +23,9 @@ WITH confirmed AS (
 ), reserved AS (
     UPDATE outboxd.outbox o SET state = 1, batch = b.id, instance = $4::int, next_at = clock_timestamp()
       FROM picked w, published b WHERE o.ctid = w.place AND w.state = 0
-    RETURNING o.id, w.lane, o.seq, o.epoch, o.batch
+    RETURNING o.id, w.lane, o.seq, o.epoch, o.batch, CASE WHEN w.lane = 0 THEN o.topic END AS topic
 )
-SELECT r.id, r.lane, r.seq, r.epoch, r.batch, NULL AS ordering_key FROM reserved r
+SELECT r.id, r.lane, r.seq, r.epoch, r.batch, r.topic, NULL AS ordering_key FROM reserved r
 UNION ALL
-SELECT w.id, w.lane, w.seq, NULL, NULL, w.ordering_key FROM picked w WHERE w.state = 3
+SELECT w.id, w.lane, w.seq, NULL, NULL, NULL, w.ordering_key FROM picked w WHERE w.state = 3
  ORDER BY seq

@@ -127,7 +127,7 @@ impl Store {
             fresh.keys.extend(row.get::<_, Option<String>>(18));
             if let Case::Claimed(claimed) = case(row, &mut topics) {
                 if lane == 0 {
-                    fresh.unnamed.push(claimed.id);
+                    fresh.unnamed.push((claimed.id, Some(Arc::clone(&claimed.topic))));
                 }
                 claims.push(claimed);
             }
@@ -175,10 +175,10 @@ fn split(messages: &[Message]) -> (Vec<i64>, Vec<i32>) {
 
 /// Rows of one batch are mostly of one topic: they share its name.
 #[derive(Default)]
-struct Topics(Option<Arc<str>>);
+pub(super) struct Topics(Option<Arc<str>>);
 
 impl Topics {
-    fn name(&mut self, topic: &str) -> Arc<str> {
+    pub(super) fn name(&mut self, topic: &str) -> Arc<str> {
         match &self.0 {
             Some(last) if **last == *topic => Arc::clone(last),
             _ => Arc::clone(self.0.insert(Arc::from(topic))),

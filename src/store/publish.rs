@@ -1,7 +1,10 @@
 //! Reserve → push → confirm: the relay's statements.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::claim::Topics;
 use super::instance::millis;
 use super::release::bounded;
 use super::{Result, Store, query};
@@ -63,8 +66,8 @@ pub struct Fresh {
     pub keys: Vec<String>,
     /// Per lane in which anything was found.
     pub lanes: Vec<LaneFound>,
-    /// Ready rows whose topic has no lane yet.
-    pub unnamed: Vec<i64>,
+    /// Ready rows of lane 0, whose topics may have no lane yet; with the topic where it was at hand.
+    pub unnamed: Vec<(i64, Option<Arc<str>>)>,
 }
 
 impl Fresh {
@@ -78,6 +81,12 @@ impl Fresh {
             None => self.lanes.push(LaneFound { lane, rows: 1, lowest: seq, highest: seq }),
         }
     }
+}
+
+/// Of rows of lane 0 those whose topic may have no lane. A topic that has got one may still have rows of before there.
+pub fn of_unknown_topics(rows: &[(i64, Option<Arc<str>>)], known: &HashSet<&str>) -> Vec<i64> {
+    let is_unknown = |topic: &Option<Arc<str>>| topic.as_deref().is_none_or(|topic| !known.contains(topic));
+    rows.iter().filter(|(_, topic)| is_unknown(topic)).map(|(id, _)| *id).collect()
 }
 
 /// Lanes, bounds and numbers of rows, as the statements take them.
@@ -108,17 +117,17 @@ impl Store {
         let query = query!("relay_reserve_fresh", Relaxed, [INT4_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY]);
         let (lanes, after, take) = columns(scans);
         let rows = self.query(query, &[&lanes, &after, &take, &instance, &confirm]).await?;
-        let mut fresh = Fresh::default();
+        let (mut fresh, mut topics) = (Fresh::default(), Topics::default());
         for row in &rows {
             let (id, lane, seq): (i64, i32, i64) = (row.get(0), row.get(1), row.get(2));
             match row.get::<_, Option<i32>>(3) {
                 Some(epoch) => {
                     fresh.reserved.add(id, epoch, row.get(4));
                     if lane == 0 {
-                        fresh.unnamed.push(id);
+                        fresh.unnamed.push((id, row.get::<_, Option<&str>>(5).map(|topic| topics.name(topic))));
                     }
                 }
-                None => fresh.keys.extend(row.get::<_, Option<String>>(5)),
+                None => fresh.keys.extend(row.get::<_, Option<String>>(6)),
             }
             fresh.found(lane, seq);
         }
@@ -183,5 +192,17 @@ impl Store {
     /// Gives lanes to the topics named in the configuration.
     pub async fn name_topics(&self, names: &[String]) -> Result<()> {
         self.query(query!("relay_name_topics", Relaxed, [TEXT_ARRAY]), &[&names]).await.map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_rows_whose_topic_is_not_known_to_have_a_lane_are_looked_at() {
+        let rows =
+            [(1, Some(Arc::from("known"))), (2, Some(Arc::from("new"))), (3, None), (4, Some(Arc::from("known")))];
+        assert_eq!(of_unknown_topics(&rows, &HashSet::from(["known", "other"])), [2, 3]);
     }
 }

@@ -141,6 +141,21 @@ async fn a_backlog_goes_through_the_queue_although_the_workers_are_idle() {
 /// Whatever is claimed is being called, also while slots are added for a provider that answers at once: when it stops
 /// answering, each claimed row is one that it was called for, and no other is claimed.
 #[tokio::test]
+async fn an_instance_that_has_started_has_the_connections_its_work_needs() {
+    let world = World::new(Carrier::Memory).await;
+    let connections =
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'outboxd' AND datname = current_database()";
+    for (pool_size, at_least) in [(10, 9), (2, 5)] {
+        let world = World::new(Carrier::Memory).await;
+        let database = format!("[database]\npool_size = {pool_size}\n");
+        let _instance = world.setup.clone().replace("[relay]\n", &format!("{database}[relay]\n")).start().await;
+        // Six, or as many as there may be, for claims and outcomes; three for publishing.
+        let made: i64 = sql::value(&world.app, connections).await;
+        assert!(made >= at_least, "{made} of a pool of {pool_size}");
+    }
+}
+
+#[tokio::test]
 async fn no_more_is_claimed_than_can_be_called_at_once() {
     const SLOTS: i64 = 16;
     let database = postgres::database().await;
