@@ -35,6 +35,8 @@ use pace::Pace;
 const AWAKE_REFRESH: Duration = Duration::from_millis(120);
 /// Idle for so long, we go to sleep.
 const IDLE_BEFORE_SLEEP: Duration = Duration::from_millis(250);
+/// Between polls while a backlog has filled its share of the queue, which stands before all that others write meanwhile.
+const WINDOW_PAUSE: Duration = Duration::from_millis(5);
 /// Between looks at who still holds the lock, while going to sleep.
 const HOLDERS_EVERY: Duration = Duration::from_millis(20);
 /// Waits after errors: the first, and at most.
@@ -211,7 +213,8 @@ impl Day<'_> {
                     continue;
                 }
             } else {
-                pause = (pause * 3 / 2).min(self.pause_max);
+                let pause_min = if found.has_more { WINDOW_PAUSE } else { Duration::ZERO };
+                pause = (pause * 3 / 2).max(pause_min).min(self.pause_max);
             }
             // With the next reservation, unless there is none to come soon.
             if found.rows == 0 || found.is_full {

@@ -116,7 +116,9 @@ impl Store {
     pub async fn reserve_fresh(&self, scans: &[LaneScan], instance: i32, confirm: &[i64]) -> Result<Fresh> {
         let query = query!("relay_reserve_fresh", Relaxed, [INT4_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY]);
         let (lanes, after, take) = columns(scans);
-        let rows = self.query(query, &[&lanes, &after, &take, &instance, &confirm]).await?;
+        let mut rows = self.query(query, &[&lanes, &after, &take, &instance, &confirm]).await?;
+        // In the order they were written, whichever lane they are in.
+        rows.sort_by_key(|row| row.get::<_, i64>(2));
         let (mut fresh, mut topics) = (Fresh::default(), Topics::default());
         for row in &rows {
             let (id, lane, seq): (i64, i32, i64) = (row.get(0), row.get(1), row.get(2));
