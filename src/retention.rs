@@ -31,6 +31,8 @@ const STEP_ROWS: u32 = 1_000;
 const REST_SHARE: u32 = 3;
 const REST_MIN: Duration = Duration::from_millis(10);
 const REST_MAX: Duration = Duration::from_secs(2);
+/// An instance that starts delivers what waits before it tidies up.
+const FIRST_ROUND_AFTER: Duration = Duration::from_secs(2);
 /// Between rounds over all tables, at most.
 const ROUND_EVERY_MAX: Duration = Duration::from_secs(60);
 /// Between walks over the same rows, at most.
@@ -164,7 +166,7 @@ fn walk_every(kept: Duration) -> Duration {
 /// Keeps retention until `shutdown`, while the duty is ours.
 pub async fn run(mut retention: Retention, shutdown: &CancellationToken) {
     let mut is_down = false;
-    let mut round_at = Instant::now();
+    let mut round_at = Instant::now() + FIRST_ROUND_AFTER;
     while !shutdown.is_cancelled() {
         let outcome = match retention.duty.hold().await {
             Ok(Some(_)) if Instant::now() >= round_at => {
