@@ -138,11 +138,8 @@ async fn a_backlog_goes_through_the_queue_although_the_workers_are_idle() {
     assert!(past_the_queue < all / 10.0, "{all}, {past_the_queue}");
 }
 
-/// Whatever is claimed is being called, also while slots are added for a provider that answers at once: when it stops
-/// answering, each claimed row is one that it was called for, and no other is claimed.
 #[tokio::test]
 async fn an_instance_that_has_started_has_the_connections_its_work_needs() {
-    let world = World::new(Carrier::Memory).await;
     let connections =
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'outboxd' AND datname = current_database()";
     for (pool_size, at_least) in [(10, 9), (2, 5)] {
@@ -155,6 +152,8 @@ async fn an_instance_that_has_started_has_the_connections_its_work_needs() {
     }
 }
 
+/// Whatever is claimed is being called, also while slots are added for a provider that answers at once: when it stops
+/// answering, each claimed row is one that it was called for, and no other is claimed.
 #[tokio::test]
 async fn no_more_is_claimed_than_can_be_called_at_once() {
     const SLOTS: i64 = 16;
