@@ -24,7 +24,7 @@ use crate::producer::Producer;
 use crate::publisher::{Error, Publisher};
 use crate::relay::{Relay, Scan};
 use crate::store::Store;
-use crate::store::doorbell::Holders;
+use crate::store::doorbell::{self, Holders};
 
 mod listener;
 mod pace;
@@ -73,6 +73,7 @@ struct Found {
     /// Rows among them that the producer released and nobody has published yet.
     released: u64,
     is_full: bool,
+    /// A lane had more than might be taken of it.
     has_more: bool,
 }
 
@@ -247,9 +248,8 @@ impl Day<'_> {
 
     /// The dance: true if we may sleep, false if there is something to do.
     async fn fall_asleep(&mut self) -> Result<bool, Error> {
-        let mut bell = self.pump.store.set_doorbell(Duration::ZERO).await?;
+        let (mut bell, mut holders) = self.set_bell().await?;
         let mut refreshed_at = Instant::now();
-        let mut holders: Holders = self.pump.store.holders().await?;
         loop {
             let none_left = holders.is_empty();
             let found = self.pump.pass(Scan::Exact).await?;
@@ -261,8 +261,7 @@ impl Day<'_> {
                     return Ok(true);
                 }
                 // Whoever has begun since may have found it down: once more.
-                bell = self.pump.store.set_doorbell(Duration::ZERO).await?;
-                holders = self.pump.store.holders().await?;
+                (bell, holders) = self.set_bell().await?;
                 continue;
             }
             if refreshed_at.elapsed() > self.idle_poll {
@@ -273,6 +272,12 @@ impl Day<'_> {
             let current = self.pump.store.holders().await?;
             holders.retain(|holder| current.contains(holder));
         }
+    }
+
+    /// Sets the bell for sleep. The transactions that may have read it before are those to wait for.
+    async fn set_bell(&self) -> Result<(doorbell::Bell, Holders), Error> {
+        let bell = self.pump.store.set_doorbell(Duration::ZERO).await?;
+        Ok((bell, self.pump.store.holders().await?))
     }
 
     /// Sleeps until the bell, a nudge, something due, or work found by a slow poll.

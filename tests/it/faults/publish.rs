@@ -258,6 +258,19 @@ async fn of_three_hundred_commits_at_random_times_an_idle_relay_misses_none() {
 }
 
 #[tokio::test]
+async fn a_sweep_that_finds_nothing_to_recall_leaves_the_outbox_alone() {
+    let database = postgres::database().await;
+    let app = database.connect().await;
+    sql::run(&app, "SELECT outboxd.notify('t', 'r', '{}') FROM generate_series(1, 1000); ANALYZE outboxd.outbox").await;
+    // As the daemon's sessions are set up.
+    sql::run(&app, "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off").await;
+    let recall = include_str!("../../../sql/queries/sweeper_recall_publications.sql").replace("$1", "5000");
+    let plan: Vec<String> = sql::values(&app, &format!("EXPLAIN (ANALYZE, COSTS OFF) {recall}")).await;
+    let scans: Vec<&String> = plan.iter().filter(|line| line.contains("Scan") && line.contains(" on outbox")).collect();
+    assert!(scans.len() == 1 && scans[0].contains("never executed"), "{plan:#?}");
+}
+
+#[tokio::test]
 async fn a_bell_that_is_taken_down_just_after_it_was_set_is_set_again_before_anybody_sleeps() {
     let world = World::new(Carrier::Stream).await;
     let setup = world.setup.clone().replace("[relay]\n", "[relay]\nidle_poll = \"4s\"\n");
