@@ -80,7 +80,7 @@ impl Holds {
         let paused = Paused {
             channels: holds.iter().filter(|hold| hold.paused).map(|hold| hold.channel.clone()).collect(),
             lanes: paused_topics.clone().map(|topic| topic.lane).collect(),
-            topics: paused_topics.map(|topic| topic.name.clone()).collect(),
+            topics: paused_topics.filter_map(|topic| topic.name.clone()).collect(),
         };
         *self.paused.write().unwrap_or_else(std::sync::PoisonError::into_inner) = paused;
         Ok(())

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use crate::failpoint;
 use crate::queue::{self, Queue};
 use crate::rollup::Rollup;
-use crate::store::publish::{Fresh, LaneScan, Reserved};
+use crate::store::publish::{Fresh, LaneScan, Reserved, Stretches};
 use crate::store::{self, Store};
 
 /// How old the last look at the queue's depth may be.
@@ -129,6 +129,16 @@ impl Publisher {
         self.shared.sharers.store(instances.max(1), Ordering::Relaxed);
     }
 
+    /// Whether no other instance is known to share the window.
+    pub fn is_alone(&self) -> bool {
+        self.shared.sharers.load(Ordering::Relaxed) <= 1
+    }
+
+    /// Whether this queue's backlogs are published by stretches.
+    pub fn stretches(&self) -> Stretches {
+        if self.queue.kind() == "memory" { Stretches::Unused } else { Stretches::Used }
+    }
+
     /// Opens a way past the queue, or closes it.
     pub fn set_short_way(&self, way: Option<ShortWay>) {
         *self.shared.short_way.write().unwrap_or_else(std::sync::PoisonError::into_inner) = way;
@@ -180,6 +190,14 @@ impl Publisher {
         self.unconfirmed().extend(publications);
     }
 
+    /// Gives them back after an error.
+    pub fn keep_unless<T>(&self, done: store::Result<T>, publications: Vec<i64>) -> store::Result<T> {
+        if done.is_err() {
+            self.keep_unconfirmed(publications);
+        }
+        done
+    }
+
     /// Confirms what has arrived, in a statement of its own: before a pause.
     pub async fn confirm(&self) -> Result<(), Error> {
         let publications = self.take_unconfirmed();
@@ -187,10 +205,7 @@ impl Publisher {
             return Ok(());
         }
         let confirmed = self.store.confirm(&publications).await;
-        if confirmed.is_err() {
-            self.keep_unconfirmed(publications);
-        }
-        Ok(confirmed?)
+        Ok(self.keep_unless(confirmed, publications)?)
     }
 
     /// What may be published now. Asks the queue at most every 25 ms, and counts own pushes in between.

@@ -9,17 +9,24 @@
 //! that hold the insert's lock; when none of those is left, scan once more from the old bound, then move it.
 //! Whatever comes back below the bound (retries, recalled publications) carries a timer instead.
 //! As a net under all this, every lane is scanned from its start again every few seconds.
+//!
+//! **Stretches.** Where a lane has a backlog, what lies below such a number is settled: nobody can add to it. It is published by
+//! stretches, "from here to there", and no row of it is written until its claim. The number is shared by all instances, so
+//! that each row is reserved either by itself or in a stretch, whoever does it. Not with an in-process queue.
 
-use std::collections::BTreeMap;
+mod lanes;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::lanes::{From, Lanes};
 use crate::config::RelayConfig;
+use crate::failpoint;
 use crate::holds::Holds;
 use crate::publisher::{Allowance, Error, IdleWorkers, Publisher};
 use crate::store::doorbell::Holders;
 use crate::store::instance::InstanceId;
-use crate::store::publish::{self, Fresh, LaneScan};
+use crate::store::publish::{self, Fresh, LaneScan, Stretches, Topic};
 use crate::store::{self, Store};
 
 /// How old the knowledge of topics may be: an operator's pause takes effect within a second.
@@ -85,22 +92,6 @@ pub enum Scan {
     Exact,
 }
 
-#[derive(Debug, Clone, Default)]
-struct Lane {
-    topic: String,
-    /// Paused by an operator, or its first channel is held: not scanned.
-    is_shut: bool,
-    rewinds: i32,
-    /// Nothing fresh is at or below.
-    bound: i64,
-    /// The last scan ended here.
-    cursor: i64,
-    /// Where the last scan found its first row.
-    lowest: Option<i64>,
-    /// The last scan took all it might.
-    is_backlogged: bool,
-}
-
 /// The relay of one instance.
 #[derive(Debug)]
 pub struct Relay {
@@ -109,9 +100,7 @@ pub struct Relay {
     holds: Arc<Holds>,
     instance: InstanceId,
     batch: u32,
-    lanes: BTreeMap<i32, Lane>,
-    /// The first lane of the next scan: where there is not room for all, each has its turn.
-    turn: i32,
+    lanes: Lanes,
     topics_at: Option<Instant>,
     timer_at: Instant,
     timer_thorough_at: Instant,
@@ -145,8 +134,7 @@ impl Relay {
             holds,
             instance,
             batch: config.batch,
-            lanes: BTreeMap::from([(0, Lane::default())]),
-            turn: 0,
+            lanes: Lanes::new(config.batch),
             topics_at: None,
             timer_at: now,
             timer_thorough_at: now,
@@ -167,17 +155,16 @@ impl Relay {
         }
         let way = self.way().await?;
         counts.add(self.publish_fresh(scan, way).await?);
-        counts.has_more = self.lanes.values().any(|lane| lane.is_backlogged && !lane.is_shut);
+        counts.has_more = self.lanes.have_backlog();
         Ok(counts)
     }
 
     /// To idle workers, unless there is a backlog, which needs all workers there are; or they are too few for each lane to
     /// be looked at; or they would wait for a scan from the start.
     async fn way(&self) -> Result<Way, Error> {
-        let open = || self.lanes.values().filter(|lane| !lane.is_shut);
-        let is_short = Instant::now() < self.rescan_at && !open().any(|lane| lane.is_backlogged);
+        let is_short = Instant::now() < self.rescan_at && !self.lanes.have_backlog();
         let idle = is_short.then(|| self.publisher.idle_workers()).flatten();
-        Ok(match idle.filter(|workers| workers.room() as usize >= open().count()) {
+        Ok(match idle.filter(|workers| workers.room() as usize >= self.lanes.open().count()) {
             Some(workers) => Way::Short(workers),
             None => Way::Queue(self.publisher.allowance().await?),
         })
@@ -190,9 +177,7 @@ impl Relay {
 
     /// After an error: what was being taken may have been given back below the bounds.
     pub fn rewind(&mut self) {
-        for lane in self.lanes.values_mut() {
-            (lane.bound, lane.cursor) = (0, 0);
-        }
+        self.lanes.rewind();
         self.bound.holders = None;
     }
 
@@ -211,13 +196,10 @@ impl Relay {
         if self.topics_at.is_some_and(|at| at.elapsed() < TOPICS_MAX_AGE) {
             return Ok(());
         }
+        let is_used = self.publisher.stretches() == Stretches::Used;
         for topic in self.store.topics().await? {
-            let lane = self.lanes.entry(topic.lane).or_default();
-            // Resumed, or new to us: look at the whole lane.
-            if lane.rewinds != topic.rewinds || lane.topic.is_empty() {
-                *lane = Lane { topic: topic.name, rewinds: topic.rewinds, ..Lane::default() };
-            }
-            lane.is_shut = topic.paused || self.holds.topic_is_held(&lane.topic);
+            let settled_to = if is_used { topic.settled_to } else { 0 };
+            self.lanes.load(Topic { settled_to, ..topic }, |topic| self.holds.topic_is_held(topic));
         }
         self.topics_at = Some(Instant::now());
         Ok(())
@@ -257,61 +239,57 @@ impl Relay {
         let started = Instant::now();
         let is_rescan = matches!(way, Way::Queue(_)) && started >= self.rescan_at;
         let is_exact = scan == Scan::Exact || self.exact_cost < CHEAP_SCAN || started >= self.exact_at;
-        let scans = self.plan(is_rescan, is_exact, way.allowance());
-        if scans.is_empty() {
-            let is_full = self.lanes.values().any(|lane| !lane.is_shut);
-            return Ok(Counts { is_full, ..Counts::default() });
+        if is_rescan {
+            self.lanes.restretch();
+        }
+        let from = match (is_rescan, is_exact) {
+            (true, _) => From::Start,
+            (false, true) => From::Bound,
+            (false, false) => From::Cursor,
+        };
+        let plan = self.lanes.plan(from, way.allowance());
+        let mut counts = Counts::default();
+        if plan.fresh.is_empty() && plan.settled.is_empty() {
+            counts.is_full = self.lanes.open().next().is_some();
+        }
+        if !plan.settled.is_empty() {
+            let taken = self.reserve_stretch(&plan.settled).await;
+            let fresh = taken.inspect_err(|_| self.rewind())?;
+            if !fresh.reserved.messages.is_empty() {
+                failpoint::hit("after_stretch").await;
+            }
+            self.lanes.note_stretches(&plan.settled, &fresh);
+            counts.add(self.carry(fresh).await?);
+        }
+        if plan.fresh.is_empty() {
+            return Ok(counts);
         }
         let taken = match way {
-            Way::Short(workers) => workers.claim(&scans).await,
-            Way::Queue(_) => self.reserve_fresh(&scans).await,
+            Way::Short(workers) => workers.claim(&plan.fresh).await,
+            Way::Queue(_) => self.reserve_fresh(&plan.fresh).await,
         };
         let fresh = taken.inspect_err(|_| self.rewind())?;
-        let found: u64 = fresh.lanes.iter().map(|lane| u64::from(lane.rows)).sum();
         if (is_exact || is_rescan) && fresh.claimed == 0 {
             // What reserving costs is not the scan's cost, and a claim waits for the disk.
-            let cost = started.elapsed().saturating_sub(Duration::from_micros(50 * found));
-            self.note_cost(is_rescan, cost);
+            let rows = counts.found + fresh.lanes.iter().map(|lane| u64::from(lane.rows)).sum::<u64>();
+            self.note_cost(is_rescan, started.elapsed().saturating_sub(Duration::from_micros(50 * rows)));
         }
-        self.note_lanes(&scans, &fresh);
-        let pushed = fresh.claimed + fresh.reserved.messages.len() as u64;
-        self.carry(fresh).await?;
-        Ok(Counts { pushed, found, ..Counts::default() })
+        self.lanes.note_fresh(&plan.fresh, &fresh);
+        counts.add(self.carry(fresh).await?);
+        Ok(counts)
     }
 
     async fn reserve_fresh(&self, scans: &[LaneScan]) -> store::Result<Fresh> {
         let confirm = self.publisher.take_unconfirmed();
-        let fresh = self.store.reserve_fresh(scans, self.instance.get(), &confirm).await;
-        if fresh.is_err() {
-            self.publisher.keep_unconfirmed(confirm);
-        }
-        fresh
+        let stretches = self.publisher.stretches();
+        let fresh = self.store.reserve_fresh(scans, self.instance.get(), &confirm, stretches).await;
+        self.publisher.keep_unless(fresh, confirm)
     }
 
-    /// Which lanes to scan, from where, and how many rows of each: together no more than there is room for.
-    fn plan(&self, is_rescan: bool, is_exact: bool, allowance: Allowance) -> Vec<LaneScan> {
-        let open = || self.lanes.values().filter(|lane| !lane.is_shut);
-        let share = |rows: u32, lanes: usize| rows.div_ceil(u32::try_from(lanes.max(1)).unwrap_or(u32::MAX));
-        let backlogged = open().filter(|lane| lane.is_backlogged).count();
-        let backlog_take = share(allowance.backlog.min(self.batch), backlogged);
-        // A lane with more to say than its share is one with a backlog from the next scan on.
-        let fresh_take = share(allowance.fresh, open().count() - backlogged).min(self.batch);
-        let mut room = allowance.fresh;
-        let mut scans = Vec::new();
-        for (&id, lane) in self.lanes.range(self.turn..).chain(self.lanes.range(..self.turn)) {
-            let take = if lane.is_backlogged { backlog_take } else { fresh_take }.min(room);
-            if take == 0 || lane.is_shut {
-                continue;
-            }
-            let after = match (is_rescan, is_exact) {
-                (true, _) => 0,
-                (false, true) => lane.bound,
-                (false, false) => lane.cursor,
-            };
-            scans.push(LaneScan { lane: id, after, take });
-            room -= take;
-        }
-        scans
+    async fn reserve_stretch(&self, scans: &[LaneScan]) -> store::Result<Fresh> {
+        let confirm = self.publisher.take_unconfirmed();
+        let fresh = self.store.reserve_stretch(scans, self.instance.get(), &confirm).await;
+        self.publisher.keep_unless(fresh, confirm)
     }
 
     fn note_cost(&mut self, is_rescan: bool, cost: Duration) {
@@ -323,31 +301,25 @@ impl Relay {
         }
     }
 
-    fn note_lanes(&mut self, scans: &[LaneScan], fresh: &Fresh) {
-        self.turn = scans.last().map_or(0, |scan| scan.lane.saturating_add(1));
-        for scan in scans {
-            let Some(lane) = self.lanes.get_mut(&scan.lane) else { continue };
-            let found = fresh.lanes.iter().find(|found| found.lane == scan.lane);
-            lane.lowest = found.map(|found| found.lowest);
-            lane.is_backlogged = found.is_some_and(|found| found.rows >= scan.take);
-            lane.cursor = found.map_or(lane.cursor, |found| lane.cursor.max(found.highest));
-        }
-    }
-
     /// Pushes what was reserved, gives keys their turn, and has new topics named.
-    async fn carry(&mut self, fresh: Fresh) -> Result<(), Error> {
+    async fn carry(&mut self, fresh: Fresh) -> Result<Counts, Error> {
+        let counts = Counts {
+            pushed: fresh.claimed + fresh.reserved.messages.len() as u64,
+            found: fresh.lanes.iter().map(|lane| u64::from(lane.rows)).sum(),
+            ..Counts::default()
+        };
         self.publisher.push(fresh.reserved).await?;
         if !fresh.keys.is_empty() {
             let admitted = self.store.admit(&fresh.keys, self.instance.get()).await?;
             self.publisher.push(admitted).await?;
         }
-        let known = self.lanes.values().map(|lane| lane.topic.as_str()).collect();
+        let known = self.lanes.iter().map(|lane| lane.topic.as_str()).collect();
         let unknown = publish::of_unknown_topics(&fresh.unnamed, &known);
         if !unknown.is_empty() {
             self.store.register_topics(&unknown).await?;
             self.reload_topics();
         }
-        Ok(())
+        Ok(counts)
     }
 
     /// One step of moving the bounds up; does nothing until it is time.
@@ -360,7 +332,16 @@ impl Relay {
             None => {
                 // The number first, then the holders: whoever drew a number up to it and has not ended is among them.
                 self.bound.target = self.store.highest_seq().await?;
-                self.bound.holders = Some(self.store.holders().await?);
+                let holders = self.store.holders().await?;
+                if self.lanes.are_settled_beyond(self.bound.target) {
+                    self.store.unsettle(self.bound.target).await?;
+                    self.lanes.unsettle();
+                }
+                if holders.is_empty() {
+                    self.finish_move().await?;
+                } else {
+                    self.bound.holders = Some(holders);
+                }
             }
             Some(mut holders) => {
                 if !holders.is_empty() {
@@ -380,19 +361,24 @@ impl Relay {
     /// Nobody who could have drawn a number up to the target is left: one scan from the old bounds, then move them.
     async fn finish_move(&mut self) -> Result<(), Error> {
         let target = self.bound.target;
-        if self.lanes.values().all(|lane| lane.bound >= target || lane.is_shut) {
+        if self.lanes.open().all(|lane| lane.bound >= target) {
             return Ok(());
         }
         let way = self.way().await?;
-        let scanned: Vec<i32> = self.plan(false, true, way.allowance()).iter().map(|scan| scan.lane).collect();
+        let plan = self.lanes.plan(From::Bound, way.allowance());
         self.publish_fresh(Scan::Exact, way).await?;
-        for (id, lane) in &mut self.lanes {
-            if scanned.contains(id) {
-                // With a backlog, everything below the first row found has passed.
-                let below = lane.lowest.filter(|_| lane.is_backlogged).map_or(target, |lowest| target.min(lowest - 1));
-                lane.bound = lane.bound.max(below);
-                lane.cursor = lane.cursor.max(below);
-            }
+        self.lanes.move_bounds(&plan.fresh, target);
+        self.settle_backlogs(&plan.fresh, target).await
+    }
+
+    /// Of what was just scanned, what has more than a batch left up to the target is published by stretches from now on.
+    async fn settle_backlogs(&mut self, scanned: &[LaneScan], target: i64) -> Result<(), Error> {
+        let lanes = self.lanes.long(scanned, target);
+        if lanes.is_empty() || self.publisher.stretches() == Stretches::Unused {
+            return Ok(());
+        }
+        for (lane, settled_to) in self.store.settle(&lanes, target, self.publisher.is_alone()).await? {
+            self.lanes.settle(lane, settled_to);
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ use crate::wakeup::Nudge;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_SHARE: u32 = 20;
 const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
-/// Between looks for keys that nobody admitted.
+/// Between looks for keys that nobody admitted, and rows that no stretch covers.
 const KEYS_EVERY: Duration = Duration::from_secs(5);
 /// Rows and keys repaired by one sweep at most.
 const ROWS_MAX: u32 = 500;
@@ -117,6 +117,7 @@ pub async fn run(sweeper: &Sweeper, shutdown: &CancellationToken) {
 impl Sweeper {
     /// One bounded sweep.
     pub async fn pass(&self, rounds: &mut Rounds) -> Result<Counts, Error> {
+        self.store.forget_stretches().await?;
         let mut counts =
             Counts { recalled: self.store.recall_publications(self.relay.republish_after).await?, ..Counts::default() };
         let dead = self.store.dead_instances().await?;
@@ -131,6 +132,7 @@ impl Sweeper {
         counts.lost += self.look_for_loss().await?;
         counts.lost += self.look_for_orphans().await?;
         if Instant::now() >= rounds.keys_at {
+            counts.lost += self.store.republish_strays(self.relay.republish_after, ROWS_MAX).await?;
             counts.admitted = self.admit_forgotten().await?;
             rounds.keys_at = Instant::now() + KEYS_EVERY;
         }

@@ -270,6 +270,12 @@ TABLE instance_report WITH (fillfactor=50)
     CONSTRAINT instance_report_pkey PRIMARY KEY (instance)
     CREATE UNIQUE INDEX instance_report_pkey ON outboxd.instance_report USING btree (instance)
     GRANT delete, insert, select, update TO outboxd_service
+TABLE lane
+    lane integer NOT NULL
+    settled_to bigint NOT NULL DEFAULT 0
+    CONSTRAINT lane_pkey PRIMARY KEY (lane)
+    CREATE UNIQUE INDEX lane_pkey ON outboxd.lane USING btree (lane)
+    GRANT delete, insert, select, update TO outboxd_service
 VIEW latency
     topic text
     sent bigint
@@ -389,8 +395,13 @@ TABLE publication WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_thre
     id bigint NOT NULL DEFAULT (((floor((date_part('epoch'::text, clock_timestamp()) * (1000000)::double precision)))::bigint * 1000) + nextval('outboxd.publication_id'::regclass))
     instance integer NOT NULL
     reserved_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    lane integer
+    seq_from bigint
+    seq_to bigint
+    pushed_at timestamp with time zone
     CONSTRAINT publication_pkey PRIMARY KEY (id)
     CREATE UNIQUE INDEX publication_pkey ON outboxd.publication USING btree (id)
+    CREATE UNIQUE INDEX publication_stretch ON outboxd.publication USING btree (lane, seq_from) WHERE (lane IS NOT NULL)
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE publication_id
     GRANT select, update, usage TO outboxd_service

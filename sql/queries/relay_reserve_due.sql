@@ -22,7 +22,7 @@ WITH picked AS MATERIALIZED (
      WHERE EXISTS (SELECT FROM named n WHERE n.lane NOT IN (SELECT p.lane FROM paused p))
     RETURNING id
 ), parked AS (
-    UPDATE outboxd.outbox o SET retry_at = NULL, lane = n.lane, next_at = clock_timestamp()
+    UPDATE outboxd.outbox o SET retry_at = NULL, lane = n.lane, batch = NULL, next_at = clock_timestamp()
       FROM named n WHERE o.ctid = n.place AND n.lane IN (SELECT p.lane FROM paused p)
     RETURNING o.id
 ), reserved AS (

@@ -5,14 +5,17 @@
 -- either got the row first or finds it in flight. A crash after the commit leaves the row to its lease, like any claim.
 -- A row that carries its letter is read where it is claimed; the others' letters are looked up in the log one by one,
 -- whatever the planner thinks of how many they are.
+-- What is settled may be in the queue: see relay_reserve_stretch.
 -- $1 lanes · $2 after which seq, per lane · $3 rows at most, per lane · $4 instance · $5 lease in ms
--- Locks: the rows taken. Index: outbox_lane, then by place; notification_log_pkey.
+-- $6 whether there are stretches (not with an in-process queue)
+-- Locks: the rows taken. Index: lane_pkey; outbox_lane, then by place; notification_log_pkey.
 WITH picked AS MATERIALIZED (
     SELECT w.place, w.id, w.seq, w.lane, w.state, w.ordering_key
       FROM unnest($1::int[], $2::bigint[], $3::int[]) l(lane, after, take)
+      LEFT JOIN LATERAL (SELECT n.settled_to FROM outboxd.lane n WHERE $6::bool AND n.lane = l.lane OFFSET 0) n ON true
      CROSS JOIN LATERAL (
            SELECT o.ctid AS place, o.id, o.seq, o.lane, o.state, o.ordering_key FROM outboxd.outbox o
-            WHERE o.lane = l.lane AND o.seq > l.after AND o.state IN (0, 3) AND o.retry_at IS NULL
+            WHERE o.lane = l.lane AND o.seq > greatest(l.after, n.settled_to) AND o.state IN (0, 3) AND o.retry_at IS NULL
             ORDER BY o.lane, o.seq LIMIT l.take FOR UPDATE SKIP LOCKED) w
 ), claimed AS (
     UPDATE outboxd.outbox o

@@ -9,7 +9,8 @@
 -- The rows are named by one array, in order, and the epoch of each is found by its place there, by halving: the plan is the
 -- same whatever the statistics say of a table that is empty now and then, and no two lists of a batch are joined. What was
 -- not claimed is looked for only if there is such a message: mostly there is none.
--- When a row was published is told by the id of its publication (V0019; ids of before were small).
+-- When a row was published is told by the id of its publication (V0019; ids of before were small). A row of a stretch has none:
+-- of the latest stretches it is the last that begins at or below its number, whichever lane that is of; they are seconds old.
 -- A row that carries its letter is read where it is claimed; the others' letters are looked up in the log.
 -- $1 ids, ascending, each once · $2 epochs · $3 instance · $4 lease in ms · $5 paused lanes
 -- Locks: the rows claimed, by id. Index: outbox_pkey, notification_log_pkey.
@@ -19,11 +20,18 @@ WITH claimed AS (
            instance = $3::int, retry_at = NULL, next_at = clock_timestamp() + $4::bigint * interval '1 ms'
      WHERE o.id = ANY ($1::bigint[]) AND o.epoch = ($2::int[])[width_bucket(o.id, $1::bigint[])]
        AND o.state IN (0, 1) AND NOT o.lane = ANY ($5::int[])
-    RETURNING o.id, o.epoch AS token, o.attempts, o.route_step, o.channel_attempts, o.batch,
+    RETURNING o.id, o.epoch AS token, o.attempts, o.route_step, o.channel_attempts, o.batch, o.seq,
               o.topic, o.recipient, o.payload, o.created_at
+), stretch AS MATERIALIZED (
+    SELECT p.seq_from, p.reserved_at
+      FROM (SELECT p.seq_from, p.reserved_at FROM outboxd.publication p WHERE p.lane IS NOT NULL ORDER BY p.id DESC LIMIT 32) p
+     ORDER BY p.seq_from
 )
 SELECT c.id, c.token - 1 AS epoch, c.token, c.attempts, c.route_step, c.channel_attempts,
-       coalesce(CASE WHEN c.batch > 1000000000000000 THEN to_timestamp(c.batch::float8 / 1000000000) END, c.created_at, l.created_at) AS published_at,
+       coalesce(CASE WHEN c.batch > 1000000000000000 THEN to_timestamp(c.batch::float8 / 1000000000)
+                     WHEN c.batch IS NULL
+                     THEN (ARRAY(SELECT s.reserved_at FROM stretch s))[width_bucket(c.seq, ARRAY(SELECT s.seq_from FROM stretch s))] END,
+                c.created_at, l.created_at) AS published_at,
        NULL::smallint AS found_state, NULL::int AS found_epoch, coalesce(l.status, 'QUEUED')::text AS status,
        coalesce(c.topic, l.topic) AS topic, coalesce(c.recipient, l.recipient) AS recipient,
        coalesce(c.payload, l.payload)::text AS payload, l.headers::text AS headers, coalesce(c.created_at, l.created_at) AS created_at,

@@ -2,8 +2,15 @@
 -- overdue, so that it costs the same with any backlog. The channel a row is meant for is its route's at its position.
 CREATE OR REPLACE VIEW outboxd.stuck AS
 WITH oldest AS (
-    SELECT o.id, o.lane, o.state, o.next_at, o.retry_at, o.attempts, o.instance, o.route_step, o.topic, o.recipient
-      FROM outboxd.outbox o ORDER BY o.id LIMIT 2000
+    SELECT o.id, o.lane, CASE WHEN s.seq_to >= o.seq THEN 1 ELSE o.state END AS state,
+           CASE WHEN s.seq_to >= o.seq THEN s.reserved_at ELSE o.next_at END AS next_at,
+           o.retry_at, o.attempts, o.instance, o.route_step, o.topic, o.recipient
+      FROM (SELECT w.* FROM outboxd.outbox w ORDER BY w.id LIMIT 2000) o
+      -- A row of a stretch is published.
+      LEFT JOIN LATERAL (
+           SELECT p.seq_to, p.reserved_at FROM outboxd.publication p
+            WHERE o.state = 0 AND o.retry_at IS NULL AND p.lane = o.lane AND p.seq_from <= o.seq
+            ORDER BY p.lane DESC, p.seq_from DESC LIMIT 1) s ON true
 ), placed AS (
     SELECT o.id, o.state, o.attempts, o.instance, o.topic, o.recipient, t.paused_at, o.retry_at, o.next_at,
            coalesce(own.channel, fallback.channel) AS channel

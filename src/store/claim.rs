@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 
 use super::instance::millis;
-use super::publish::{Fresh, LaneScan, columns};
+use super::publish::{Fresh, LaneScan, Stretches, columns};
 use super::{Result, Store, query};
 use crate::queue::Message;
 
@@ -117,10 +117,12 @@ impl Store {
         scans: &[LaneScan],
         instance: i32,
         lease: Duration,
+        stretches: Stretches,
     ) -> Result<(Fresh, Vec<Box<Claimed>>)> {
-        let query = query!("worker_claim_fresh", Durable, [INT4_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8]);
+        let query = query!("worker_claim_fresh", Durable, [INT4_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8, BOOL]);
         let (lanes, after, take) = columns(scans);
-        let rows = self.query(query, &[&lanes, &after, &take, &instance, &millis(lease)]).await?;
+        let used = stretches.are_used();
+        let rows = self.query(query, &[&lanes, &after, &take, &instance, &millis(lease), &used]).await?;
         let (mut fresh, mut claims, mut topics) = (Fresh::default(), Vec::with_capacity(rows.len()), Topics::default());
         for row in &rows {
             let (lane, seq): (i32, i64) = (row.get(16), row.get(17));

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_postgres::Row;
+
 use super::claim::Topics;
 use super::instance::millis;
 use super::release::bounded;
@@ -25,7 +27,7 @@ pub struct Reserved {
 impl Reserved {
     pub(super) fn add(&mut self, id: i64, epoch: i32, publication: i64) {
         self.messages.push(Message { id, epoch });
-        if self.publications.last() != Some(&publication) {
+        if self.publications.last() != Some(&publication) && !self.publications.contains(&publication) {
             self.publications.push(publication);
         }
     }
@@ -66,11 +68,35 @@ pub struct Fresh {
     pub keys: Vec<String>,
     /// Per lane in which anything was found.
     pub lanes: Vec<LaneFound>,
+    /// Lanes whose stretch another relay took at the same moment.
+    pub contested: Vec<i32>,
     /// Ready rows of lane 0, whose topics may have no lane yet; with the topic where it was at hand.
     pub unnamed: Vec<(i64, Option<Arc<str>>)>,
 }
 
 impl Fresh {
+    /// What was reserved, in the order it was written, whichever lane it is in.
+    fn of(mut rows: Vec<Row>) -> Fresh {
+        rows.sort_by_key(|row| row.get::<_, i64>(2));
+        let (mut fresh, mut topics) = (Fresh::default(), Topics::default());
+        for row in &rows {
+            let (id, lane, seq): (i64, i32, i64) = (row.get(0), row.get(1), row.get(2));
+            match (row.get::<_, Option<i32>>(3), row.get::<_, Option<i64>>(4)) {
+                (Some(epoch), Some(publication)) => {
+                    fresh.reserved.add(id, epoch, publication);
+                    if lane == 0 {
+                        fresh.unnamed.push((id, row.get::<_, Option<&str>>(5).map(|topic| topics.name(topic))));
+                    }
+                }
+                (Some(_), None) if fresh.contested.contains(&lane) => {}
+                (Some(_), None) => fresh.contested.push(lane),
+                (None, _) => fresh.keys.extend(row.get::<_, Option<String>>(6)),
+            }
+            fresh.found(lane, seq);
+        }
+        fresh
+    }
+
     pub(super) fn found(&mut self, lane: i32, seq: i64) {
         match self.lanes.iter_mut().find(|found| found.lane == lane) {
             Some(found) => {
@@ -98,42 +124,71 @@ pub(super) fn columns(scans: &[LaneScan]) -> (Vec<i32>, Vec<i64>, Vec<i32>) {
     )
 }
 
-/// A topic as operators and the relay know it.
+/// A lane and its topic as operators and the relay know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
     /// Its lane in the outbox.
     pub lane: i32,
-    /// Its name.
-    pub name: String,
+    /// Its name; lane 0 is nobody's.
+    pub name: Option<String>,
     /// Whether an operator paused it.
     pub paused: bool,
     /// How often it was resumed.
     pub rewinds: i32,
+    /// Up to which `seq` it is published by stretches.
+    pub settled_to: i64,
+}
+
+/// Whether a backlog is published by stretches. An in-process queue dies with its instance, and its rows must tell whose they
+/// were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stretches {
+    /// What is settled is left to them.
+    Used,
+    /// Every row is reserved by itself.
+    Unused,
+}
+
+impl Stretches {
+    pub(super) fn are_used(self) -> bool {
+        self == Stretches::Used
+    }
 }
 
 impl Store {
     /// Takes fresh ready rows of the lanes given and confirms earlier publications on the way.
-    pub async fn reserve_fresh(&self, scans: &[LaneScan], instance: i32, confirm: &[i64]) -> Result<Fresh> {
-        let query = query!("relay_reserve_fresh", Relaxed, [INT4_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY]);
+    pub async fn reserve_fresh(
+        &self,
+        scans: &[LaneScan],
+        instance: i32,
+        confirm: &[i64],
+        stretches: Stretches,
+    ) -> Result<Fresh> {
+        let query =
+            query!("relay_reserve_fresh", Relaxed, [INT4_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY, BOOL]);
         let (lanes, after, take) = columns(scans);
-        let mut rows = self.query(query, &[&lanes, &after, &take, &instance, &confirm]).await?;
-        // In the order they were written, whichever lane they are in.
-        rows.sort_by_key(|row| row.get::<_, i64>(2));
-        let (mut fresh, mut topics) = (Fresh::default(), Topics::default());
-        for row in &rows {
-            let (id, lane, seq): (i64, i32, i64) = (row.get(0), row.get(1), row.get(2));
-            match row.get::<_, Option<i32>>(3) {
-                Some(epoch) => {
-                    fresh.reserved.add(id, epoch, row.get(4));
-                    if lane == 0 {
-                        fresh.unnamed.push((id, row.get::<_, Option<&str>>(5).map(|topic| topics.name(topic))));
-                    }
-                }
-                None => fresh.keys.extend(row.get::<_, Option<String>>(6)),
-            }
-            fresh.found(lane, seq);
-        }
-        Ok(fresh)
+        let used = stretches.are_used();
+        Ok(Fresh::of(self.query(query, &[&lanes, &after, &take, &instance, &confirm, &used]).await?))
+    }
+
+    /// Takes the next stretch of what is settled in the lanes given and confirms earlier publications on the way.
+    pub async fn reserve_stretch(&self, scans: &[LaneScan], instance: i32, confirm: &[i64]) -> Result<Fresh> {
+        let query = query!("relay_reserve_stretch", Relaxed, [INT4_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY]);
+        let (lanes, after, take) = columns(scans);
+        Ok(Fresh::of(self.query(query, &[&lanes, &after, &take, &instance, &confirm]).await?))
+    }
+
+    /// Lanes in which every transaction that could have drawn a `seq` up to this one has ended. Says up to where each is settled
+    /// now: one that is new here is not yet, unless this instance is `alone`.
+    pub async fn settle(&self, lanes: &[i32], up_to: i64, alone: bool) -> Result<Vec<(i32, i64)>> {
+        let query = query!("relay_settle_lanes", Relaxed, [INT4_ARRAY, INT8, BOOL]);
+        let rows = self.query(query, &[&lanes, &up_to, &alone]).await?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+
+    /// The numbers were set back: what was settled beyond the highest is not.
+    pub async fn unsettle(&self, highest: i64) -> Result<()> {
+        self.query(query!("relay_unsettle_lanes", Durable, [INT8]), &[&highest]).await.map(|_| ())
     }
 
     /// Takes rows whose timer has run out. The count includes rows that were parked in a paused lane.
@@ -176,11 +231,12 @@ impl Store {
     /// The lanes and what an operator has said of them.
     pub async fn topics(&self) -> Result<Vec<Topic>> {
         let rows = self.query(query!("relay_load_topics", Relaxed, []), &[]).await?;
-        let topic = |row: &tokio_postgres::Row| Topic {
+        let topic = |row: &Row| Topic {
             lane: row.get(0),
             name: row.get(1),
             paused: row.get(2),
             rewinds: row.get(3),
+            settled_to: row.get(4),
         };
         Ok(rows.iter().map(topic).collect())
     }

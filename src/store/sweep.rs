@@ -76,6 +76,17 @@ impl Store {
         Ok(self.query(query, &[&millis(published_for), &is_empty]).await?.len() as u64)
     }
 
+    /// Ready rows that lie below a stretch of this age and are covered by none get a timer.
+    pub async fn republish_strays(&self, older_than: Duration, rows_max: u32) -> Result<u64> {
+        let query = query!("sweeper_republish_strays", Durable, [INT8, INT4]);
+        Ok(self.query(query, &[&millis(older_than), &bounded(rows_max)]).await?.len() as u64)
+    }
+
+    /// Stretches of which no row waits to be claimed need not be kept.
+    pub async fn forget_stretches(&self) -> Result<()> {
+        self.query(query!("sweeper_forget_stretches", Relaxed, []), &[]).await.map(|_| ())
+    }
+
     /// Keys with waiting rows and no live one.
     pub async fn waiting_keys(&self, keys_max: u32) -> Result<Vec<String>> {
         let query = query!("sweeper_find_waiting_keys", Relaxed, [INT4]);

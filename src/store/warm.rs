@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 
+use super::publish::Stretches;
 use super::{RELAXED_POOL_SIZE, Result, Session, Store};
 
 /// Of the connections for claims and outcomes: as many as a busy worker has under way.
@@ -25,10 +26,13 @@ impl Store {
         tokio::try_join!(
             async {
                 try_join_all((0..working).map(|_| self.claim(&[], 0, Duration::ZERO, &[]))).await?;
-                try_join_all((0..working).map(|_| self.claim_fresh(&[], 0, Duration::ZERO))).await?;
+                try_join_all((0..working).map(|_| self.claim_fresh(&[], 0, Duration::ZERO, Stretches::Used))).await?;
                 try_join_all((0..working).map(|_| self.record_sent(&[], 0))).await
             },
-            try_join_all((0..publishing).map(|_| self.reserve_fresh(&[], 0, &[]))),
+            async {
+                try_join_all((0..publishing).map(|_| self.reserve_fresh(&[], 0, &[], Stretches::Used))).await?;
+                try_join_all((0..publishing).map(|_| self.reserve_stretch(&[], 0, &[]))).await
+            },
         )?;
         Ok(())
     }

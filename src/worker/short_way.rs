@@ -86,7 +86,8 @@ impl Idle {
     async fn claim_and_call(self, scans: Vec<LaneScan>) -> store::Result<Fresh> {
         let Idle { claimer, acks, slots, turn } = self;
         let worker = &claimer.worker;
-        let (fresh, claims) = worker.store.claim_fresh(&scans, worker.instance.get(), worker.config.lease).await?;
+        let (instance, stretches) = (worker.instance.get(), worker.publisher.stretches());
+        let (fresh, claims) = worker.store.claim_fresh(&scans, instance, worker.config.lease, stretches).await?;
         if !claims.is_empty() {
             failpoint::hit("after_claim").await;
             histogram!("outboxd_batch_rows", "step" => "claim").record(claims.len() as f64);

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use outboxd::queue::Message;
 use outboxd::store::Store;
 use outboxd::store::claim::Case;
-use outboxd::store::publish::LaneScan;
+use outboxd::store::publish::{LaneScan, Stretches};
 
 use crate::duty::{config, register};
 use crate::support::http::get;
@@ -192,7 +192,7 @@ async fn a_claim_tells_when_its_message_was_published() {
     let instance = register(&client).await;
     let notify = "SELECT outboxd.notify('orders', 'r', '{}')";
     let published: i64 = sql::value(&client, notify).await;
-    store.reserve_fresh(&[LaneScan { lane: 0, after: 0, take: 5 }], instance, &[]).await.unwrap();
+    store.reserve_fresh(&[LaneScan { lane: 0, after: 0, take: 5 }], instance, &[], Stretches::Used).await.unwrap();
     // Pushed by the app itself, right after its commit.
     let unpublished: i64 = sql::value(&client, notify).await;
     let batch = [published, unpublished].map(|id| Message { id, epoch: 0 });

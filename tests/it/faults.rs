@@ -9,5 +9,6 @@ mod postgres;
 mod publish;
 mod redis;
 mod snapshot;
+mod stretches;
 mod upgrade;
 mod work;

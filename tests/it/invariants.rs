@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use outboxd::queue::Message;
 use outboxd::store::Store;
 use outboxd::store::claim::Case;
-use outboxd::store::publish::LaneScan;
+use outboxd::store::publish::{LaneScan, Stretches};
 use outboxd::store::record::{Failed, Next, Recorder, Sent};
 use tokio::task::JoinSet;
 
@@ -190,10 +190,10 @@ async fn i4_what_is_claimed_the_short_way_no_message_and_no_operator_gets_as_wel
             let mut claimed = Vec::new();
             while sql::value::<bool>(&client, "SELECT EXISTS (SELECT FROM outboxd.outbox WHERE state = 0)").await {
                 if takes_the_short_way {
-                    let (_, claims) = store.claim_fresh(&scans, instance, SOON).await.unwrap();
+                    let (_, claims) = store.claim_fresh(&scans, instance, SOON, Stretches::Used).await.unwrap();
                     claimed.extend(claims.iter().map(|claim| claim.id));
                 } else {
-                    let fresh = store.reserve_fresh(&scans, instance, &[]).await.unwrap();
+                    let fresh = store.reserve_fresh(&scans, instance, &[], Stretches::Used).await.unwrap();
                     let cases = store.claim(&fresh.reserved.messages, instance, SOON, &[]).await.unwrap();
                     let ours = cases.iter().filter(|(_, case)| matches!(case, Case::Claimed(_)));
                     claimed.extend(ours.map(|(message, _)| message.id));
@@ -350,7 +350,10 @@ async fn i7_calls_that_hang_and_a_redis_that_is_silent_hold_no_transaction_open_
 
 /// Rows that are published and unclaimed.
 async fn published(world: &World) -> i64 {
-    sql::value(&world.app, "SELECT count(*) FROM outboxd.outbox WHERE state = 1").await
+    let published = "SELECT count(*) FROM outboxd.outbox o
+                      WHERE o.state = 1 OR (o.state = 0 AND o.retry_at IS NULL AND EXISTS (
+                            SELECT FROM outboxd.publication p WHERE p.lane = o.lane AND o.seq BETWEEN p.seq_from AND p.seq_to))";
+    sql::value(&world.app, published).await
 }
 
 /// The most that were published and unclaimed at once: while nobody claims, and while somebody works it all off.
