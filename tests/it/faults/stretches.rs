@@ -122,6 +122,65 @@ async fn of_relays_that_race_for_a_backlog_while_it_is_settled_each_row_is_reser
     assert_eq!((times.len(), times.values().max().copied()), (2_000, Some(1)));
 }
 
+/// Thirty rows in lane 0, of which nothing is settled yet; a store to reserve them, and for whom.
+async fn thirty_rows() -> (postgres::Database, Client, Store, i32) {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let store = Store::open(&config(&database, &[])).unwrap();
+    let instance = register(&client).await;
+    store.settle(&[0], 0, true).await.unwrap();
+    sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 30)").await;
+    (database, client, store, instance)
+}
+
+const LANE_0: [LaneScan; 1] = [LaneScan { lane: 0, after: 0, take: 10 }];
+const SOMEBODY_WAITS: &str = "SELECT count(*) = 1 FROM pg_locks WHERE NOT granted
+                                 AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
+
+#[tokio::test]
+async fn what_is_settled_while_it_is_being_reserved_row_by_row_is_left_to_the_stretches() {
+    let (database, client, store, instance) = thirty_rows().await;
+    let mut other = database.connect().await;
+    let settles = other.transaction().await.unwrap();
+    settles
+        .batch_execute("UPDATE outboxd.lane SET settled_to = (SELECT max(seq) - 25 FROM outboxd.outbox)")
+        .await
+        .unwrap();
+    // It has found ten rows, and asks whether they are still its to take.
+    let reserves = tokio::spawn({
+        let store = store.clone();
+        async move { store.reserve_fresh(&LANE_0, instance, &[], Stretches::Used).await.unwrap() }
+    });
+    sql::until(&client, SOMEBODY_WAITS).await;
+    settles.commit().await.unwrap();
+    let fresh = reserves.await.unwrap();
+    let stretch = store.reserve_stretch(&LANE_0, instance, &[]).await.unwrap();
+    assert_eq!((fresh.reserved.messages.len(), stretch.reserved.messages.len()), (5, 5));
+    let both = fresh.reserved.messages.iter().filter(|message| stretch.reserved.messages.contains(message));
+    assert_eq!(both.count(), 0);
+}
+
+#[tokio::test]
+async fn of_two_relays_with_the_same_stretch_one_pushes_it() {
+    let (database, client, store, instance) = thirty_rows().await;
+    store.settle(&[0], store.highest_seq().await.unwrap(), true).await.unwrap();
+    let mut other = database.connect().await;
+    let takes = other.transaction().await.unwrap();
+    let take = "INSERT INTO outboxd.publication (instance, lane, seq_from, seq_to) SELECT instance.id, 0, min(seq), min(seq) + 5 FROM outboxd.outbox, outboxd.instance GROUP BY instance.id";
+    takes.batch_execute(take).await.unwrap();
+    let reserves = tokio::spawn({
+        let store = store.clone();
+        async move { store.reserve_stretch(&LANE_0, instance, &[]).await.unwrap() }
+    });
+    sql::until(&client, SOMEBODY_WAITS).await;
+    takes.commit().await.unwrap();
+    let late = reserves.await.unwrap();
+    assert_eq!((late.reserved.messages.len(), late.contested), (0, vec![0]));
+    let next = store.reserve_stretch(&LANE_0, instance, &[]).await.unwrap();
+    let seventh: i64 = sql::value(&client, "SELECT id FROM outboxd.outbox ORDER BY seq OFFSET 6 LIMIT 1").await;
+    assert_eq!((next.reserved.messages.len(), next.reserved.messages[0].id), (10, seventh));
+}
+
 #[tokio::test]
 async fn a_row_that_commits_late_among_a_backlog_is_delivered() {
     let world = World::new(Carrier::Stream).await;
@@ -218,11 +277,7 @@ async fn rows_whose_numbers_were_set_back_below_what_is_settled_are_seen_at_once
 
 #[tokio::test]
 async fn a_row_of_a_stretch_was_published_when_its_stretch_was_and_is_stuck_only_after_that() {
-    let database = postgres::database().await;
-    let client = database.connect().await;
-    let store = Store::open(&config(&database, &[])).unwrap();
-    let instance = register(&client).await;
-    sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 30)").await;
+    let (_database, client, store, instance) = thirty_rows().await;
     sql::run(
         &client,
         "UPDATE outboxd.outbox SET created_at = now() - interval '1 h', next_at = now() - interval '1 h'",
@@ -261,11 +316,7 @@ async fn a_row_of_a_stretch_was_published_when_its_stretch_was_and_is_stuck_only
 
 #[tokio::test]
 async fn a_ready_row_below_a_stretch_that_none_covers_is_found_by_the_sweep() {
-    let database = postgres::database().await;
-    let client = database.connect().await;
-    let store = Store::open(&config(&database, &[])).unwrap();
-    let instance = register(&client).await;
-    sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 30)").await;
+    let (_database, client, store, instance) = thirty_rows().await;
     store.settle(&[0], store.highest_seq().await.unwrap(), true).await.unwrap();
     for _ in 0..3 {
         store.reserve_stretch(&[LaneScan { lane: 0, after: 0, take: 8 }], instance, &[]).await.unwrap();
