@@ -333,7 +333,7 @@ impl Relay {
                 // The number first, then the holders: whoever drew a number up to it and has not ended is among them.
                 self.bound.target = self.store.highest_seq().await?;
                 let holders = self.store.holders().await?;
-                if self.lanes.are_settled_beyond(self.bound.target) {
+                if self.lanes.are_beyond(self.bound.target) {
                     self.store.unsettle(self.bound.target).await?;
                     self.lanes.unsettle();
                 }

@@ -356,7 +356,7 @@ VIEW notifications
     GRANT delete, insert, select, update TO outboxd_service
 TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0, autovacuum_analyze_threshold=5000)
     id bigint NOT NULL
-    seq bigint NOT NULL IDENTITY ALWAYS
+    seq bigint NOT NULL DEFAULT nextval('outboxd.notification_log_id_seq'::regclass)
     next_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
     retry_at timestamp with time zone
     batch bigint

@@ -24,10 +24,10 @@ BEGIN
        AND octet_length(_notify.topic) BETWEEN 1 AND 200 AND _notify.recipient <> ''
        AND octet_length(_notify.recipient || _notify.payload::text) <= 1024
     THEN
-        INSERT INTO outboxd.outbox (id, lane, topic, recipient, payload, send_at, created_at)
-        VALUES (nextval('outboxd.notification_log_id_seq'), outboxd._lane(_notify.topic), _notify.topic, _notify.recipient, _notify.payload,
-                _notify.send_at, outboxd._ring_at_insert())
-        RETURNING id INTO new_id;
+        new_id := nextval('outboxd.notification_log_id_seq');
+        INSERT INTO outboxd.outbox (id, seq, lane, topic, recipient, payload, send_at, created_at)
+        VALUES (new_id, new_id, outboxd._lane(_notify.topic), _notify.topic, _notify.recipient, _notify.payload,
+                _notify.send_at, outboxd._ring_at_insert());
         RETURN new_id;
     END IF;
     PERFORM outboxd._reject('notify', _notify.topic, _notify.recipient, _notify.payload, _notify.send_at,
@@ -49,8 +49,8 @@ BEGIN
     END LOOP;
 
     IF due THEN
-        INSERT INTO outboxd.outbox (id, lane, ordering_key, state)
-        VALUES (new_id, outboxd._lane(_notify.topic),
+        INSERT INTO outboxd.outbox (id, seq, lane, ordering_key, state)
+        VALUES (new_id, new_id, outboxd._lane(_notify.topic),
                 _notify.ordering_key, CASE WHEN _notify.ordering_key IS NULL THEN 0 ELSE 3 END);
     END IF;
     RETURN new_id;

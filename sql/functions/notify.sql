@@ -8,8 +8,9 @@
 -- than a row. The call with three arguments has no defaults; for the optional ones there is the other. `topic varchar` there
 -- keeps the two apart: given three arguments, literals, parameters and texts mean the first, and nothing is ambiguous.
 --
--- The row's turn is drawn, and the bell looked at, inside the INSERT: its lock on the table comes first, and that is what
--- the scan's bound and falling asleep go by. A bell that reads NULL has been taken down: see _ring().
+-- The row's number is its id and its turn. To draw it locks the sequence, and the bell is looked at inside the INSERT, whose lock on
+-- the table comes first: these locks are what the scan's bound and falling asleep go by. A bell that reads NULL has been
+-- taken down: see _ring().
 --
 -- Every function and operator costs about a microsecond, most of it looking up whether it may be called. Hence the form of
 -- the tests.
@@ -29,12 +30,11 @@ BEGIN
        AND notify.recipient OPERATOR(pg_catalog.<>) ''
        AND pg_catalog.octet_length(notify.recipient OPERATOR(pg_catalog.||) notify.payload::pg_catalog.text) OPERATOR(pg_catalog.<=) 1024
     THEN
-        INSERT INTO outboxd.outbox (id, lane, topic, recipient, payload, send_at, created_at)
-        VALUES (pg_catalog.nextval('outboxd.notification_log_id_seq'::pg_catalog.regclass), known_lane,
-                notify.topic, notify.recipient, notify.payload, CURRENT_TIMESTAMP,
+        new_id := pg_catalog.nextval('outboxd.notification_log_id_seq'::pg_catalog.regclass);
+        INSERT INTO outboxd.outbox (id, seq, lane, topic, recipient, payload, send_at, next_at, created_at)
+        VALUES (new_id, new_id, known_lane, notify.topic, notify.recipient, notify.payload, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP,
                 CASE WHEN pg_catalog.pg_sequence_last_value('outboxd.doorbell'::pg_catalog.regclass) IS NULL
-                     THEN pg_catalog.clock_timestamp() ELSE outboxd._ring_at_insert() END)
-        RETURNING id INTO new_id;
+                     THEN pg_catalog.clock_timestamp() ELSE outboxd._ring_at_insert() END);
         RETURN new_id;
     END IF;
     RETURN outboxd._notify(notify.topic, notify.recipient, notify.payload, pg_catalog.now(), NULL, NULL, NULL, NULL);

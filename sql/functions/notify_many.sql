@@ -42,8 +42,8 @@ BEGIN
             -- Only this index: a clash of ids must be an error, not a lost row.
             ON CONFLICT (topic, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING
             RETURNING id, ordering_key, status)
-        INSERT INTO outboxd.outbox (id, lane, ordering_key, state)
-        SELECT a.id, in_lane, a.ordering_key, CASE WHEN a.ordering_key IS NULL THEN 0 ELSE 3 END
+        INSERT INTO outboxd.outbox (id, seq, lane, ordering_key, state)
+        SELECT a.id, a.id, in_lane, a.ordering_key, CASE WHEN a.ordering_key IS NULL THEN 0 ELSE 3 END
           FROM added a WHERE a.status = 'QUEUED' ORDER BY a.id;
 
         -- A new statement, a new snapshot: what a racing transaction committed is visible now.

@@ -4,8 +4,7 @@
 -- $11 channels · $12 origins · $13 sent · $14 failed · $15 unknown · $16 last errors
 -- Locks: the rows of this minute, each table's in the order of its key. Index: the primary keys.
 WITH clock AS MATERIALIZED (
-    SELECT date_trunc('minute', clock_timestamp()) AS minute, CASE WHEN s.is_called THEN s.last_value ELSE 0 END AS seq
-      FROM outboxd.outbox_seq_seq s
+    SELECT date_trunc('minute', clock_timestamp()) AS minute, pg_stat_get_tuples_inserted('outboxd.outbox'::regclass) AS seq
 ), minute AS (
     INSERT INTO outboxd.rollup_minute AS r (minute, seq_first, seq_last, published)
     SELECT c.minute, c.seq, c.seq, $1::bigint FROM clock c

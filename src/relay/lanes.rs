@@ -207,12 +207,12 @@ impl Lanes {
         }
     }
 
-    /// Whether more is settled than numbers were drawn: they were set back.
-    pub(super) fn are_settled_beyond(&self, highest: i64) -> bool {
-        self.iter().any(|lane| lane.settled_to > highest)
+    /// Whether more has passed than numbers were drawn: they were set back.
+    pub(super) fn are_beyond(&self, highest: i64) -> bool {
+        self.iter().any(|lane| lane.settled_to.max(lane.bound) > highest)
     }
 
-    /// Nothing is settled.
+    /// Nothing is settled, and nothing has passed.
     pub(super) fn unsettle(&mut self) {
         for lane in self.lanes.values_mut() {
             lane.settled_to = 0;

@@ -195,6 +195,17 @@ async fn stuck_says_why_each_row_is_late() {
 }
 
 #[tokio::test]
+async fn what_was_queued_is_counted_from_nothing_after_a_crash_of_the_server() {
+    let client = postgres::database().await.connect().await;
+    let minutes = "INSERT INTO outboxd.rollup_minute (minute, seq_first, seq_last)
+                   SELECT date_trunc('minute', now()) - n * interval '1 min', first, last
+                     FROM (VALUES (4, 900, 1000), (3, 1000, 1040), (2, 7, 12), (1, 12, 20)) m(n, first, last)";
+    run(&client, minutes).await;
+    let queued: Vec<i64> = values(&client, "SELECT queued FROM outboxd.throughput ORDER BY minute").await;
+    assert_eq!(queued, [100, 40, 12, 8]);
+}
+
+#[tokio::test]
 async fn what_an_instance_does_is_seen_by_the_minute() {
     let world = World::new(Carrier::Stream).await;
     world.provider.answer_with(|call| match call.recipient().as_str() {

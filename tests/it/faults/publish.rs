@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use outboxd::queue::{self, Message};
+use outboxd::store::Store;
 use tokio_postgres::Client;
 
+use crate::duty::config;
 use crate::support::instance::Setup;
 use crate::support::provider::Reply;
 use crate::support::proxy::{Fault, Proxy};
@@ -260,6 +262,20 @@ async fn of_three_hundred_commits_at_random_times_an_idle_relay_misses_none() {
     // A machine that is busy with other tests lets a process wait for its turn, so the usual wait has the narrow limit
     // and the longest one has that of a bell that was heard at all.
     assert!(median < 0.1 && longest < 1.0, "median {median} s, the longest {longest} s");
+}
+
+#[tokio::test]
+async fn whoever_has_drawn_a_number_is_waited_for_although_it_has_written_nothing_yet() {
+    let database = postgres::database().await;
+    let store = Store::open(&config(&database, &[])).unwrap();
+    let mut app = database.connect().await;
+    let transaction = app.transaction().await.unwrap();
+    assert!(store.holders().await.unwrap().is_empty());
+    let number: i64 =
+        transaction.query_one("SELECT nextval('outboxd.notification_log_id_seq')", &[]).await.unwrap().get(0);
+    assert!(store.highest_seq().await.unwrap() >= number && store.holders().await.unwrap().len() == 1);
+    transaction.commit().await.unwrap();
+    assert!(store.holders().await.unwrap().is_empty());
 }
 
 #[tokio::test]
