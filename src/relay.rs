@@ -31,8 +31,11 @@ use crate::store::{self, Store};
 
 /// How old the knowledge of topics may be: an operator's pause takes effect within a second.
 const TOPICS_MAX_AGE: Duration = Duration::from_millis(400);
-/// How often the bounds are moved while there is work.
+/// How often the bounds are moved while there is work, and how often if fewer rows than this have passed: whoever looks at all
+/// locks is felt by everybody who takes one.
 const BOUND_EVERY: Duration = Duration::from_millis(50);
+const BOUND_EVERY_IDLE: Duration = Duration::from_millis(500);
+const BOUND_ROWS: u64 = 100;
 /// How often lanes are scanned from their start, and how many times longer than such a scan takes.
 const RESCAN_EVERY: Duration = Duration::from_secs(5);
 const RESCAN_SHARE: u32 = 200;
@@ -114,6 +117,9 @@ pub struct Relay {
 #[derive(Debug)]
 struct BoundMove {
     next_at: Instant,
+    /// At the latest, and rows found since the last time.
+    due_at: Instant,
+    rows: u64,
     target: i64,
     holders: Option<Holders>,
 }
@@ -138,7 +144,7 @@ impl Relay {
             topics_at: None,
             timer_at: now,
             timer_thorough_at: now,
-            bound: BoundMove { next_at: now, target: 0, holders: None },
+            bound: BoundMove { next_at: now, due_at: now, rows: 0, target: 0, holders: None },
             rescan_at: now + RESCAN_EVERY,
             exact_at: now,
             exact_cost: Duration::ZERO,
@@ -156,6 +162,7 @@ impl Relay {
         let way = self.way().await?;
         counts.add(self.publish_fresh(scan, way).await?);
         counts.has_more = self.lanes.have_backlog();
+        self.bound.rows += counts.found;
         Ok(counts)
     }
 
@@ -324,12 +331,15 @@ impl Relay {
 
     /// One step of moving the bounds up; does nothing until it is time.
     pub async fn move_bounds(&mut self) -> Result<(), Error> {
-        if Instant::now() < self.bound.next_at {
+        let now = Instant::now();
+        let is_begun = self.bound.holders.is_some();
+        if now < self.bound.next_at || !(is_begun || now >= self.bound.due_at || self.bound.rows >= BOUND_ROWS) {
             return Ok(());
         }
-        self.bound.next_at = Instant::now() + BOUND_EVERY;
+        self.bound.next_at = now + BOUND_EVERY;
         match self.bound.holders.take() {
             None => {
+                (self.bound.due_at, self.bound.rows) = (now + BOUND_EVERY_IDLE, 0);
                 // The number first, then the holders: whoever drew a number up to it and has not ended is among them.
                 self.bound.target = self.store.highest_seq().await?;
                 let holders = self.store.holders().await?;
