@@ -243,9 +243,9 @@ impl Relay {
     }
 
     async fn publish_fresh(&mut self, scan: Scan, way: Way) -> Result<Counts, Error> {
-        let started = Instant::now();
-        let is_rescan = matches!(way, Way::Queue(_)) && started >= self.rescan_at;
-        let is_exact = scan == Scan::Exact || self.exact_cost < CHEAP_SCAN || started >= self.exact_at;
+        let now = Instant::now();
+        let is_rescan = matches!(way, Way::Queue(_)) && now >= self.rescan_at;
+        let is_exact = scan == Scan::Exact || self.exact_cost < CHEAP_SCAN || now >= self.exact_at;
         if is_rescan {
             self.lanes.restretch();
         }
@@ -255,13 +255,15 @@ impl Relay {
             (false, false) => From::Cursor,
         };
         let plan = self.lanes.plan(from, way.allowance());
-        let mut counts = Counts::default();
+        let (mut counts, mut cost) = (Counts::default(), Duration::ZERO);
         if plan.fresh.is_empty() && plan.settled.is_empty() {
             counts.is_full = self.lanes.open().next().is_some();
         }
         if !plan.settled.is_empty() {
+            let started = Instant::now();
             let taken = self.reserve_stretch(&plan.settled).await;
             let fresh = taken.inspect_err(|_| self.rewind())?;
+            cost += scan_cost(started, &fresh);
             if !fresh.reserved.messages.is_empty() {
                 failpoint::hit("after_stretch").await;
             }
@@ -271,15 +273,15 @@ impl Relay {
         if plan.fresh.is_empty() {
             return Ok(counts);
         }
+        let started = Instant::now();
         let taken = match way {
             Way::Short(workers) => workers.claim(&plan.fresh).await,
             Way::Queue(_) => self.reserve_fresh(&plan.fresh).await,
         };
         let fresh = taken.inspect_err(|_| self.rewind())?;
+        // A claim waits for the disk.
         if (is_exact || is_rescan) && fresh.claimed == 0 {
-            // What reserving costs is not the scan's cost, and a claim waits for the disk.
-            let rows = counts.found + fresh.lanes.iter().map(|lane| u64::from(lane.rows)).sum::<u64>();
-            self.note_cost(is_rescan, started.elapsed().saturating_sub(Duration::from_micros(50 * rows)));
+            self.note_cost(is_rescan, cost + scan_cost(started, &fresh));
         }
         self.lanes.note_fresh(&plan.fresh, &fresh);
         counts.add(self.carry(fresh).await?);
@@ -310,11 +312,8 @@ impl Relay {
 
     /// Pushes what was reserved, gives keys their turn, and has new topics named.
     async fn carry(&mut self, fresh: Fresh) -> Result<Counts, Error> {
-        let counts = Counts {
-            pushed: fresh.claimed + fresh.reserved.messages.len() as u64,
-            found: fresh.lanes.iter().map(|lane| u64::from(lane.rows)).sum(),
-            ..Counts::default()
-        };
+        let pushed = fresh.claimed + fresh.reserved.messages.len() as u64;
+        let counts = Counts { pushed, found: fresh.rows(), ..Counts::default() };
         self.publisher.push(fresh.reserved).await?;
         if !fresh.keys.is_empty() {
             let admitted = self.store.admit(&fresh.keys, self.instance.get()).await?;
@@ -392,4 +391,9 @@ impl Relay {
         }
         Ok(())
     }
+}
+
+/// What a scan took, without what reserving its rows took.
+fn scan_cost(started: Instant, fresh: &Fresh) -> Duration {
+    started.elapsed().saturating_sub(Duration::from_micros(50 * fresh.rows()))
 }

@@ -97,6 +97,11 @@ impl Fresh {
         fresh
     }
 
+    /// Rows found, those behind their key included.
+    pub fn rows(&self) -> u64 {
+        self.lanes.iter().map(|lane| u64::from(lane.rows)).sum()
+    }
+
     pub(super) fn found(&mut self, lane: i32, seq: i64) {
         match self.lanes.iter_mut().find(|found| found.lane == lane) {
             Some(found) => {
