@@ -29,9 +29,14 @@ async fn random_kills_of_instances_and_redis_lose_nothing_and_repeat_only_what_w
     println!("CHAOS_SEED={seed}");
     let mut redis = RedisServer::forgetful();
     let mut world = World::new(Carrier::Memory).await;
-    // However often chance hits the same row, nobody gives it up.
-    world.setup =
-        world.setup.clone().redis(redis.url(), "stream", &unique_prefix()).short_way().toml("max_attempts = 100\n");
+    // However often chance hits the same row, nobody gives it up. Small batches, so that a burst is a backlog.
+    world.setup = world
+        .setup
+        .clone()
+        .redis(redis.url(), "stream", &unique_prefix())
+        .short_way()
+        .replace("[relay]\n", "[relay]\nbatch = 20\n")
+        .toml("max_attempts = 100\n");
     world.provider.answer_with(|call| match Fate::of(call) {
         Fate::Refused => Reply::status(503),
         Fate::Cut => Reply::reset(),
@@ -50,6 +55,8 @@ async fn random_kills_of_instances_and_redis_lose_nothing_and_repeat_only_what_w
         "SELECT concat_ws(' ', count(*), count(*) FILTER (WHERE status = 'SENT')) FROM outboxd.notification_log";
     assert_eq!(sql::value::<String>(&world.app, ended).await, format!("{committed} {committed}"));
     assert_first_successes_in_order(&world);
+    let settled: i64 = sql::value(&world.app, "SELECT coalesce(max(settled_to), 0) FROM outboxd.lane").await;
+    assert!(settled > 0, "backlogs were among it, published by stretches");
 }
 
 /// What the provider does with a call; the ledger shows later which.
@@ -71,14 +78,15 @@ impl Fate {
     }
 }
 
-/// Transactions of one to three notifications, a third of them with a key, every tenth rolled back. How many committed.
+/// Transactions of one to three notifications, now and then of hundreds, a third of them with a key, every tenth rolled back. How many
+/// committed.
 async fn write(database: Database, mut random: StdRng, end: Instant) -> i64 {
     let mut app = database.connect().await;
     let mut committed = 0;
     while Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(random.random_range(5..25))).await;
         let transaction = app.transaction().await.unwrap();
-        let rows = random.random_range(1..=3);
+        let rows = if random.random_bool(0.03) { random.random_range(100..=400) } else { random.random_range(1..=3) };
         for _ in 0..rows {
             let key = random.random_bool(0.3).then(|| format!("k{}", random.random_range(0..KEYS)));
             let recipient = key.clone().unwrap_or_else(|| "nobody in particular".to_owned());
