@@ -29,7 +29,7 @@ use crate::wakeup::Nudge;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_SHARE: u32 = 20;
 const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
-/// Between looks for keys that nobody admitted, and rows that no stretch covers.
+/// Between looks for keys that nobody admitted, rows that no stretch covers, and due ones without a timer.
 const KEYS_EVERY: Duration = Duration::from_secs(5);
 /// Rows and keys repaired by one sweep at most.
 const ROWS_MAX: u32 = 500;
@@ -64,7 +64,7 @@ pub struct Counts {
     pub leases_ended: u64,
     /// Rows of publications that were never confirmed.
     pub recalled: u64,
-    /// Rows the queue lost.
+    /// Rows the queue lost, or that nothing else would have found.
     pub lost: u64,
     /// Heads of keys that nobody had admitted.
     pub admitted: u64,
@@ -133,6 +133,7 @@ impl Sweeper {
         counts.lost += self.look_for_orphans().await?;
         if Instant::now() >= rounds.keys_at {
             counts.lost += self.store.republish_strays(self.relay.republish_after, ROWS_MAX).await?;
+            counts.lost += self.store.adopt_timers(self.relay.republish_after, ROWS_MAX).await?;
             counts.admitted = self.admit_forgotten().await?;
             rounds.keys_at = Instant::now() + KEYS_EVERY;
         }

@@ -376,11 +376,13 @@ TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_v
     recipient text
     payload jsonb
     CONSTRAINT outbox_pkey PRIMARY KEY (id)
-    CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox USING btree (live_key) WHERE (live_key IS NOT NULL)
-    CREATE INDEX outbox_key ON outboxd.outbox USING btree (ordering_key, seq) WHERE (ordering_key IS NOT NULL)
+    CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox USING btree (ordering_key, (
+CASE
+    WHEN (live_key IS NULL) THEN seq
+    ELSE (0)::bigint
+END)) WHERE (ordering_key IS NOT NULL)
     CREATE INDEX outbox_lane ON outboxd.outbox USING btree (lane, seq)
     CREATE UNIQUE INDEX outbox_pkey ON outboxd.outbox USING btree (id)
-    CREATE INDEX outbox_retry ON outboxd.outbox USING btree (retry_at) WHERE (retry_at IS NOT NULL)
     GRANT delete, insert, select, update TO outboxd_service
 VIEW outbox_lag
     ready_unpublished bigint
@@ -609,6 +611,12 @@ VIEW throughput
     failed bigint
     retried bigint
     GRANT select TO outboxd_operator
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE timer WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0, autovacuum_analyze_threshold=5000)
+    at timestamp with time zone NOT NULL
+    id bigint NOT NULL
+    CONSTRAINT timer_pkey PRIMARY KEY (at, id)
+    CREATE UNIQUE INDEX timer_pkey ON outboxd.timer USING btree (at, id)
     GRANT delete, insert, select, update TO outboxd_service
 TABLE topic
     lane integer NOT NULL IDENTITY ALWAYS

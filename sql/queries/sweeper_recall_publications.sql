@@ -15,10 +15,13 @@ WITH cut AS (
 ), uncovered AS (
     UPDATE outboxd.outbox o SET retry_at = clock_timestamp()
      WHERE o.ctid = ANY (ARRAY(SELECT w.place FROM covered w)) AND o.state = 0 AND o.retry_at IS NULL
-    RETURNING o.id
+    RETURNING o.id, o.retry_at
 ), recalled AS (
     UPDATE outboxd.outbox o SET state = 0, retry_at = clock_timestamp(), instance = NULL
      WHERE EXISTS (SELECT FROM cut c WHERE c.lane IS NULL) AND o.state = 1 AND o.batch = ANY (ARRAY(SELECT c.id FROM cut c))
-    RETURNING o.id
+    RETURNING o.id, o.retry_at
+), due AS (
+    SELECT r.retry_at, r.id FROM recalled r UNION ALL SELECT u.retry_at, u.id FROM uncovered u
 )
-SELECT r.id FROM recalled r UNION ALL SELECT u.id FROM uncovered u
+INSERT INTO outboxd.timer (at, id) SELECT d.retry_at, d.id FROM due d
+RETURNING id

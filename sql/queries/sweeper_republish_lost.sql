@@ -12,12 +12,15 @@ WITH over AS (
 ), uncovered AS (
     UPDATE outboxd.outbox o SET epoch = o.epoch + 1, retry_at = clock_timestamp()
      WHERE o.ctid = ANY (ARRAY(SELECT w.place FROM covered w)) AND o.state = 0 AND o.retry_at IS NULL
-    RETURNING o.id
+    RETURNING o.id, o.retry_at
 ), lost AS (
     UPDATE outboxd.outbox o SET state = 0, epoch = o.epoch + 1, retry_at = clock_timestamp(), instance = NULL
       FROM (SELECT w.id FROM outboxd.outbox w
              WHERE w.state = 1 AND ($1::int[] IS NULL OR w.instance = ANY ($1::int[])) ORDER BY w.id FOR UPDATE SKIP LOCKED) w
      WHERE o.id = w.id
-    RETURNING o.id
+    RETURNING o.id, o.retry_at
+), due AS (
+    SELECT l.retry_at, l.id FROM lost l UNION ALL SELECT u.retry_at, u.id FROM uncovered u
 )
-SELECT l.id FROM lost l UNION ALL SELECT u.id FROM uncovered u
+INSERT INTO outboxd.timer (at, id) SELECT d.retry_at, d.id FROM due d
+RETURNING id

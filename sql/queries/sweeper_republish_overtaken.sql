@@ -14,7 +14,7 @@ WITH over AS (
 ), uncovered AS (
     UPDATE outboxd.outbox o SET epoch = o.epoch + 1, retry_at = clock_timestamp()
      WHERE o.ctid = ANY (ARRAY(SELECT w.place FROM covered w)) AND o.state = 0 AND o.retry_at IS NULL
-    RETURNING o.id
+    RETURNING o.id, o.retry_at
 ), overtaken AS (
     UPDATE outboxd.outbox o SET state = 0, epoch = o.epoch + 1, retry_at = clock_timestamp(), instance = NULL
       FROM (SELECT w.id FROM outboxd.outbox w
@@ -22,6 +22,9 @@ WITH over AS (
                AND ($2::bool OR w.next_at < (SELECT max(i.claimed_through) FROM outboxd.instance i) - interval '30 s')
              ORDER BY w.id FOR UPDATE SKIP LOCKED) w
      WHERE o.id = w.id
-    RETURNING o.id
+    RETURNING o.id, o.retry_at
+), due AS (
+    SELECT v.retry_at, v.id FROM overtaken v UNION ALL SELECT u.retry_at, u.id FROM uncovered u
 )
-SELECT v.id FROM overtaken v UNION ALL SELECT u.id FROM uncovered u
+INSERT INTO outboxd.timer (at, id) SELECT d.retry_at, d.id FROM due d
+RETURNING id

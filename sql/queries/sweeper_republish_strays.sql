@@ -14,7 +14,10 @@ WITH latest AS MATERIALIZED (
               AND o.seq > coalesce((SELECT p.seq_to FROM outboxd.publication p WHERE p.lane = o.lane AND p.seq_from <= o.seq
                                      ORDER BY p.lane DESC, p.seq_from DESC LIMIT 1), 0)
             LIMIT $2::int) w
+), due AS (
+    UPDATE outboxd.outbox o SET retry_at = clock_timestamp()
+     WHERE o.ctid = ANY (ARRAY(SELECT w.place FROM stray w)) AND o.state = 0 AND o.retry_at IS NULL
+    RETURNING o.id, o.retry_at
 )
-UPDATE outboxd.outbox o SET retry_at = clock_timestamp()
- WHERE o.ctid = ANY (ARRAY(SELECT w.place FROM stray w)) AND o.state = 0 AND o.retry_at IS NULL
-RETURNING o.id
+INSERT INTO outboxd.timer (at, id) SELECT d.retry_at, d.id FROM due d
+RETURNING id

@@ -25,7 +25,9 @@ WITH outcome AS (
            channel_attempts = CASE WHEN u.next_channel IS NULL THEN o.channel_attempts ELSE 0 END
       FROM held h JOIN outcome u ON u.id = h.id
      WHERE o.id = h.id AND u.wait IS NOT NULL AND NOT h.cancel
-    RETURNING o.id
+    RETURNING o.id, o.retry_at
+), timed AS (
+    INSERT INTO outboxd.timer (at, id) SELECT w.retry_at, w.id FROM waiting w
 ), ended AS (
     DELETE FROM outboxd.outbox o USING held h JOIN outcome u ON u.id = h.id
      WHERE o.id = h.id AND (u.wait IS NULL OR h.cancel)

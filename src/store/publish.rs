@@ -196,7 +196,7 @@ impl Store {
         self.query(query!("relay_unsettle_lanes", Durable, [INT8]), &[&highest]).await.map(|_| ())
     }
 
-    /// Takes rows whose timer has run out. The count includes rows that were parked in a paused lane.
+    /// Takes rows whose timer has run out. The count includes rows that were parked in a paused lane, and void timers.
     pub async fn reserve_due(&self, look_back: Duration, rows_max: u32, instance: i32) -> Result<(Reserved, u64)> {
         let query = query!("relay_reserve_due", Relaxed, [INT8, INT4, INT4]);
         let rows = self.query(query, &[&millis(look_back), &bounded(rows_max), &instance]).await?;

@@ -82,6 +82,12 @@ impl Store {
         Ok(self.query(query, &[&millis(older_than), &bounded(rows_max)]).await?.len() as u64)
     }
 
+    /// Rows that have been due for this long and have no timer get one.
+    pub async fn adopt_timers(&self, due_for: Duration, rows_max: u32) -> Result<u64> {
+        let query = query!("sweeper_adopt_timers", Durable, [INT8, INT4]);
+        Ok(self.query(query, &[&millis(due_for), &bounded(rows_max)]).await?.len() as u64)
+    }
+
     /// Stretches of which no row waits to be claimed need not be kept.
     pub async fn forget_stretches(&self) -> Result<()> {
         self.query(query!("sweeper_forget_stretches", Relaxed, []), &[]).await.map(|_| ())

@@ -10,5 +10,6 @@ mod publish;
 mod redis;
 mod snapshot;
 mod stretches;
+mod timers;
 mod upgrade;
 mod work;

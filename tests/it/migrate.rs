@@ -172,6 +172,21 @@ async fn letters_come_to_a_running_app_without_holding_up_its_writes() {
 }
 
 #[tokio::test]
+async fn fewer_indexes_come_to_a_running_app_without_holding_up_its_writes_and_every_timer_is_kept() {
+    let rows = "INSERT INTO outboxd.outbox (id, seq, state, ordering_key, live_key, retry_at) VALUES
+        (1, 1, 3, 'k', NULL, NULL), (2, 2, 0, 'k', 'k', '2026-01-01'), (3, 3, 0, NULL, NULL, '2026-01-02')";
+    // What notify() did until then.
+    let notify = "INSERT INTO outboxd.outbox (id, topic, recipient, payload, send_at, created_at)
+                  VALUES (nextval('outboxd.notification_log_id_seq') + 3, 't', 'r', '{}', now(), now())";
+    let owner = migrate_beside_writes(22, "outboxd.outbox", rows, notify).await;
+    let fill = migrate::status(&owner).await.unwrap().into_iter().find(|migration| migration.version == 23).unwrap();
+    run(&owner, &fill.sql).await;
+    let kept = "SELECT string_agg(format('%s %s', t.id, t.at = o.retry_at), ',' ORDER BY t.id)
+                  FROM outboxd.timer t JOIN outboxd.outbox o USING (id)";
+    assert_eq!(value::<String>(&owner, kept).await, "2 t,3 t");
+}
+
+#[tokio::test]
 async fn a_login_with_too_few_rights_is_told_what_it_needs() {
     let database = postgres::empty_database().await;
     let admin = database.connect().await;

@@ -64,6 +64,7 @@ const ILLEGAL_ROWS: &str = "
         WHEN o.state = 2 AND o.instance IS NULL THEN 'processing rows have a worker'
         WHEN o.state = 1 AND o.batch IS NULL THEN 'published rows have a publication'
         WHEN o.state <> 0 AND o.retry_at IS NOT NULL THEN 'only ready rows wait for a retry'
+        WHEN o.retry_at IS NOT NULL AND NOT EXISTS (SELECT FROM outboxd.timer t WHERE t.at = o.retry_at AND t.id = o.id) THEN 'what waits for a retry has a timer'
         WHEN o.state = 3 AND o.ordering_key IS NULL THEN 'only rows with a key wait behind it'
         WHEN num_nonnulls(o.topic, o.recipient, o.payload, o.created_at, o.send_at) NOT IN (0, 5) THEN 'a letter is whole'
         WHEN o.topic IS NULL AND NOT EXISTS (SELECT FROM outboxd.notification_log l WHERE l.id = o.id) THEN 'what carries no letter is in the log'
