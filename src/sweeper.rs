@@ -29,8 +29,10 @@ use crate::wakeup::Nudge;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_SHARE: u32 = 20;
 const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
-/// Between looks for keys that nobody admitted, rows that no stretch covers, and due ones without a timer.
+/// Between looks for keys that nobody admitted, and rows that no stretch covers.
 const KEYS_EVERY: Duration = Duration::from_secs(5);
+/// Between looks for due rows without a timer, at which all that is live is read.
+const TIMERS_EVERY: Duration = Duration::from_secs(30);
 /// Rows and keys repaired by one sweep at most.
 const ROWS_MAX: u32 = 500;
 
@@ -74,6 +76,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Rounds {
     keys_at: Instant,
+    timers_at: Instant,
     reconcile_at: Instant,
     /// Dead instances whose in-process queues have been dealt with.
     buried: HashSet<i32>,
@@ -83,7 +86,12 @@ impl Rounds {
     /// Everything is due after its first interval.
     pub fn new(reconcile: &ReconcileConfig) -> Rounds {
         let now = Instant::now();
-        Rounds { keys_at: now + KEYS_EVERY, reconcile_at: now + reconcile.every, buried: HashSet::new() }
+        Rounds {
+            keys_at: now + KEYS_EVERY,
+            timers_at: now + TIMERS_EVERY,
+            reconcile_at: now + reconcile.every,
+            buried: HashSet::new(),
+        }
     }
 }
 
@@ -133,9 +141,12 @@ impl Sweeper {
         counts.lost += self.look_for_orphans().await?;
         if Instant::now() >= rounds.keys_at {
             counts.lost += self.store.republish_strays(self.relay.republish_after, ROWS_MAX).await?;
-            counts.lost += self.store.adopt_timers(self.relay.republish_after, ROWS_MAX).await?;
             counts.admitted = self.admit_forgotten().await?;
             rounds.keys_at = Instant::now() + KEYS_EVERY;
+        }
+        if Instant::now() >= rounds.timers_at {
+            counts.lost += self.store.adopt_timers(self.relay.republish_after, ROWS_MAX).await?;
+            rounds.timers_at = Instant::now() + TIMERS_EVERY;
         }
         if Instant::now() >= rounds.reconcile_at {
             counts.lost += self.reconcile().await?;

@@ -8,11 +8,12 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found integer := (SELECT t.lane FROM outboxd.topic t WHERE t.name = _lane.topic);
     known text    := coalesce(current_setting('outboxd.known_lanes', true), '');
+    entry text    := E'\x01' || topic || E'\x02';
 BEGIN
     IF (found BETWEEN 1 AND 127 OR found BETWEEN 128 AND 55295 AND getdatabaseencoding() = 'UTF8')
-       AND topic !~ '[\x01\x02]' AND strpos(known, format(E'\x01%s\x02', topic)) = 0
+       AND translate(topic, E'\x01\x02', '') = topic AND strpos(known, entry) = 0
     THEN
-        PERFORM set_config('outboxd.known_lanes', CASE WHEN length(known) < 2000 THEN known ELSE '' END || format(E'\x01%s\x02%s', topic, chr(found)), false);
+        PERFORM set_config('outboxd.known_lanes', CASE WHEN length(known) < 2000 THEN known ELSE '' END || entry || chr(found), false);
     END IF;
     RETURN coalesce(found, 0);
 END $$;

@@ -2,7 +2,7 @@
 --
 -- This runs inside the app's transactions, so it is written for speed (ARCHITECTURE.md has the figures): the usual call
 -- writes one row, the outbox row with its letter, in one statement, for a topic whose lane this session remembers and that
--- therefore needs no second look. Whatever else is asked goes to _notify().
+-- therefore needs no second look; the first time, the lane is looked up. Whatever else is asked goes to _notify().
 --
 -- It exists twice, because Postgres reads the defaults of missing arguments from their text, twice a call, and that costs more
 -- than a row. The call with three arguments has no defaults; for the optional ones there is the other. `topic varchar` there
@@ -26,17 +26,22 @@ DECLARE
         E'\x01' OPERATOR(pg_catalog.||) notify.topic OPERATOR(pg_catalog.||) E'\x02', 2));
     new_id     bigint;
 BEGIN
-    IF known_lane OPERATOR(pg_catalog.>) 0
-       AND notify.recipient OPERATOR(pg_catalog.<>) ''
-       AND pg_catalog.octet_length(notify.recipient OPERATOR(pg_catalog.||) notify.payload::pg_catalog.text) OPERATOR(pg_catalog.<=) 1024
-    THEN
-        new_id := pg_catalog.nextval('outboxd.notification_log_id_seq'::pg_catalog.regclass);
-        INSERT INTO outboxd.outbox (id, seq, lane, topic, recipient, payload, send_at, next_at, created_at)
-        VALUES (new_id, new_id, known_lane, notify.topic, notify.recipient, notify.payload, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP,
-                CASE WHEN pg_catalog.pg_sequence_last_value('outboxd.doorbell'::pg_catalog.regclass) IS NULL
-                     THEN pg_catalog.clock_timestamp() ELSE outboxd._ring_at_insert() END);
-        RETURN new_id;
-    END IF;
+    LOOP
+        IF known_lane OPERATOR(pg_catalog.>) 0
+           AND notify.recipient OPERATOR(pg_catalog.<>) ''
+           AND pg_catalog.octet_length(notify.recipient OPERATOR(pg_catalog.||) notify.payload::pg_catalog.text) OPERATOR(pg_catalog.<=) 1024
+        THEN
+            new_id := pg_catalog.nextval('outboxd.notification_log_id_seq'::pg_catalog.regclass);
+            INSERT INTO outboxd.outbox (id, seq, lane, topic, recipient, payload, send_at, next_at, created_at)
+            VALUES (new_id, new_id, known_lane, notify.topic, notify.recipient, notify.payload, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP,
+                    CASE WHEN pg_catalog.pg_sequence_last_value('outboxd.doorbell'::pg_catalog.regclass) IS NULL
+                         THEN pg_catalog.clock_timestamp() ELSE outboxd._ring_at_insert() END);
+            RETURN new_id;
+        END IF;
+        EXIT WHEN known_lane OPERATOR(pg_catalog.>) 0;
+        known_lane := outboxd._lane(notify.topic);
+        EXIT WHEN known_lane OPERATOR(pg_catalog.=) 0;
+    END LOOP;
     RETURN outboxd._notify(notify.topic, notify.recipient, notify.payload, pg_catalog.now(), NULL, NULL, NULL, NULL);
 END $$;
 

@@ -15,9 +15,9 @@ WITH over AS (
     RETURNING o.id, o.retry_at
 ), lost AS (
     UPDATE outboxd.outbox o SET state = 0, epoch = o.epoch + 1, retry_at = clock_timestamp(), instance = NULL
-      FROM (SELECT w.id FROM outboxd.outbox w
-             WHERE w.state = 1 AND ($1::int[] IS NULL OR w.instance = ANY ($1::int[])) ORDER BY w.id FOR UPDATE SKIP LOCKED) w
-     WHERE o.id = w.id
+     WHERE o.ctid = ANY (ARRAY(
+           SELECT w.ctid FROM outboxd.outbox w
+            WHERE w.state = 1 AND ($1::int[] IS NULL OR w.instance = ANY ($1::int[])) FOR UPDATE SKIP LOCKED))
     RETURNING o.id, o.retry_at
 ), due AS (
     SELECT l.retry_at, l.id FROM lost l UNION ALL SELECT u.retry_at, u.id FROM uncovered u

@@ -17,11 +17,11 @@ WITH over AS (
     RETURNING o.id, o.retry_at
 ), overtaken AS (
     UPDATE outboxd.outbox o SET state = 0, epoch = o.epoch + 1, retry_at = clock_timestamp(), instance = NULL
-      FROM (SELECT w.id FROM outboxd.outbox w
-             WHERE w.state = 1 AND w.next_at < clock_timestamp() - $1::bigint * interval '1 ms'
-               AND ($2::bool OR w.next_at < (SELECT max(i.claimed_through) FROM outboxd.instance i) - interval '30 s')
-             ORDER BY w.id FOR UPDATE SKIP LOCKED) w
-     WHERE o.id = w.id
+     WHERE o.ctid = ANY (ARRAY(
+           SELECT w.ctid FROM outboxd.outbox w
+            WHERE w.state = 1 AND w.next_at < clock_timestamp() - $1::bigint * interval '1 ms'
+              AND ($2::bool OR w.next_at < (SELECT max(i.claimed_through) FROM outboxd.instance i) - interval '30 s')
+              FOR UPDATE SKIP LOCKED))
     RETURNING o.id, o.retry_at
 ), due AS (
     SELECT v.retry_at, v.id FROM overtaken v UNION ALL SELECT u.retry_at, u.id FROM uncovered u

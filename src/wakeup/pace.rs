@@ -12,7 +12,7 @@ const DOZE_PAUSE_MIN: Duration = Duration::from_millis(10);
 const DOZE_ROWS_MAX: u64 = 50;
 const PACE_SPAN: Duration = Duration::from_millis(100);
 /// An app that rings for what may not be published (a paused topic) is asked not to for longer and longer, up to this.
-const HOLD_MAX: Duration = Duration::from_secs(2);
+const HOLD_MAX: Duration = Duration::from_secs(10);
 
 /// Busy, or dozing.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Pace {
         } else if self.rows > rows_max || self.rings > rows_max {
             // Rung for nothing we may publish: again and again, if we doze again soon.
             self.is_rung = self.rows <= rows_max;
-            self.hold = if self.is_rung { (self.hold * 2).min(HOLD_MAX) } else { PACE_SPAN };
+            self.hold = if self.is_rung { (self.hold * 4).min(HOLD_MAX) } else { PACE_SPAN };
             self.is_busy = true;
             self.begin_span();
         } else if spans > 1.0 {
@@ -153,7 +153,7 @@ mod tests {
             after(&mut pace, hold * 2);
             assert!(pace.changes(0, 0) && pace.may_sleep());
         }
-        assert_eq!(holds, [200, 400, 800, 1_600, 2_000, 2_000, 2_000, 2_000]);
+        assert_eq!(holds, [400, 1_600, 6_400, 10_000, 10_000, 10_000, 10_000, 10_000]);
         pace.changes(DOZE_ROWS_MAX + 1, DOZE_ROWS_MAX + 1);
         assert_eq!(pace.hold, PACE_SPAN, "rings for what could be published are forgotten");
     }

@@ -63,7 +63,8 @@ async fn an_in_process_queue_has_no_stretches_and_takes_what_another_left_in_the
     until_published(&world.app).await;
     drop(relay);
     // What was reserved row by row is not what this is about.
-    let due = "WITH due AS (UPDATE outboxd.outbox SET state = 0, retry_at = now() WHERE state = 1 RETURNING id, retry_at)
+    let due =
+        "WITH due AS (UPDATE outboxd.outbox SET state = 0, retry_at = now() WHERE state = 1 RETURNING id, retry_at)
                INSERT INTO outboxd.timer (at, id) SELECT retry_at, id FROM due";
     sql::run(&world.app, due).await;
     let in_process = World::on(world.database, Carrier::Memory).await;
