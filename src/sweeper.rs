@@ -130,7 +130,8 @@ impl Sweeper {
             Counts { recalled: self.store.recall_publications(self.relay.republish_after).await?, ..Counts::default() };
         let dead = self.store.dead_instances().await?;
         let dead_ids: Vec<i32> = dead.iter().map(|dead| dead.id).collect();
-        counts.leases_ended = self.end_leases(&dead_ids).await?;
+        let look = self.store.look_over(&dead_ids, ROWS_MAX).await?;
+        counts.leases_ended = self.end_leases(&look.expired, &dead_ids).await?;
         let unburied: Vec<i32> =
             dead.iter().filter(|dead| dead.memory && !rounds.buried.contains(&dead.id)).map(|dead| dead.id).collect();
         if !unburied.is_empty() {
@@ -138,7 +139,7 @@ impl Sweeper {
             rounds.buried.extend(unburied);
         }
         counts.lost += self.look_for_loss().await?;
-        counts.lost += self.look_for_orphans().await?;
+        counts.lost += self.look_for_orphans(look.published_for).await?;
         if Instant::now() >= rounds.keys_at {
             counts.lost += self.store.republish_strays(self.relay.republish_after, ROWS_MAX).await?;
             counts.admitted = self.admit_forgotten().await?;
@@ -155,8 +156,7 @@ impl Sweeper {
         Ok(counts)
     }
 
-    async fn end_leases(&self, dead: &[i32]) -> Result<u64, Error> {
-        let expired = self.store.expired_claims(dead, ROWS_MAX).await?;
+    async fn end_leases(&self, expired: &[Expired], dead: &[i32]) -> Result<u64, Error> {
         if expired.is_empty() {
             return Ok(0);
         }
@@ -232,8 +232,9 @@ impl Sweeper {
 
     /// What was published a while ago cannot be in a queue that is empty: whoever pushed it died before it could tell how
     /// far the counter was, and the queue was emptied since.
-    async fn look_for_orphans(&self) -> Result<u64, Error> {
-        if self.is_in_process() || self.look_at_queue().await? != QueueSeen::Empty {
+    async fn look_for_orphans(&self, published_for: Option<Duration>) -> Result<u64, Error> {
+        let is_late = published_for.is_some_and(|waited| waited >= self.relay.republish_after);
+        if !is_late || self.is_in_process() || self.look_at_queue().await? != QueueSeen::Empty {
             return Ok(0);
         }
         Ok(self.store.republish_overtaken(self.relay.republish_after, QueueSeen::Empty).await?)

@@ -25,6 +25,15 @@ pub struct Expired {
     pub expired: bool,
 }
 
+/// What a sweep sees of all that is live.
+#[derive(Debug, Clone, Default)]
+pub struct Look {
+    /// Claims to be ended.
+    pub expired: Vec<Expired>,
+    /// How long the oldest of what is published has waited to be claimed; `None`: nothing is.
+    pub published_for: Option<Duration>,
+}
+
 /// An instance that cannot hold anything any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dead {
@@ -41,20 +50,28 @@ impl Store {
         Ok(rows.iter().map(|row| Dead { id: row.get(0), memory: row.get(1) }).collect())
     }
 
-    /// Claims to be ended; each is checked again when its end is recorded.
-    pub async fn expired_claims(&self, dead: &[i32], rows_max: u32) -> Result<Vec<Expired>> {
-        let query = query!("sweeper_find_expired", Relaxed, [INT4_ARRAY, INT4]);
-        let rows = self.query(query, &[&dead, &bounded(rows_max)]).await?;
-        let expired = |row: &tokio_postgres::Row| Expired {
-            id: row.get("id"),
-            token: row.get("token"),
-            instance: row.get("instance"),
-            channel: row.get("route_step"),
-            channel_attempts: row.get("channel_attempts"),
-            topic: row.get("topic"),
-            expired: row.get::<_, Option<bool>>("expired").unwrap_or(false),
-        };
-        Ok(rows.iter().map(expired).collect())
+    /// Looks at all that is live, once. What is to be done about it is decided again when it is done.
+    pub async fn look_over(&self, dead: &[i32], claims_max: u32) -> Result<Look> {
+        let query = query!("sweeper_look_over", Relaxed, [INT4_ARRAY, INT4]);
+        let mut look = Look::default();
+        for row in &self.query(query, &[&dead, &bounded(claims_max)]).await? {
+            match row.get("id") {
+                Some(id) => look.expired.push(Expired {
+                    id,
+                    token: row.get("token"),
+                    instance: row.get("instance"),
+                    channel: row.get("route_step"),
+                    channel_attempts: row.get("channel_attempts"),
+                    topic: row.get("topic"),
+                    expired: row.get::<_, Option<bool>>("expired").unwrap_or(false),
+                }),
+                None => {
+                    let waited: Option<i64> = row.get("published_for");
+                    look.published_for = waited.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+                }
+            }
+        }
+        Ok(look)
     }
 
     /// Publications not confirmed within `unconfirmed_for`: their rows are due again.

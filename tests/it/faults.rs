@@ -10,6 +10,7 @@ mod publish;
 mod redis;
 mod snapshot;
 mod stretches;
+mod sweep;
 mod timers;
 mod upgrade;
 mod work;

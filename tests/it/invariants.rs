@@ -234,7 +234,7 @@ async fn i5_whatever_comes_late_sent_stays_sent() {
     };
     let Case::Claimed(claimed) = claim(0, one).await else { panic!("it was claimable") };
     // A sweep reads that the lease is over, and is paused before it writes; meanwhile the call succeeds.
-    let expired = store.expired_claims(&[], 10).await.unwrap();
+    let expired = store.look_over(&[], 10).await.unwrap().expired;
     assert_eq!((expired.len(), expired[0].token), (1, claimed.token));
     let sent = |token| Sent {
         id,
