@@ -1,89 +1,77 @@
-// Runs the systems in interleaved rounds and prints the medians. Started by bench/run, which owns the servers.
+// Measures every case with every system that can do it, in interleaved rounds, and prints the medians. Started by
+// bench/run, which owns the servers.
 import { writeFileSync } from "node:fs";
-import { parseArgs } from "node:util";
-import { drain } from "./lib/drain.mjs";
-import { paced } from "./lib/paced.mjs";
-import { prepare, systems } from "./lib/systems.mjs";
+import { cpus, loadavg } from "node:os";
+import { cases } from "./lib/cases.mjs";
+import { chart } from "./lib/chart.mjs";
+import { readOptions } from "./lib/options.mjs";
+import { summarise } from "./lib/report.mjs";
+import { systems } from "./lib/systems.mjs";
+import { print } from "./lib/table.mjs";
 
-const { values: options } = parseArgs({
-    options: {
-        rounds: { type: "string", default: "3" },
-        count: { type: "string", default: "20000" },
-        rate: { type: "string", default: "200" },
-        seconds: { type: "string", default: "10" },
-        only: { type: "string", default: Object.keys(systems).join(",") },
-        statements: { type: "boolean", default: false },
-        output: { type: "string" },
-    },
-});
-const number = (name) => Number(options[name]);
-const chosen = options.only.split(",").map((name) => systems[name] ?? fail(`no system is called ${name}`));
+const options = readOptions(process.argv.slice(2));
+const load = () => loadavg()[0].toFixed(2);
+const machine = { cores: cpus().length, cpu: cpus()[0]?.model, load: [load()] };
+/** case → system → one result a round. */
+const results = {};
 
-function fail(message) {
-    console.error(`${message}; there are ${Object.keys(systems).join(", ")}`);
-    process.exit(2);
+for (const name of options.systems) await systems[name].prepare();
+for (let round = 1; round <= options.rounds; round += 1) {
+    for (const name of options.cases) {
+        for (const system of options.systems.map((system) => systems[system]).filter((system) => canDo(system, name))) {
+            const of = ((results[name] ??= {})[system.name] ??= []);
+            const said = `round ${round}  ${name.padEnd(12)}${system.name.padEnd(20)}`;
+            try {
+                const one = await cases[name].measure(system, options);
+                of.push(one);
+                console.error(`${said}${shortly(one)}`);
+            } catch (error) {
+                // A system that stalls has no figure; the others still have theirs.
+                console.error(`${said}no figure: ${error.message}`);
+            }
+        }
+    }
+}
+machine.load.push(load());
+
+function canDo(system, name) {
+    const { needs } = cases[name];
+    return !needs || system.can.includes(needs);
 }
 
-const median = (numbers) => numbers.toSorted((a, b) => a - b)[Math.floor((numbers.length - 1) / 2)];
-const results = Object.fromEntries(chosen.map(({ name }) => [name, { drain: [], paced: [] }]));
+function shortly({ perSecond, p50, p99 }) {
+    const rate = perSecond === undefined ? [] : [`${perSecond.toFixed(0)}/s`];
+    const waits = p50 === undefined ? [] : [`p50 ${p50.toFixed(1)} p99 ${p99.toFixed(1)} ms`];
+    return [...rate, ...waits].join("  ");
+}
 
-for (const system of chosen) await prepare(system);
-for (let round = 1; round <= number("rounds"); round += 1) {
-    for (const system of chosen) {
-        const one = await drain(system, number("count"), options);
-        results[system.name].drain.push(one);
-        console.error(`round ${round}  ${system.name.padEnd(20)} drain ${one.perSecond.toFixed(0)}/s`);
-    }
-    for (const system of number("seconds") > 0 ? chosen : []) {
-        try {
-            const one = await paced(system, number("rate"), number("seconds"));
-            results[system.name].paced.push(one);
-            console.error(`round ${round}  ${system.name.padEnd(20)} paced p50 ${one.p50.toFixed(1)} p99 ${one.p99.toFixed(1)} ms`);
-        } catch (error) {
-            // A system that stalls has no figure; the others still have theirs.
-            console.error(`round ${round}  ${error.message}`);
+const rows = summarise(results);
+if (rows.length > 0) print(rows, ["case", "system", "note"]);
+console.log(`\n${machine.cores} cores (${machine.cpu}), load before and after: ${machine.load.join(", ")}`);
+if (options.statements) printStatements();
+
+function printStatements() {
+    for (const [name, bySystem] of Object.entries(results)) {
+        for (const [system, rounds] of Object.entries(bySystem)) {
+            const { statements, count } = rounds.at(-1) ?? {};
+            if (!statements) continue;
+            console.log(`\n${name}, ${system}: statements by time, last round`);
+            const rows = statements.map((s) => ({
+                "ms in all": s.total_ms.toFixed(0),
+                calls: s.calls,
+                "rows a call": (s.rows / s.calls).toFixed(1),
+                "µs a job": ((s.total_ms * 1000) / count).toFixed(1),
+                "WAL a job": (s.wal_bytes / count).toFixed(0),
+                statement: s.query.trim().slice(0, 90),
+            }));
+            print(rows, ["statement"]);
         }
     }
 }
 
-const reference = systems["graphile-worker"].name;
-const rate = (name) => median(results[name].drain.map((one) => one.perSecond));
-const rows = Object.entries(results).map(([name, { drain, paced }]) => {
-    const of = (pick) => median(drain.map(pick));
-    const rates = drain.map((one) => one.perSecond);
-    const row = {
-        system: name,
-        "drain /s": `${of((one) => one.perSecond).toFixed(0)} (${Math.min(...rates).toFixed(0)}–${Math.max(...rates).toFixed(0)})`,
-        "× npm": results[reference] ? (rate(name) / rate(reference)).toFixed(2) : "",
-        "p50 ms": paced.length ? median(paced.map((one) => one.p50)).toFixed(1) : "",
-        "p99 ms": paced.length ? median(paced.map((one) => one.p99)).toFixed(1) : "",
-        "WAL B": of((one) => one.wal).toFixed(0),
-    };
-    for (const group of Object.keys(drain[0].cpu)) row[`CPU µs ${group}`] = of((one) => one.cpu[group]).toFixed(0);
-    return row;
-});
-print(rows);
-if (options.statements) {
-    for (const [name, { drain }] of Object.entries(results)) {
-        console.log(`\n${name}: statements by time, last round`);
-        print(
-            drain.at(-1).statements.map((s) => ({
-                "ms in all": s.total_ms.toFixed(0),
-                calls: s.calls,
-                "rows a call": (s.rows / s.calls).toFixed(1),
-                "µs a job": ((s.total_ms * 1000) / number("count")).toFixed(1),
-                "WAL a job": (s.wal_bytes / number("count")).toFixed(0),
-                statement: s.query.trim().slice(0, 90),
-            })),
-        );
-    }
-}
-writeFileSync(options.output, JSON.stringify({ options, rows, results }, null, 1));
-console.log(`\nwritten to ${options.output}`);
-
-function print(table) {
-    const columns = Object.keys(table[0] ?? {});
-    const widths = columns.map((c) => Math.max(c.length, ...table.map((row) => String(row[c]).length)));
-    const line = (cells) => cells.map((cell, i) => (i === columns.length - 1 || i === 0 ? String(cell).padEnd(widths[i]) : String(cell).padStart(widths[i]))).join("  ");
-    console.log(["", line(columns), line(widths.map((w) => "─".repeat(w))), ...table.map((row) => line(columns.map((c) => row[c])))].join("\n"));
-}
+writeFileSync(options.output, JSON.stringify({ options, machine, rows, results }, null, 1));
+const drawn = chart(results);
+const charts = drawn ? ["bench/results/latest.svg", ...(options.chart ? [options.chart] : [])] : [];
+for (const file of charts) writeFileSync(file, drawn);
+if (options.chart && !drawn) console.log("\nno chart: none of the cases is a drain");
+console.log(`\nwritten to ${[options.output, ...charts].join(", ")}`);

@@ -9,6 +9,7 @@
 mod process;
 
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outboxd::config::{QueueConfig, QueueKind};
@@ -44,7 +45,7 @@ async fn main() {
             println!("{name:<24}{batch:>8}{push:>14.0}{take:>18.0}");
         }
     }
-    for command in ["LPUSH key:{} 1234567:1", "XADD stream:{} * m 1234567:1"] {
+    for command in ["LPUSH key:{} 1234567:1:0:0:orders", "XADD stream:{} * m 1234567:1:0:0:orders"] {
         for batch in BATCHES {
             let rate = redis_benchmark(port, batch, &command.replace("{}", &batch.to_string()));
             println!("{:<24}{batch:>8}{rate:>14.0}{:>18}", format!("redis-benchmark {}", &command[..5]), "");
@@ -64,7 +65,9 @@ async fn measure(kind: QueueKind, batch: usize, url: &SecretString) -> (f64, f64
     let queue = queue::open(&config, Some(url)).await.unwrap();
     let mut consumer = queue.consumer("bench").await.unwrap();
     let acker = consumer.acker();
-    let messages: Vec<Message> = (0..count as i64).map(|id| Message { id: 1_000_000 + id, epoch: 1 }).collect();
+    let topic: Arc<str> = Arc::from("orders");
+    let message = |id| Message { id: 1_000_000 + id, epoch: 1, route_step: 0, topic: Arc::clone(&topic) };
+    let messages: Vec<Message> = (0..count as i64).map(message).collect();
 
     let started = Instant::now();
     for batch in messages.chunks(batch) {

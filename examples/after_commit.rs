@@ -19,7 +19,7 @@ async fn main() -> anyhow::Result<()> {
     let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await?;
     let driver = tokio::spawn(connection);
     client.batch_execute("CREATE TABLE IF NOT EXISTS orders (id bigserial PRIMARY KEY, item text NOT NULL)").await?;
-    let producer = Producer::connect(&config.queue, config.redis_url.as_ref()).await?;
+    let producer = Producer::connect(&config).await?;
 
     let tx = client.transaction().await?;
     let order: i64 = tx.query_one("INSERT INTO orders (item) VALUES ('book') RETURNING id", &[]).await?.get(0);

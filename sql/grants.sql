@@ -8,16 +8,19 @@ DO $$
 BEGIN
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_app') THEN
         GRANT USAGE ON SCHEMA outboxd TO outboxd_app;
-        GRANT EXECUTE ON FUNCTION outboxd.notify(text, text, jsonb),
-            outboxd.notify(varchar, text, jsonb, timestamptz, text, text, timestamptz, jsonb),
+        GRANT EXECUTE ON FUNCTION
+            outboxd.notify(text, text, jsonb, timestamptz, text, text, timestamptz, jsonb),
+            outboxd.notify(text, text, json, timestamptz, text, text, timestamptz, jsonb),
+            outboxd.notify(text, text, text, timestamptz, text, text, timestamptz, jsonb),
             outboxd.notify_many, outboxd.publish, outboxd.receive, outboxd.respond TO outboxd_app;
-        GRANT INSERT (topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
+        -- ORMs name every column they know, `id` as DEFAULT, and read back what has a default. Recipients and payloads
+        -- stay unread.
+        GRANT INSERT (id, topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
             ON outboxd.notification_log TO outboxd_app;
-        -- A CHECK's function and a default's are called as whoever inserts.
-        GRANT EXECUTE ON FUNCTION outboxd._check_notification, outboxd._ring_at_insert TO outboxd_app;
+        GRANT SELECT (id, topic, created_at, send_at, status, epoch, attempts) ON outboxd.notification_log TO outboxd_app;
+        -- The default of created_at reads the bell and rings, as whoever inserts.
+        GRANT EXECUTE ON FUNCTION outboxd._ring_at_insert TO outboxd_app;
         GRANT SELECT ON SEQUENCE outboxd.doorbell TO outboxd_app;
-        -- ORMs read the id back: INSERT … RETURNING id.
-        GRANT SELECT (id) ON outboxd.notification_log TO outboxd_app;
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_operator') THEN
         GRANT USAGE ON SCHEMA outboxd TO outboxd_operator;
@@ -30,6 +33,13 @@ BEGIN
             outboxd.cancel, outboxd.cancel_where, outboxd.stop_bulk, outboxd.replay_events, outboxd.pause,
             outboxd.resume, outboxd.pause_channel, outboxd.resume_channel, outboxd.create_schedule, outboxd.alter_schedule,
             outboxd.drop_schedule TO outboxd_operator;
+    END IF;
+    IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_reader') THEN
+        GRANT USAGE ON SCHEMA outboxd TO outboxd_reader;
+        GRANT SELECT ON outboxd.notifications, outboxd.attempts, outboxd.dead_letters, outboxd.queue_state,
+            outboxd.outbox_lag, outboxd.workers, outboxd.stuck, outboxd.throughput, outboxd.latency, outboxd.channel_health,
+            outboxd.bulk_actions, outboxd.health, outboxd.schedules, outboxd.schedule_runs TO outboxd_reader;
+        GRANT EXECUTE ON FUNCTION outboxd._count_active TO outboxd_reader;
     END IF;
     -- Audiences are read by a function that belongs to this role. Who hands it over must be a member, and the role
     -- may create in the schema just for that.

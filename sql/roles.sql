@@ -2,21 +2,23 @@
 -- once with psql and then `outboxd migrate` again (the grants come with it). Safe to repeat.
 --
 --   outboxd_app       what the application's login gets:   GRANT outboxd_app TO my_app;
---   outboxd_operator  what people and dashboards get:      GRANT outboxd_operator TO alice;
+--   outboxd_operator  what people who act get:             GRANT outboxd_operator TO alice;
+--   outboxd_reader    what status pages and Grafana get:   GRANT outboxd_reader TO grafana;
 --   outboxd_service   what the daemon runs as:             GRANT outboxd_service TO my_daemon;
 --   outboxd_audience  what schedules read audiences as:    GRANT SELECT ON app.quiz_audience TO outboxd_audience;
 DO $$
 DECLARE
     wanted text;
 BEGIN
-    FOREACH wanted IN ARRAY ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service', 'outboxd_audience'] LOOP
+    FOREACH wanted IN ARRAY ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_reader', 'outboxd_service', 'outboxd_audience'] LOOP
         IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = wanted) THEN
             BEGIN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', wanted);
             EXCEPTION
                 WHEN duplicate_object OR unique_violation THEN NULL; -- another migration was faster
                 WHEN insufficient_privilege THEN
-                    RAISE WARNING 'role % is missing and may not be created by %: let a DBA run sql/roles.sql, then migrate again', wanted, current_user;
+                    RAISE WARNING 'role % is missing and may not be created by %: let a DBA run sql/roles.sql, then migrate again',
+                        wanted, current_user;
             END;
         END IF;
     END LOOP;

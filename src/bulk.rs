@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use crate::failpoint;
 use crate::store::Store;
 use crate::store::operate::BulkStep;
-use crate::wakeup::Nudge;
+use crate::wakeup::Wake;
 
 /// Between looks while there is nothing to do.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const STEP_EVERY: Duration = Duration::from_millis(10);
 
 /// Works until `shutdown`.
-pub async fn run(store: &Store, nudge: &Nudge, shutdown: &CancellationToken) {
+pub async fn run(store: &Store, wake: &Wake, shutdown: &CancellationToken) {
     let mut is_down = false;
     let mut wait = LOOK_EVERY;
     while shutdown.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
@@ -32,7 +32,7 @@ pub async fn run(store: &Store, nudge: &Nudge, shutdown: &CancellationToken) {
                     if step.changed > 0 {
                         failpoint::hit("after_bulk_step").await;
                     }
-                    note(step, nudge);
+                    note(step, wake);
                     wait = STEP_EVERY;
                 }
             }
@@ -46,9 +46,9 @@ pub async fn run(store: &Store, nudge: &Nudge, shutdown: &CancellationToken) {
     }
 }
 
-fn note(step: BulkStep, nudge: &Nudge) {
+fn note(step: BulkStep, wake: &Wake) {
     if step.changed > 0 {
-        nudge.nudge();
+        wake.wake();
     }
     if step.ended {
         info!(bulk_action = step.id, "finished; see outboxd.bulk_actions");

@@ -132,6 +132,11 @@ impl Channel {
         &self.name
     }
 
+    /// Whether the host of its URL comes from data, so that each notification has an origin of its own.
+    pub fn calls_many_origins(&self) -> bool {
+        matches!(self.address, Address::Data { .. })
+    }
+
     /// Makes one attempt.
     pub async fn send(&self, outgoing: &Outgoing<'_>) -> Outcome {
         match self.target(outgoing) {

@@ -141,7 +141,7 @@ pub struct RelayConfig {
 /// `[worker]`
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// Calls under way at a time.
+    /// Calls under way at most.
     pub concurrency: usize,
     /// How long a claim holds without renewal.
     pub lease: Duration,
@@ -149,8 +149,6 @@ pub struct WorkerConfig {
     pub heartbeat: Duration,
     /// How long after its last heartbeat an instance counts as dead.
     pub heartbeat_ttl: Duration,
-    /// Whether an instance claims what is new for its own idle workers, without the queue in between.
-    pub short_way: bool,
     /// How long a drain waits for calls under way.
     pub drain: Duration,
 }

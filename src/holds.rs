@@ -1,7 +1,7 @@
 //! What may not go now: topics and channels an operator paused, origins whose circuit is open or whose provider
 //! asked us to wait. One picture per instance, brought in step with the others' through Postgres.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
@@ -31,36 +31,45 @@ pub struct Holds {
     instance: InstanceId,
     router: Arc<Router>,
     board: Board,
+    concurrency: usize,
     paused: RwLock<Paused>,
 }
 
 #[derive(Debug, Default)]
 struct Paused {
     channels: HashSet<String>,
-    lanes: Vec<i32>,
-    topics: BTreeSet<String>,
+    topics: HashSet<String>,
 }
 
 /// Whether a call may be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum May {
-    /// Yes.
+    /// Yes. A probe is ours only once [`Holds::take_probe`] says so.
     Call(Pass),
     /// Not before this wait is over.
     Wait(Duration),
+}
+
+/// How much of a topic may be published now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Nothing: paused, or its channel is held.
+    Held,
+    /// So many rows: a second of work for its channel may wait.
+    Room(usize),
 }
 
 impl Holds {
     /// Nothing is held until the first refresh.
     pub fn new(store: Store, instance: InstanceId, router: Arc<Router>, config: &Config) -> Holds {
         let board = Board::new(&config.channels);
-        Holds { store, instance, router, board, paused: RwLock::default() }
+        Holds { store, instance, router, board, concurrency: config.worker.concurrency, paused: RwLock::default() }
     }
 
     /// Brings the picture in step with Postgres.
     pub async fn refresh(&self) -> crate::store::Result<()> {
         let holds = self.store.holds(self.instance.get()).await?;
-        let topics = self.store.topics().await?;
+        let topics = self.store.paused_topics().await?;
         let shared: Vec<SharedHold> = holds
             .iter()
             .filter_map(|hold| {
@@ -76,19 +85,12 @@ impl Holds {
             })
             .collect();
         self.board.apply(&shared, Instant::now());
-        let paused_topics = topics.iter().filter(|topic| topic.paused);
         let paused = Paused {
             channels: holds.iter().filter(|hold| hold.paused).map(|hold| hold.channel.clone()).collect(),
-            lanes: paused_topics.clone().map(|topic| topic.lane).collect(),
-            topics: paused_topics.filter_map(|topic| topic.name.clone()).collect(),
+            topics: topics.into_iter().collect(),
         };
         *self.paused.write().unwrap_or_else(std::sync::PoisonError::into_inner) = paused;
         Ok(())
-    }
-
-    /// Lanes of paused topics.
-    pub fn paused_lanes(&self) -> Vec<i32> {
-        self.paused().lanes.clone()
     }
 
     /// Whether an operator paused the topic.
@@ -109,47 +111,73 @@ impl Holds {
         in_force.map(|(channel, _, hold)| (channel, hold.reason)).collect()
     }
 
-    /// Whether fresh work of the topic would only be parked: its first channel is held as a whole and the route says
-    /// to wait.
-    pub fn topic_is_held(&self, topic: &str) -> bool {
-        let Ok(route) = self.router.route_for(topic) else { return false };
-        if decide_on_hold(&route.policy, 0) != HoldDecision::Wait {
-            return false;
+    /// How much of a topic may be published: nothing while it is paused, or its first channel is held as a whole and the route
+    /// says to wait.
+    pub fn flow(&self, topic: &str) -> Flow {
+        if self.topic_is_paused(topic) {
+            return Flow::Held;
         }
-        let channel = route.channels[0].channel.name();
-        let now = Instant::now();
-        let is_held = |(name, origin, hold): &(String, Arc<str>, crate::channel::circuit::Hold)| {
-            **name == **channel && **origin == *CHANNEL_WIDE && hold.until > now
-        };
-        self.paused().channels.contains(&**channel) || self.board.holds().iter().any(is_held)
+        let Ok(route) = self.router.route_for(topic) else { return Flow::Room(usize::MAX) };
+        let provider = &route.channels[0];
+        let channel = provider.channel.name();
+        let is_held = || self.held_for(channel, CHANNEL_WIDE).is_some();
+        if decide_on_hold(&route.policy, 0) == HoldDecision::Wait && is_held() {
+            return Flow::Held;
+        }
+        Flow::Room(provider.limits.room(self.concurrency, Instant::now()))
     }
 
-    /// Whether a call may be made now. After a [`Pass::Probe`] the caller reports the outcome or calls
-    /// [`Holds::no_call_was_made`].
-    pub async fn may_call(&self, channel: &str, origin: &str) -> May {
-        if self.paused().channels.contains(channel) {
+    /// So many rows of a topic are on their way to its first channel.
+    pub fn note_published(&self, topic: &str, rows: usize) {
+        if let Ok(route) = self.router.route_for(topic) {
+            route.channels[0].limits.note_published(rows, Instant::now());
+        }
+    }
+
+    /// Whether a call may be made now. After a [`Pass::Probe`] the caller asks [`Holds::take_probe`], and then reports the
+    /// outcome or calls [`Holds::no_call_was_made`].
+    pub fn may_call(&self, channel: &str, origin: &str) -> May {
+        if self.channel_is_paused(channel) {
             return May::Wait(PAUSED_WAIT);
         }
         let now = Instant::now();
         match self.board.may_call(channel, origin, now) {
             Verdict::Go => May::Call(Pass::Normal),
             Verdict::HeldUntil(until) => May::Wait(until.saturating_duration_since(now)),
-            Verdict::Probe => match self.store.take_probe(channel, origin, self.instance.get(), PROBE_FOR).await {
-                Ok(true) => May::Call(Pass::Probe),
-                Ok(false) => {
-                    self.board.probe_is_elsewhere(channel, origin, now + PAUSED_WAIT);
-                    May::Wait(PAUSED_WAIT)
-                }
-                Err(error) => {
-                    warn!(%error, channel, "whether the probe is ours could not be asked");
-                    self.board.give_back_probe(channel, origin);
-                    May::Wait(PAUSED_WAIT)
-                }
-            },
+            Verdict::Probe => May::Call(Pass::Probe),
         }
     }
 
-    /// The call that [`Holds::may_call`] permitted was not made.
+    /// How long calls are held for, if they are. Grants nothing.
+    pub fn held_for(&self, channel: &str, origin: &str) -> Option<Duration> {
+        if self.channel_is_paused(channel) {
+            return Some(PAUSED_WAIT);
+        }
+        self.board.held_for(channel, origin, Instant::now())
+    }
+
+    /// Of all instances one makes the probe. `Wait`: another does, or that could not be asked.
+    pub async fn take_probe(&self, channel: &str, origin: &str) -> May {
+        match self.store.take_probe(channel, origin, self.instance.get(), PROBE_FOR).await {
+            Ok(true) => May::Call(Pass::Probe),
+            Ok(false) => {
+                self.board.probe_is_elsewhere(channel, origin, Instant::now() + PAUSED_WAIT);
+                May::Wait(PAUSED_WAIT)
+            }
+            Err(error) => {
+                warn!(%error, channel, "whether the probe is ours could not be asked");
+                self.board.give_back_probe(channel, origin);
+                May::Wait(PAUSED_WAIT)
+            }
+        }
+    }
+
+    /// A probe that [`Holds::may_call`] granted was never asked for.
+    pub fn give_back_probe(&self, channel: &str, origin: &str) {
+        self.board.give_back_probe(channel, origin);
+    }
+
+    /// The call that was permitted was not made.
     pub async fn no_call_was_made(&self, channel: &str, origin: &str, pass: Pass) {
         if pass == Pass::Probe {
             self.board.give_back_probe(channel, origin);

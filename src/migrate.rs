@@ -31,7 +31,7 @@ macro_rules! sql_files {
 
 /// Public and internal functions, each after those it calls.
 pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
-    "_ring", "_ring_at_insert", "_reject_headers", "_reject", "_lane", "_notify", "_reject_items", "_items", "_admit", "_requeue",
+    "_ring", "_ring_at_insert", "_reject_headers", "_reject", "_items", "_reject_items", "_admit", "_requeue",
     "_cancel", "_reject_filter", "_pick_dead", "_pick_waiting", "_bulk_start", "_bulk_where", "_bulk_step", "_count_active", "_take_census",
     "notify", "notify_many", "publish", "replay_events", "receive", "respond",
     "cancel", "cancel_where", "retry", "retry_dead", "retry_where", "stop_bulk", "resend",
@@ -68,6 +68,16 @@ pub enum Error {
         schema: i64,
         /// What this binary has.
         binary: i64,
+    },
+    /// A build from before the first release was here.
+    #[error(
+        "the schema outboxd was made by a build from before 0.1.0 (its first migration is `{found}`) and cannot be brought \
+         up to date: let that build deliver what waits, then DROP SCHEMA outboxd CASCADE and migrate again, or use another \
+         database. Its history and dead letters go with it; copy what you need first"
+    )]
+    BeforeFirstRelease {
+        /// The name of the first migration there.
+        found: String,
     },
     /// The login may not do it.
     #[error("{user} lacks rights: {message}. {hint}")]
@@ -150,12 +160,24 @@ pub async fn schema_version(client: &Client) -> Result<i64, Error> {
     Ok(applied(client).await?.iter().map(|(version, _)| *version).max().unwrap_or(0))
 }
 
+/// Before 0.1.0 the schema had another history, which nothing leads on from.
+async fn refuse_other_history(client: &Client) -> Result<(), Error> {
+    let rows = simple_rows(client, &format!("SELECT name FROM {HISTORY} WHERE version = 1")).await?;
+    let Some(found) = rows.first().and_then(|row| row.get(0)) else { return Ok(()) };
+    let runner = embedded::migrations::runner();
+    if runner.get_migrations().iter().any(|m| m.version() == 1 && m.name() == found) {
+        return Ok(());
+    }
+    Err(Error::BeforeFirstRelease { found: found.to_owned() })
+}
+
 async fn applied(client: &Client) -> Result<Vec<(i64, String)>, Error> {
     // Simple queries: an instance behind a transaction-mode pooler asks this too, and may prepare nothing.
-    let find = format!("SELECT 1 WHERE to_regclass('{HISTORY}') IS NOT NULL");
-    if simple_rows(client, &find).await?.is_empty() {
+    let exists = format!("SELECT 1 WHERE to_regclass('{HISTORY}') IS NOT NULL");
+    if simple_rows(client, &exists).await?.is_empty() {
         return Ok(Vec::new());
     }
+    refuse_other_history(client).await?;
     let rows = simple_rows(client, &format!("SELECT version, applied_on FROM {HISTORY} ORDER BY version")).await?;
     let text = |row: &SimpleQueryRow, column| row.get(column).unwrap_or_default().to_owned();
     Ok(rows.iter().filter_map(|row| Some((text(row, 0).parse().ok()?, text(row, 1)))).collect())
@@ -280,7 +302,7 @@ async fn install_sql(client: &mut Client, install: Install) -> Result<bool, Erro
 
 async fn roles_missing(client: &Client) -> Result<Vec<String>, Error> {
     let missing =
-        "SELECT r FROM unnest(ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_service', 'outboxd_audience']) r
+        "SELECT r FROM unnest(ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_reader', 'outboxd_service', 'outboxd_audience']) r
                     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = r) ORDER BY r";
     Ok(client.query(missing, &[]).await?.iter().map(|row| row.get(0)).collect())
 }

@@ -1,4 +1,5 @@
-//! Write and release: due PENDING rows become QUEUED with their outbox rows, and go to the queue at once.
+//! Release: due PENDING rows become QUEUED with their outbox rows. They carry a time that has come, so the relay publishes
+//! them at once.
 //!
 //! Topics take turns, so a campaign of a million rows that are due at once does not stand in front of another topic's
 //! single row. A look finds the topics with PENDING rows and where each begins, one step down the index per topic.
@@ -10,18 +11,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use metrics::counter;
-use tracing::warn;
-
 pub mod embed;
 
 use crate::config::ProducerConfig;
 use crate::failpoint;
-use crate::publisher::{Error, Publisher};
-use crate::rollup::NO_TOPIC;
-use crate::store::Store;
-use crate::store::instance::InstanceId;
 use crate::store::release::{Cursor, Released, TopicScan, Waiting};
+use crate::store::{self, Store};
 
 /// Looks are this far apart if they are expensive, and this many times as long as one takes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -36,20 +31,14 @@ const FRESH_TAKE: u32 = 100;
 /// What a pass did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Rows released, by whatever way they go on.
+    /// Rows released.
     pub released: u64,
-    /// Rows pushed by this pass.
-    pub pushed: u64,
-    /// Rows that can never be sent: FAILED.
-    pub refused: u64,
 }
 
 /// Releases due rows. Any number of instances share the work.
 #[derive(Debug)]
 pub struct Producer {
     store: Store,
-    publisher: Publisher,
-    instance: InstanceId,
     batch: u32,
     /// Topics that have, or lately had, PENDING rows.
     topics: BTreeMap<String, Topic>,
@@ -77,53 +66,38 @@ struct Look {
 
 impl Producer {
     /// A producer that has seen nothing yet.
-    pub fn new(store: Store, publisher: Publisher, instance: InstanceId, config: &ProducerConfig) -> Producer {
+    pub fn new(store: Store, config: &ProducerConfig) -> Producer {
         let look = Look { next_at: Instant::now(), cost: Duration::ZERO, after: String::new() };
-        Producer { store, publisher, instance, batch: config.batch, topics: BTreeMap::new(), look }
+        Producer { store, batch: config.batch, topics: BTreeMap::new(), look }
     }
 
     /// One bounded batch.
-    pub async fn pass(&mut self) -> Result<Counts, Error> {
+    pub async fn pass(&mut self) -> store::Result<Counts> {
         let is_exact = self.look_if_due().await?;
         let scans = self.plan(is_exact);
         if scans.is_empty() {
             return Ok(Counts::default());
         }
-        let allowance = self.publisher.allowance().await?;
-        // What is released in bulk is a backlog: it may fill only that part of the window.
-        let reserve_max = allowance.backlog.min(self.batch);
-        let released = self.store.release_due(&scans, reserve_max, self.instance.get()).await?;
+        let released = self.store.release_due(&scans).await?;
         self.note(&scans, &released);
-        let counts = Counts {
-            released: released.count(),
-            pushed: released.reserved.messages.len() as u64,
-            refused: released.refused,
-        };
-        if counts.refused > 0 {
-            counter!("outboxd_dead_letters_total").increment(counts.refused);
-            self.publisher.rollup().counts().failed(NO_TOPIC, counts.refused);
-            warn!(rows = counts.refused, "rows that can never be sent are FAILED; see outboxd.dead_letters");
-        }
-        if counts.pushed > 0 {
+        if released.rows > 0 {
             failpoint::hit("after_release").await;
         }
-        self.publisher.push(released.reserved).await?;
-        if !released.unnamed.is_empty() {
-            self.store.register_topics(&released.unnamed).await?;
+        if !released.keys.is_empty() {
+            self.store.admit(&released.keys).await?;
         }
-        Ok(counts)
+        Ok(Counts { released: released.rows })
     }
 
     /// How long until the next PENDING row is due, as far as we know.
-    pub async fn next_due(&mut self) -> Result<Option<Duration>, Error> {
-        self.look_if_due().await?;
+    pub fn next_due(&self) -> Option<Duration> {
         let now = Instant::now();
-        Ok(self.topics.values().filter_map(|topic| Some(topic.due_at?.saturating_duration_since(now))).min())
+        self.topics.values().filter_map(|topic| Some(topic.due_at?.saturating_duration_since(now))).min()
     }
 
     /// Looks for topics. True: we know where each begins. False: that is expensive and was done lately; only new
     /// topics were looked for.
-    async fn look_if_due(&mut self) -> Result<bool, Error> {
+    async fn look_if_due(&mut self) -> store::Result<bool> {
         let started = Instant::now();
         if self.look.cost >= CHEAP_LOOK && started < self.look.next_at {
             let known: Vec<&str> = self.topics.keys().map(String::as_str).collect();

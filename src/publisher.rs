@@ -7,14 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use metrics::{counter, histogram};
 use tokio::sync::Mutex;
 
 use crate::failpoint;
 use crate::queue::{self, Queue};
 use crate::rollup::Rollup;
-use crate::store::publish::{Fresh, LaneScan, Reserved, Stretches};
+use crate::store::publish::Reserved;
 use crate::store::{self, Store};
 
 /// How old the last look at the queue's depth may be.
@@ -53,26 +52,6 @@ struct Shared {
     unconfirmed: std::sync::Mutex<Vec<i64>>,
     published: AtomicU64,
     rollup: Rollup,
-    short_way: std::sync::RwLock<Option<ShortWay>>,
-}
-
-/// Past the queue: this instance's own workers, when they are idle.
-pub struct ShortWay(pub Box<dyn Fn() -> Option<Box<dyn IdleWorkers>> + Send + Sync>);
-
-/// Workers of this process that wait for something to do.
-#[async_trait]
-pub trait IdleWorkers: Send {
-    /// Rows that can be called at once.
-    fn room(&self) -> u32;
-
-    /// Claims fresh rows, together no more than there is room for, and has them called.
-    async fn claim(self: Box<Self>, scans: &[LaneScan]) -> store::Result<Fresh>;
-}
-
-impl std::fmt::Debug for ShortWay {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ShortWay")
-    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -104,7 +83,6 @@ impl Publisher {
             unconfirmed: std::sync::Mutex::default(),
             published: AtomicU64::new(0),
             rollup: Rollup::default(),
-            short_way: std::sync::RwLock::default(),
         };
         Publisher { store, queue, shared: Arc::new(shared) }
     }
@@ -129,33 +107,6 @@ impl Publisher {
         self.shared.sharers.store(instances.max(1), Ordering::Relaxed);
     }
 
-    /// Whether no other instance is known to share the window.
-    pub fn is_alone(&self) -> bool {
-        self.shared.sharers.load(Ordering::Relaxed) <= 1
-    }
-
-    /// Whether this queue's backlogs are published by stretches.
-    pub fn stretches(&self) -> Stretches {
-        if self.queue.kind() == "memory" { Stretches::Unused } else { Stretches::Used }
-    }
-
-    /// Opens a way past the queue, or closes it.
-    pub fn set_short_way(&self, way: Option<ShortWay>) {
-        *self.shared.short_way.write().unwrap_or_else(std::sync::PoisonError::into_inner) = way;
-    }
-
-    /// Idle workers of this process, if there is a way past the queue.
-    pub fn idle_workers(&self) -> Option<Box<dyn IdleWorkers>> {
-        let way = self.shared.short_way.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        way.as_ref().and_then(|way| (way.0)())
-    }
-
-    /// So many rows went past the queue.
-    pub fn note_short_way(&self, rows: u64) {
-        counter!("outboxd_short_way_total").increment(rows);
-        self.note_published(rows);
-    }
-
     fn note_published(&self, rows: u64) {
         counter!("outboxd_published_total").increment(rows);
         self.shared.published.fetch_add(rows, Ordering::Relaxed);
@@ -168,7 +119,6 @@ impl Publisher {
         if rows == 0 {
             return Ok(());
         }
-        failpoint::hit("after_reserve").await;
         let pushed = self.queue.push(&reserved.messages).await?;
         self.shared.counter.fetch_max(pushed.counter, Ordering::Relaxed);
         self.shared.room.lock().await.pushed += rows;

@@ -31,13 +31,18 @@ use secrecy::SecretString;
 
 use crate::config::{QueueConfig, QueueKind};
 
-/// What travels: which row, and which publication of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What travels: which row, which publication of it, and where it is going, so that a channel's limits are known before
+/// the claim.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Message {
     /// `notification_log.id`.
     pub id: i64,
     /// The epoch under which the row was published; the claim compares it.
     pub epoch: i32,
+    /// Position on its topic's route.
+    pub route_step: i16,
+    /// What it is about.
+    pub topic: Arc<str>,
 }
 
 /// A message in a consumer's hands. It stays there, across crashes, until it is acknowledged.
@@ -58,8 +63,8 @@ pub enum Handle {
     Ticket(u64),
     /// The element itself: the list backend.
     Element(Arc<str>),
-    /// A message of an entry: the stream backend.
-    Part(redis_stream::Part),
+    /// The entry's id: the stream backend.
+    Entry(Arc<str>),
 }
 
 /// What a push left behind.
@@ -102,9 +107,9 @@ pub struct ServerFacts {
 /// How full the queue is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Pushed and not yet taken: exactly, or at most this many (a stream whose entries carry several messages).
+    /// Pushed and not yet taken.
     pub waiting: u64,
-    /// Taken and not yet acknowledged, by anyone: exactly, or at least this many.
+    /// Taken and not yet acknowledged, by anyone.
     pub in_flight: u64,
 }
 

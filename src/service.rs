@@ -26,10 +26,11 @@ use crate::retention::{self, Retention};
 use crate::rollup::Counts;
 use crate::scheduler::{self, Scheduler};
 use crate::store::instance::InstanceId;
+use crate::store::sweep::Undelivered;
 use crate::store::{self, Store};
 use crate::sweeper::{self, Sweeper};
 use crate::telemetry::otlp::{self, Exporter, Tracer};
-use crate::wakeup::{self, Nudge, Pump};
+use crate::wakeup::{self, Pump, Wake};
 use crate::worker::{self, Drain, Progress, Worker};
 
 /// Why an instance did not start.
@@ -66,7 +67,7 @@ struct Instance {
     router: Arc<Router>,
     holds: Arc<Holds>,
     heartbeat: Arc<Heartbeat>,
-    nudge: Arc<Nudge>,
+    wake: Arc<Wake>,
     install_id: Arc<str>,
     clock_skew_ms: i32,
     /// Where calls are traced.
@@ -124,13 +125,11 @@ impl Instance {
         heartbeat.beat(None).await?;
         // Before the first push: what others pushed and a queue that was emptied since has lost.
         if let Some(loss) = queue.check_loss(heartbeat.seen.queue_counter()).await? {
-            let rows = store.republish_lost(None).await?;
+            let rows = store.republish(Undelivered::All).await?;
             warn!(?loss, rows, "the queue lost messages while nobody ran; they are published again");
         }
         // What is queued from here on counts as queued in this minute.
         store.add_counts(0, &Counts::default()).await?;
-        let topics: Vec<String> = config.routes.keys().filter(|topic| *topic != "default").cloned().collect();
-        store.name_topics(&topics).await?;
         let holds = Arc::new(Holds::new(store.clone(), instance, Arc::clone(&router), &config));
         holds.refresh().await?;
         if let Err(error) = store.warm_up(roles.contains(&Role::Worker), roles.contains(&Role::Relay)).await {
@@ -153,7 +152,7 @@ impl Instance {
             router,
             holds,
             heartbeat: Arc::new(heartbeat),
-            nudge: Arc::new(Nudge::default()),
+            wake: Arc::new(Wake::default()),
             install_id: Arc::from(registered.install_id),
             clock_skew_ms: heartbeat::clock_skew_ms(registered.database_time),
             spans,
@@ -171,12 +170,12 @@ impl Instance {
         let worker = Arc::new(self.worker(tracer));
         let publish = async {
             if carries {
-                wakeup::run(pump, &self.config, &self.nudge, &shutdown).await;
+                wakeup::run(pump, &self.config, &self.wake, &shutdown).await;
             }
         };
         let sweep = async {
             if self.roles.contains(&Role::Relay) {
-                tokio::join!(sweeper::run(&sweeper, &shutdown), bulk::run(&self.store, &self.nudge, &shutdown));
+                tokio::join!(sweeper::run(&sweeper, &shutdown), bulk::run(&self.store, &self.wake, &shutdown));
             }
         };
         let work = async {
@@ -252,8 +251,7 @@ impl Instance {
         let instance = self.heartbeat.instance.clone();
         let has = |role: Role| self.roles.contains(&role);
         Pump {
-            producer: has(Role::Producer)
-                .then(|| Producer::new(store.clone(), publisher.clone(), instance.clone(), &self.config.producer)),
+            producer: has(Role::Producer).then(|| Producer::new(store.clone(), &self.config.producer)),
             relay: has(Role::Relay).then(|| {
                 Relay::new(
                     store.clone(),
@@ -286,7 +284,7 @@ impl Instance {
             router: Arc::clone(&self.router),
             instance: self.heartbeat.instance.clone(),
             seen: Arc::clone(&self.heartbeat.seen),
-            nudge: Arc::clone(&self.nudge),
+            wake: Arc::clone(&self.wake),
             relay: self.config.relay.clone(),
             reconcile: self.config.reconcile.clone(),
         }
@@ -304,7 +302,7 @@ impl Instance {
             config: self.config.worker.clone(),
             deliveries_max: self.config.queue.deliveries_max,
             tend_every: self.config.queue.consumer_ttl / 4,
-            nudge: Arc::clone(&self.nudge),
+            wake: Arc::clone(&self.wake),
             progress: Arc::clone(&self.heartbeat.progress),
             tracer,
         }
@@ -314,7 +312,7 @@ impl Instance {
     async fn sign_off(&self) {
         let instance = self.heartbeat.instance.get();
         if self.config.queue.kind == QueueKind::Memory
-            && let Err(error) = self.store.republish_lost(Some(&[instance])).await
+            && let Err(error) = self.store.republish(Undelivered::PublishedBy(&[instance])).await
         {
             warn!(%error, "rows in the in-process queue wait for another instance's sweep");
         }

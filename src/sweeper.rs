@@ -21,19 +21,20 @@ use crate::retry::{self, Decision, Failure, Position};
 use crate::store::Store;
 use crate::store::instance::InstanceId;
 use crate::store::record::{self, Recorder};
-use crate::store::sweep::{Expired, QueueSeen};
-use crate::wakeup::Nudge;
+use crate::store::sweep::{Expired, Undelivered};
+use crate::wakeup::Wake;
 
 /// Between sweeps, how many times longer than a sweep takes, and at most: a sweep that was slow because the database was
 /// away must not keep the next one waiting.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-const SWEEP_SHARE: u32 = 20;
+const SWEEP_SHARE: u32 = 100;
 const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
-/// Between looks for keys that nobody admitted, and rows that no stretch covers.
-const KEYS_EVERY: Duration = Duration::from_secs(5);
-/// Between looks for due rows without a timer, at which all that is live is read.
-const TIMERS_EVERY: Duration = Duration::from_secs(30);
-/// Rows and keys repaired by one sweep at most.
+/// Between looks for keys that nobody admitted, and how many times longer than one takes.
+const KEYS_EVERY: Duration = Duration::from_secs(4);
+const KEYS_SHARE: u32 = 20;
+/// Keys looked at by one sweep at most; the next goes on from there.
+const KEYS_MAX: u32 = 20_000;
+/// Claims and publications ended by one sweep at most.
 const ROWS_MAX: u32 = 500;
 
 /// What the sweeps stand on.
@@ -43,7 +44,7 @@ pub struct Sweeper {
     pub store: Store,
     /// Asked for what it lost.
     pub queue: Arc<dyn Queue>,
-    /// Pushes heads of keys that nobody admitted.
+    /// The queue's counter, and what this instance counts.
     pub publisher: Publisher,
     /// What follows an unknown outcome.
     pub router: Arc<Router>,
@@ -52,7 +53,7 @@ pub struct Sweeper {
     /// What the other instances have seen of the queue.
     pub seen: Arc<Seen>,
     /// Tells the relay of rows that are due.
-    pub nudge: Arc<Nudge>,
+    pub wake: Arc<Wake>,
     /// `[relay]`
     pub relay: RelayConfig,
     /// `[reconcile]`
@@ -76,7 +77,8 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Rounds {
     keys_at: Instant,
-    timers_at: Instant,
+    /// Where the walk over the keys goes on.
+    keys_after: String,
     reconcile_at: Instant,
     /// Dead instances whose in-process queues have been dealt with.
     buried: HashSet<i32>,
@@ -88,7 +90,7 @@ impl Rounds {
         let now = Instant::now();
         Rounds {
             keys_at: now + KEYS_EVERY,
-            timers_at: now + TIMERS_EVERY,
+            keys_after: String::new(),
             reconcile_at: now + reconcile.every,
             buried: HashSet::new(),
         }
@@ -107,7 +109,7 @@ pub async fn run(sweeper: &Sweeper, shutdown: &CancellationToken) {
                 is_down = false;
                 if counts != Counts::default() {
                     info!(?counts, "repaired");
-                    sweeper.nudge.nudge();
+                    sweeper.wake.wake();
                 }
                 wait = (started.elapsed() * SWEEP_SHARE).clamp(SWEEP_EVERY, SWEEP_REST_MAX);
             }
@@ -125,9 +127,8 @@ pub async fn run(sweeper: &Sweeper, shutdown: &CancellationToken) {
 impl Sweeper {
     /// One bounded sweep.
     pub async fn pass(&self, rounds: &mut Rounds) -> Result<Counts, Error> {
-        self.store.forget_stretches().await?;
-        let mut counts =
-            Counts { recalled: self.store.recall_publications(self.relay.republish_after).await?, ..Counts::default() };
+        let recalled = self.store.recall_publications(self.relay.republish_after, ROWS_MAX).await?;
+        let mut counts = Counts { recalled, ..Counts::default() };
         let dead = self.store.dead_instances().await?;
         let dead_ids: Vec<i32> = dead.iter().map(|dead| dead.id).collect();
         let look = self.store.look_over(&dead_ids, ROWS_MAX).await?;
@@ -135,19 +136,15 @@ impl Sweeper {
         let unburied: Vec<i32> =
             dead.iter().filter(|dead| dead.memory && !rounds.buried.contains(&dead.id)).map(|dead| dead.id).collect();
         if !unburied.is_empty() {
-            counts.lost += self.store.republish_lost(Some(&unburied)).await?;
+            counts.lost += self.store.republish(Undelivered::PublishedBy(&unburied)).await?;
             rounds.buried.extend(unburied);
         }
         counts.lost += self.look_for_loss().await?;
         counts.lost += self.look_for_orphans(look.published_for).await?;
         if Instant::now() >= rounds.keys_at {
-            counts.lost += self.store.republish_strays(self.relay.republish_after, ROWS_MAX).await?;
-            counts.admitted = self.admit_forgotten().await?;
-            rounds.keys_at = Instant::now() + KEYS_EVERY;
-        }
-        if Instant::now() >= rounds.timers_at {
-            counts.lost += self.store.adopt_timers(self.relay.republish_after, ROWS_MAX).await?;
-            rounds.timers_at = Instant::now() + TIMERS_EVERY;
+            let began = Instant::now();
+            counts.admitted = self.admit_forgotten(&mut rounds.keys_after).await?;
+            rounds.keys_at = Instant::now() + KEYS_EVERY.max(began.elapsed() * KEYS_SHARE);
         }
         if Instant::now() >= rounds.reconcile_at {
             counts.lost += self.reconcile().await?;
@@ -171,15 +168,14 @@ impl Sweeper {
         let topics = unknown.iter().map(|failed| (failed.id, &*failed.topic));
         self.publisher.rollup().counts().attempted(topics, &record.failed, &record.waiting);
         if !record.released_keys.is_empty() {
-            let admitted = self.store.admit(&record.released_keys, self.instance.get()).await?;
-            self.publisher.push(admitted).await?;
+            self.store.admit(&record.released_keys).await?;
         }
         Ok(ended as u64)
     }
 
     /// Whoever held it is gone without a word: the provider may have it.
     fn unknown(&self, claim: &Expired) -> record::Failed {
-        let position = usize::try_from(claim.channel).unwrap_or(0);
+        let position = usize::try_from(claim.route_step).unwrap_or(0);
         let attempts = u32::try_from(claim.channel_attempts).unwrap_or(1);
         let (channel, next) = match self.router.route_for(&claim.topic) {
             Ok(route) => {
@@ -198,6 +194,7 @@ impl Sweeper {
         record::Failed {
             id: claim.id,
             token: claim.token,
+            created_at: claim.created_at,
             topic: Arc::from(&*claim.topic),
             outcome: "unknown",
             error: format!("worker {} was gone before it recorded an outcome", claim.instance),
@@ -213,31 +210,30 @@ impl Sweeper {
         let seen = self.seen.queue_counter().max(self.publisher.counter());
         let Some(loss) = self.queue.check_loss(seen).await? else { return Ok(0) };
         failpoint::hit("after_loss").await;
-        let rows = self.store.republish_lost(None).await?;
+        let rows = self.store.republish(Undelivered::All).await?;
         warn!(?loss, rows, "the queue lost messages; what was published and unclaimed is published again");
         counter!("outboxd_lost_messages_republished_total").increment(rows);
         Ok(rows)
     }
 
-    async fn admit_forgotten(&self) -> Result<u64, Error> {
-        let keys = self.store.waiting_keys(ROWS_MAX).await?;
+    /// Walks on over the keys, a bounded way.
+    async fn admit_forgotten(&self, after: &mut String) -> Result<u64, Error> {
+        let (keys, next) = self.store.waiting_keys(after, KEYS_MAX).await?;
+        *after = next.unwrap_or_default();
         if keys.is_empty() {
             return Ok(0);
         }
-        let admitted = self.store.admit(&keys, self.instance.get()).await?;
-        let count = admitted.messages.len() as u64;
-        self.publisher.push(admitted).await?;
-        Ok(count)
+        Ok(self.store.admit(&keys).await?)
     }
 
     /// What was published a while ago cannot be in a queue that is empty: whoever pushed it died before it could tell how
     /// far the counter was, and the queue was emptied since.
     async fn look_for_orphans(&self, published_for: Option<Duration>) -> Result<u64, Error> {
         let is_late = published_for.is_some_and(|waited| waited >= self.relay.republish_after);
-        if !is_late || self.is_in_process() || self.look_at_queue().await? != QueueSeen::Empty {
+        if !is_late || self.is_in_process() || !self.queue_is_empty().await? {
             return Ok(0);
         }
-        Ok(self.store.republish_overtaken(self.relay.republish_after, QueueSeen::Empty).await?)
+        Ok(self.store.republish(Undelivered::QueueIsEmpty(self.relay.republish_after)).await?)
     }
 
     async fn reconcile(&self) -> Result<u64, Error> {
@@ -245,16 +241,21 @@ impl Sweeper {
         if self.is_in_process() {
             return Ok(0);
         }
-        let queue = self.look_at_queue().await?;
-        Ok(self.store.republish_overtaken(self.reconcile.published_after, queue).await?)
+        let published_for = self.reconcile.published_after;
+        let undelivered = match self.queue_is_empty().await? {
+            true => Undelivered::QueueIsEmpty(published_for),
+            false => Undelivered::Overtaken(published_for),
+        };
+        Ok(self.store.republish(undelivered).await?)
     }
 
     fn is_in_process(&self) -> bool {
         self.queue.kind() == "memory"
     }
 
-    async fn look_at_queue(&self) -> Result<QueueSeen, Error> {
+    /// Nothing waits and nothing is in flight.
+    async fn queue_is_empty(&self) -> Result<bool, Error> {
         let depth = self.queue.depth().await?;
-        Ok(if depth.waiting == 0 && depth.in_flight == 0 { QueueSeen::Empty } else { QueueSeen::InUse })
+        Ok(depth.waiting == 0 && depth.in_flight == 0)
     }
 }

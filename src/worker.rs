@@ -1,12 +1,12 @@
 //! Take, claim, send, record, ack.
 //!
 //! ```text
-//!   queue ──take──► claimer ──claim──► sender × concurrency ──outcome──► recorder ──record──► ack
-//!                   one guarded        one call each                     what is ready,
-//!                   statement a batch                                    in one statement
+//!   queue ──take──► dispatcher ──claim──► sender × concurrency ──outcome──► recorder ──record──► ack
+//!                   waits for its         one call each                     what is ready,
+//!                   permits, unclaimed                                      in one statement
 //! ```
 //!
-//! No more is claimed than can be called at once (see `slots`), so a crash leaves few outcomes unknown. A message is
+//! No more is claimed than can be called at once, so a crash leaves few outcomes unknown. A message is
 //! acknowledged only after Postgres has the outcome; one whose row needs no call is acknowledged at once. While a call is
 //! under way its lease is renewed.
 
@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::channel::failover::Router;
@@ -29,20 +28,21 @@ use crate::queue::Queue;
 use crate::store::Store;
 use crate::store::instance::InstanceId;
 use crate::telemetry::otlp::Tracer;
-use crate::wakeup::Nudge;
+use crate::wakeup::Wake;
 
-mod claimer;
+mod destinations;
+mod dispatcher;
 mod leases;
 mod recorder;
+mod room;
 mod sender;
-mod short_way;
-mod slots;
 mod taker;
 mod traced;
 
+use dispatcher::Dispatcher;
 use recorder::Finished;
 
-/// Deliveries taken and not yet claimed, beyond those that can be called at once.
+/// Batches taken ahead of the dispatcher.
 const PREFETCH_BATCHES: usize = 1;
 
 /// What the workers of one instance stand on.
@@ -52,7 +52,7 @@ pub struct Worker {
     pub store: Store,
     /// Where messages come from.
     pub queue: Arc<dyn Queue>,
-    /// For the next row of an ordering key.
+    /// What this instance counts.
     pub publisher: Publisher,
     /// Which channels a topic uses.
     pub router: Arc<Router>,
@@ -69,7 +69,7 @@ pub struct Worker {
     /// Between signs of life to the queue: a third of the consumer's TTL there.
     pub tend_every: Duration,
     /// Tells the relay of retries.
-    pub nudge: Arc<Nudge>,
+    pub wake: Arc<Wake>,
     /// What the heartbeat tells.
     pub progress: Arc<Progress>,
     /// Makes spans of calls, if somebody wants them.
@@ -117,25 +117,15 @@ pub enum Drain {
 
 /// Works until `shutdown`, then finishes what is under way.
 pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
-    let slots = Arc::new(slots::Slots::new(worker.config.concurrency));
     let (batches, taken) = mpsc::channel(PREFETCH_BATCHES);
     let (finished, outcomes) = mpsc::channel::<Finished>(worker.config.concurrency * 4);
     // The deadline cuts calls off; until then they may finish.
     let cut_off = CancellationToken::new();
-    let calls = TaskTracker::new();
+    let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&worker), finished, cut_off.clone()));
+    let calls = dispatcher.calls.clone();
 
     let taker = tokio::spawn(taker::run(Arc::clone(&worker), batches, shutdown.clone()));
-    let claimer = tokio::spawn(claimer::run(
-        claimer::Claimer {
-            worker: Arc::clone(&worker),
-            slots: Arc::clone(&slots),
-            calls: calls.clone(),
-            finished,
-            cut_off: cut_off.clone(),
-        },
-        taken,
-        shutdown.clone(),
-    ));
+    let dispatch = tokio::spawn(dispatcher.run(taken, shutdown.clone()));
     let recorder_stop = CancellationToken::new();
     let recorder = tokio::spawn(recorder::run(Arc::clone(&worker), outcomes, recorder_stop.clone()));
     let leases_stop = CancellationToken::new();
@@ -144,8 +134,7 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     shutdown.cancelled().await;
     let deadline = tokio::time::sleep(worker.config.drain);
     tokio::pin!(deadline);
-    join(claimer, "claimer").await;
-    slots.close();
+    join(dispatch, "dispatcher").await;
     calls.close();
     let drain = tokio::select! {
         () = calls.wait() => Drain::Clean,

@@ -1,3 +1,4 @@
+TYPE state ready published processing blocked
 TYPE status PENDING QUEUED SENT FAILED CANCELED
 VIEW _due
     topic text
@@ -59,6 +60,7 @@ VIEW attempts
     token integer
     id bigint
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 TABLE audit
     id bigint NOT NULL IDENTITY ALWAYS
@@ -117,6 +119,7 @@ VIEW bulk_actions
     stopped_by text
     error text
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 TABLE census WITH (fillfactor=50)
     only_row boolean NOT NULL DEFAULT true
@@ -150,6 +153,7 @@ VIEW channel_health
     last_error text
     last_error_at timestamp with time zone
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 TABLE channel_hold
     channel text NOT NULL
@@ -179,6 +183,7 @@ VIEW dead_letters
     created_at timestamp with time zone
     payload jsonb
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE doorbell
     GRANT select TO outboxd_app
@@ -223,6 +228,7 @@ VIEW health
     meaning text
     action text
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 TABLE inbox
     consumer text NOT NULL
@@ -270,12 +276,6 @@ TABLE instance_report WITH (fillfactor=50)
     CONSTRAINT instance_report_pkey PRIMARY KEY (instance)
     CREATE UNIQUE INDEX instance_report_pkey ON outboxd.instance_report USING btree (instance)
     GRANT delete, insert, select, update TO outboxd_service
-TABLE lane
-    lane integer NOT NULL
-    settled_to bigint NOT NULL DEFAULT 0
-    CONSTRAINT lane_pkey PRIMARY KEY (lane)
-    CREATE UNIQUE INDEX lane_pkey ON outboxd.lane USING btree (lane)
-    GRANT delete, insert, select, update TO outboxd_service
 VIEW latency
     topic text
     sent bigint
@@ -286,6 +286,7 @@ VIEW latency
     seen_to_sent_p95_ms numeric
     seen_to_sent_p99_ms numeric
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 TABLE notification_log WITH (fillfactor=50)
     id bigint NOT NULL IDENTITY ALWAYS
@@ -294,7 +295,7 @@ CASE
     WHEN (abs((((date_part('epoch'::text, clock_timestamp()) * (1000)::double precision) - (pg_sequence_last_value('outboxd.doorbell'::regclass))::double precision) - (2500)::double precision)) <= (2500)::double precision) THEN outboxd._ring_at_insert()
     ELSE clock_timestamp()
 END
-    send_at timestamp with time zone NOT NULL DEFAULT now()
+    send_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
     expires_at timestamp with time zone
     finished_at timestamp with time zone
     due_at timestamp with time zone GENERATED 
@@ -302,7 +303,11 @@ CASE
     WHEN (status = 'PENDING'::outboxd.status) THEN send_at
     ELSE NULL::timestamp with time zone
 END
-    failed_at timestamp with time zone
+    failed_at timestamp with time zone GENERATED 
+CASE
+    WHEN (status = 'FAILED'::outboxd.status) THEN finished_at
+    ELSE NULL::timestamp with time zone
+END
     status outboxd.status NOT NULL DEFAULT 'PENDING'::outboxd.status
     epoch integer NOT NULL DEFAULT 0
     attempts integer NOT NULL DEFAULT 0
@@ -315,17 +320,29 @@ END
     ordering_key text
     channel text
     error text
-    CONSTRAINT notification_is_legal CHECK (((status <> 'PENDING'::outboxd.status) OR outboxd._check_notification(topic, recipient, dedup_key, ordering_key, headers, send_at, expires_at))) NOT VALID
+    CONSTRAINT headers_are_an_object_of_strings CHECK (((jsonb_typeof(headers) = 'object'::text) AND (NOT jsonb_path_exists(headers, 'strict $.*?(@.type() != "string")'::jsonpath, silent => true))))
+    CONSTRAINT keys_have_1_to_512_bytes CHECK ((((octet_length(dedup_key) >= 1) AND (octet_length(dedup_key) <= 512)) AND ((octet_length(ordering_key) >= 1) AND (octet_length(ordering_key) <= 512))))
     CONSTRAINT notification_log_pkey PRIMARY KEY (id)
+    CONSTRAINT payload_has_at_most_256_kib CHECK (((finished_at IS NOT NULL) OR (octet_length((payload)::text) <= 262144)))
+    CONSTRAINT times_are_in_the_years_1_to_9999 CHECK ((((send_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (send_at <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((expires_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (expires_at <= '9999-12-31 00:00:00+00'::timestamp with time zone))))
+    CONSTRAINT topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters CHECK ((((octet_length(topic) >= 1) AND (octet_length(topic) <= 200)) AND ((length(recipient) >= 1) AND (length(recipient) <= 4096))))
     CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log USING btree (topic, dedup_key) WHERE (dedup_key IS NOT NULL)
     CREATE INDEX notification_log_due ON outboxd.notification_log USING btree (topic, due_at, id) WHERE (due_at IS NOT NULL)
+    CREATE INDEX notification_log_due_key ON outboxd.notification_log USING btree (ordering_key, due_at, id) WHERE ((due_at IS NOT NULL) AND (ordering_key IS NOT NULL))
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
     GRANT delete, insert, select, update TO outboxd_service
+    GRANT insert (id) TO outboxd_app
     GRANT select (id) TO outboxd_app
+    GRANT select (created_at) TO outboxd_app
     GRANT insert (send_at) TO outboxd_app
+    GRANT select (send_at) TO outboxd_app
     GRANT insert (expires_at) TO outboxd_app
+    GRANT select (status) TO outboxd_app
+    GRANT select (epoch) TO outboxd_app
+    GRANT select (attempts) TO outboxd_app
     GRANT insert (topic) TO outboxd_app
+    GRANT select (topic) TO outboxd_app
     GRANT insert (recipient) TO outboxd_app
     GRANT insert (payload) TO outboxd_app
     GRANT insert (headers) TO outboxd_app
@@ -353,35 +370,29 @@ VIEW notifications
     expires_at timestamp with time zone
     finished_at timestamp with time zone
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0, autovacuum_analyze_threshold=5000)
     id bigint NOT NULL
-    seq bigint NOT NULL DEFAULT nextval('outboxd.notification_log_id_seq'::regclass)
-    next_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    seq bigint NOT NULL DEFAULT nextval('outboxd.outbox_seq'::regclass)
+    published_at timestamp with time zone
+    lease_until timestamp with time zone
     retry_at timestamp with time zone
-    batch bigint
-    lane integer NOT NULL DEFAULT 0
     epoch integer NOT NULL DEFAULT 0
-    instance integer
     attempts integer NOT NULL DEFAULT 0
-    channel_attempts smallint NOT NULL DEFAULT 0
+    instance integer
     route_step smallint NOT NULL DEFAULT 0
-    state smallint NOT NULL DEFAULT 0
+    channel_attempts smallint NOT NULL DEFAULT 0
+    state outboxd.state NOT NULL DEFAULT 'ready'::outboxd.state
     cancel boolean NOT NULL DEFAULT false
+    has_turn boolean NOT NULL DEFAULT false
+    topic text NOT NULL
     ordering_key text
-    live_key text
-    created_at timestamp with time zone
-    send_at timestamp with time zone
-    topic text
-    recipient text
-    payload jsonb
     CONSTRAINT outbox_pkey PRIMARY KEY (id)
-    CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox USING btree (ordering_key, (
-CASE
-    WHEN (live_key IS NULL) THEN seq
-    ELSE (0)::bigint
-END)) WHERE (ordering_key IS NOT NULL)
-    CREATE INDEX outbox_lane ON outboxd.outbox USING btree (lane, seq)
+    CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox USING btree (ordering_key) WHERE has_turn
+    CREATE INDEX outbox_due ON outboxd.outbox USING btree (topic, retry_at) WHERE (retry_at IS NOT NULL)
+    CREATE INDEX outbox_fresh ON outboxd.outbox USING btree (topic, seq) WHERE ((ordering_key IS NULL) AND (retry_at IS NULL))
+    CREATE INDEX outbox_key ON outboxd.outbox USING btree (ordering_key, seq) WHERE (ordering_key IS NOT NULL)
     CREATE UNIQUE INDEX outbox_pkey ON outboxd.outbox USING btree (id)
     GRANT delete, insert, select, update TO outboxd_service
 VIEW outbox_lag
@@ -390,22 +401,19 @@ VIEW outbox_lag
     published_last_minute bigint
     counted_at timestamp with time zone
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
-SEQUENCE outbox_seq_seq
+SEQUENCE outbox_seq
     GRANT select, update, usage TO outboxd_service
 TABLE publication WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=1000)
-    id bigint NOT NULL DEFAULT (((floor((date_part('epoch'::text, clock_timestamp()) * (1000000)::double precision)))::bigint * 1000) + nextval('outboxd.publication_id'::regclass))
+    id bigint NOT NULL IDENTITY ALWAYS
     instance integer NOT NULL
     reserved_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
-    lane integer
-    seq_from bigint
-    seq_to bigint
-    pushed_at timestamp with time zone
+    ids bigint[] NOT NULL
     CONSTRAINT publication_pkey PRIMARY KEY (id)
     CREATE UNIQUE INDEX publication_pkey ON outboxd.publication USING btree (id)
-    CREATE UNIQUE INDEX publication_stretch ON outboxd.publication USING btree (lane, seq_from) WHERE (lane IS NOT NULL)
     GRANT delete, insert, select, update TO outboxd_service
-SEQUENCE publication_id
+SEQUENCE publication_id_seq
     GRANT select, update, usage TO outboxd_service
 VIEW queue_state
     topic text
@@ -414,6 +422,7 @@ VIEW queue_state
     oldest_age interval
     counted_at timestamp with time zone
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 TABLE retention_walk WITH (fillfactor=50)
     name text NOT NULL
@@ -504,6 +513,7 @@ TABLE schedule_recipient
     n bigint NOT NULL
     recipient text NOT NULL
     payload jsonb NOT NULL
+    CONSTRAINT payload_has_at_most_256_kib CHECK ((octet_length((payload)::text) <= 262144))
     CONSTRAINT recipient_has_1_to_4096_characters CHECK (((length(recipient) >= 1) AND (length(recipient) <= 4096)))
     CONSTRAINT schedule_recipient_pkey PRIMARY KEY (run_id, attempt, n)
     CREATE UNIQUE INDEX schedule_recipient_pkey ON outboxd.schedule_recipient USING btree (run_id, attempt, n)
@@ -557,6 +567,7 @@ VIEW schedule_runs
     release_at timestamp with time zone
     ended_at timestamp with time zone
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 VIEW schedules
     name text
@@ -575,18 +586,16 @@ VIEW schedules
     created_at timestamp with time zone
     changed_at timestamp with time zone
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 TABLE setting
     only_row boolean NOT NULL DEFAULT true
     install_id text NOT NULL DEFAULT "left"(replace((gen_random_uuid())::text, '-'::text, ''::text), 12)
-    payload_bytes_max integer NOT NULL DEFAULT 262144
-    send_ahead_max interval NOT NULL DEFAULT '5 years'::interval
-    sql_installed text NOT NULL DEFAULT ''::text
     audience_rows_max bigint NOT NULL DEFAULT 5000000
     audience_time_max interval NOT NULL DEFAULT '00:02:00'::interval
+    sql_installed text NOT NULL DEFAULT ''::text
     CONSTRAINT audience_has_1_row_or_more CHECK ((audience_rows_max > 0))
     CONSTRAINT audience_time_is_between_100_ms_and_1_hour CHECK (((audience_time_max >= '00:00:00.1'::interval) AND (audience_time_max <= '01:00:00'::interval)))
-    CONSTRAINT payload_limit_is_between_1_kib_and_64_mib CHECK (((payload_bytes_max >= 1024) AND (payload_bytes_max <= 67108864)))
     CONSTRAINT setting_pkey PRIMARY KEY (only_row)
     CONSTRAINT there_is_one_row_of_settings CHECK (only_row)
     CREATE UNIQUE INDEX setting_pkey ON outboxd.setting USING btree (only_row)
@@ -603,6 +612,7 @@ VIEW stuck
     worker integer
     ordering_key text
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 VIEW throughput
     minute timestamp with time zone
@@ -611,26 +621,15 @@ VIEW throughput
     failed bigint
     retried bigint
     GRANT select TO outboxd_operator
-    GRANT delete, insert, select, update TO outboxd_service
-TABLE timer WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0, autovacuum_analyze_threshold=5000)
-    at timestamp with time zone NOT NULL
-    id bigint NOT NULL
-    CONSTRAINT timer_pkey PRIMARY KEY (at, id)
-    CREATE UNIQUE INDEX timer_pkey ON outboxd.timer USING btree (at, id)
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 TABLE topic
-    lane integer NOT NULL IDENTITY ALWAYS
     name text NOT NULL
     paused_at timestamp with time zone
-    rewinds integer NOT NULL DEFAULT 0
-    CONSTRAINT lane_0_means_unassigned CHECK ((lane > 0))
-    CONSTRAINT topic_name_key UNIQUE (name)
-    CONSTRAINT topic_pkey PRIMARY KEY (lane)
-    CREATE UNIQUE INDEX topic_name_key ON outboxd.topic USING btree (name)
-    CREATE UNIQUE INDEX topic_pkey ON outboxd.topic USING btree (lane)
+    CONSTRAINT topic_has_1_to_200_bytes CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 200)))
+    CONSTRAINT topic_pkey PRIMARY KEY (name)
+    CREATE UNIQUE INDEX topic_pkey ON outboxd.topic USING btree (name)
     GRANT delete, insert, select, update TO outboxd_service
-SEQUENCE topic_lane_seq
-    GRANT select, update, usage TO outboxd_service
 VIEW workers
     worker integer
     host text
@@ -646,6 +645,7 @@ VIEW workers
     stopped_at timestamp with time zone
     clock_skew_ms integer
     GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 FUNCTION _admit(keys text[]) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _bulk_start(action text, filter jsonb, rows_max bigint, dry_run boolean) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -653,11 +653,8 @@ FUNCTION _bulk_step() RETURNS TABLE(bulk_id bigint, changed bigint, ended boolea
 FUNCTION _bulk_where(action text, filter jsonb, dry_run boolean) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _cancel(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _cancel_runs(schedule_id bigint, slots_after timestamp with time zone) RETURNS bigint LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _check_notification(topic text, recipient text, dedup_key text, ordering_key text, headers jsonb, send_at timestamp with time zone, expires_at timestamp with time zone) RETURNS boolean LANGUAGE plpgsql IMMUTABLE GRANT TO outboxd_app, outboxd_service
-FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _items(items jsonb) RETURNS TABLE(n bigint, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _lane(topic text) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _notify(topic text, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _pick_dead(filter jsonb, upto timestamp with time zone, after_at timestamp with time zone, after_id bigint, looks integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _pick_waiting(filter jsonb, upto timestamp with time zone, phase smallint, after_part text, after_at timestamp with time zone, after_id bigint, looks integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _read_audience(audience text, slot timestamp with time zone, rows_max bigint) RETURNS TABLE(recipient text, payload jsonb) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -665,7 +662,7 @@ FUNCTION _reject(what text, topic text, recipient text, payload jsonb, send_at t
 FUNCTION _reject_cron(what text, cron text) RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject_filter(what text, filter jsonb, allowed text[]) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject_headers(what text, headers jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _reject_items(topic text, items jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _reject_items(topic text, items jsonb) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject_schedule(what text, s outboxd.schedule) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _requeue(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _ring() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -676,8 +673,9 @@ FUNCTION cancel(id bigint) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET se
 FUNCTION cancel_where(filter jsonb, dry_run boolean DEFAULT true) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION create_schedule(name text, cron text, timezone text, topic text, audience text, lead interval DEFAULT '00:10:00'::interval, spread interval DEFAULT '00:00:00'::interval, catch_up interval DEFAULT '01:00:00'::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION drop_schedule(name text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
-FUNCTION notify(topic character varying, recipient text, payload jsonb, send_at timestamp with time zone DEFAULT now(), dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER GRANT TO outboxd_app, outboxd_service
-FUNCTION notify(topic text, recipient text, payload jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER GRANT TO outboxd_app, outboxd_service
+FUNCTION notify(topic text, recipient text, payload json, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE sql GRANT TO outboxd_app, outboxd_service
+FUNCTION notify(topic text, recipient text, payload jsonb, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER GRANT TO outboxd_app, outboxd_service
+FUNCTION notify(topic text, recipient text, payload text, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE sql GRANT TO outboxd_app, outboxd_service
 FUNCTION notify_many(topic text, items jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION pause(topic text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION pause_channel(name text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
@@ -694,4 +692,5 @@ FUNCTION retry_where(filter jsonb, dry_run boolean DEFAULT true) RETURNS TABLE(m
 FUNCTION stop_bulk(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 GRANT usage ON SCHEMA outboxd TO outboxd_app
 GRANT usage ON SCHEMA outboxd TO outboxd_operator
+GRANT usage ON SCHEMA outboxd TO outboxd_reader
 GRANT usage ON SCHEMA outboxd TO outboxd_service

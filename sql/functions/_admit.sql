@@ -1,21 +1,21 @@
--- Makes the head of each key live if no row of the key is. Lock first, then look: each statement of this
--- function has its own snapshot (READ COMMITTED), so whoever holds the lock sees what the last holder did.
--- The head becomes due at once (retry_at and its timer), and the relay publishes it. Who has its turn stands first in the line. Keys are locked in the
--- order of what is locked, their hash.
+-- Gives the head of each key its turn if no row of the key has it, for operators' actions. The relay does the same by
+-- relay_admit_heads. Whoever loses the race gets a unique violation and looks again: a lower row was admitted meanwhile.
+-- Locks: the heads, in the order of their keys. Index: outbox_key, a_key_has_at_most_one_live_row.
 CREATE OR REPLACE FUNCTION outboxd._admit(keys text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    k text;
 BEGIN
-    FOR k IN SELECT u FROM unnest(keys) u WHERE u IS NOT NULL GROUP BY u ORDER BY hashtext(u), u LOOP
-        PERFORM pg_advisory_xact_lock(7071, hashtext(k));
-        WITH admitted AS (
-            UPDATE outboxd.outbox SET state = 0, live_key = k, retry_at = clock_timestamp()
-             WHERE id = (SELECT o.id FROM outboxd.outbox o WHERE o.ordering_key = k
-                          ORDER BY o.ordering_key, CASE WHEN o.live_key IS NULL THEN o.seq ELSE 0 END LIMIT 1)
-               AND state = 3
-            RETURNING id, retry_at
-        )
-        INSERT INTO outboxd.timer (at, id) SELECT a.retry_at, a.id FROM admitted a;
+    FOR look IN 1..10 LOOP
+        BEGIN
+            UPDATE outboxd.outbox o SET state = 'ready', has_turn = true, retry_at = clock_timestamp()
+              FROM (SELECT h.id FROM (SELECT DISTINCT u AS key FROM unnest(keys) u WHERE u IS NOT NULL ORDER BY 1) k
+                     CROSS JOIN LATERAL (SELECT f.id, f.state FROM outboxd.outbox f WHERE f.ordering_key = k.key
+                                          ORDER BY f.ordering_key, f.seq LIMIT 1) h
+                     WHERE h.state = 'blocked'
+                       AND (SELECT v.id FROM outboxd.outbox v WHERE v.ordering_key = k.key AND v.has_turn LIMIT 1) IS NULL) h
+             WHERE o.id = h.id AND o.state = 'blocked';
+            RETURN;
+        EXCEPTION WHEN unique_violation THEN
+            NULL; -- look again; after ten losses the sweep admits
+        END;
     END LOOP;
 END $$;

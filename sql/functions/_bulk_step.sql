@@ -27,15 +27,17 @@ BEGIN
     ended := false;
     IF b.action = 'retry' THEN
         since := clock_timestamp() - b.stepped_at;
-        SELECT count(*) FILTER (WHERE o.state = 1) * 10 > cardinality(b.batch) AS in_queue,
-               count(*) FILTER (WHERE o.state IN (0, 3) AND (o.retry_at IS NULL OR o.retry_at <= clock_timestamp())) * 4 > cardinality(b.batch) AS before_it
+        SELECT count(*) FILTER (WHERE o.state = 'published') * 10 > cardinality(b.batch) AS in_queue,
+               count(*) FILTER (WHERE o.state IN ('ready', 'blocked') AND (o.retry_at IS NULL OR o.retry_at <= clock_timestamp())) * 4
+                   > cardinality(b.batch) AS before_it
           INTO waiting FROM outboxd.outbox o WHERE o.id = ANY (b.batch);
         IF waiting.in_queue OR (waiting.before_it AND since < interval '1 s') THEN
             RETURN NEXT;
             RETURN;
         END IF;
         batch_max := CASE WHEN since IS NULL OR waiting.before_it THEN 100
-                          ELSE greatest(20, least(500, 2 * cardinality(b.batch), cardinality(b.batch) * 0.012 / extract(epoch FROM since))) END;
+                          ELSE greatest(20, least(500, 2 * cardinality(b.batch),
+                                                  cardinality(b.batch) * 0.012 / extract(epoch FROM since))) END;
         -- Where little matches, more is looked at.
         looks_max := CASE WHEN since IS NOT NULL AND b.batch = '{}' THEN 2000 ELSE 2 * batch_max END;
     END IF;
@@ -43,9 +45,11 @@ BEGIN
         WITH looked AS (
             SELECT p.part, p.at, p.id, p.matches, count(*) OVER () AS looks,
                    count(*) FILTER (WHERE p.matches) OVER (ORDER BY p.part, p.at, p.id) AS nth
-              FROM (SELECT d.* FROM outboxd._pick_dead(b.filter, b.started_at, b.cursor_at, b.cursor_id, looks_max) d WHERE b.action = 'retry'
+              FROM (SELECT d.* FROM outboxd._pick_dead(b.filter, b.started_at, b.cursor_at, b.cursor_id, looks_max) d
+                     WHERE b.action = 'retry'
                     UNION ALL
-                    SELECT w.* FROM outboxd._pick_waiting(b.filter, b.started_at, b.phase, b.cursor_part, b.cursor_at, b.cursor_id, looks_max) w
+                    SELECT w.* FROM outboxd._pick_waiting(b.filter, b.started_at, b.phase, b.cursor_part, b.cursor_at, b.cursor_id,
+                                                          looks_max) w
                      WHERE b.action = 'cancel') p
         ), taken AS (
             SELECT * FROM looked k WHERE k.nth <= least(batch_max, b.rows_max - b.done)

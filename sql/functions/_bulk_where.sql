@@ -9,7 +9,8 @@ BEGIN
     SELECT s.matched, s.done, s.bulk_id INTO matched, done, bulk_id
       FROM outboxd._bulk_start(_bulk_where.action, _bulk_where.filter, NULL, _bulk_where.dry_run) s;
     note := CASE WHEN _bulk_where.dry_run THEN 'dry run: nothing was changed; add dry_run => false'
-                 WHEN bulk_id IS NOT NULL THEN format('running in the background: SELECT * FROM outboxd.bulk_actions WHERE id = %s', bulk_id)
+                 WHEN bulk_id IS NOT NULL
+                 THEN format('running in the background: SELECT * FROM outboxd.bulk_actions WHERE id = %s', bulk_id)
                  ELSE 'done' END;
     IF NOT _bulk_where.dry_run THEN
         INSERT INTO outboxd.audit (action, subject, affected, detail)

@@ -1,5 +1,9 @@
--- PENDING or live → CANCELED for the ids given; what is in flight gets no further attempt. Returns how many. The same
--- races as in cancel(): PENDING rows are guarded by their status, live rows are locked before they are looked at.
+-- PENDING or live → CANCELED for the ids given; what is in flight gets no further attempt. Returns how many.
+-- Interleavings: PENDING rows are guarded by their status: the producer or we. Live rows are locked before they are looked
+-- at, so either the claim came before (the flag stops further attempts) or it finds nothing to claim. A row that the
+-- producer releases meanwhile is PENDING for the first statement or live for the second, which looks later.
+-- Locks: the rows of the log, then those of the outbox, each in the order of their ids; what _admit() locks.
+-- Index: notification_log_pkey, outbox_pkey.
 CREATE OR REPLACE FUNCTION outboxd._cancel(ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -12,24 +16,24 @@ BEGIN
      WHERE l.id = w.id AND l.status = 'PENDING';
     GET DIAGNOSTICS pending = ROW_COUNT;
     WITH held AS MATERIALIZED (
-        SELECT o.id, o.state FROM outboxd.outbox o
-         WHERE o.id = ANY (ids) ORDER BY o.id FOR UPDATE
+        SELECT o.id, o.state FROM outboxd.outbox o WHERE o.id = ANY (ids) ORDER BY o.id FOR UPDATE
     ), flagged AS (
-        UPDATE outboxd.outbox o SET cancel = true FROM held h WHERE o.id = h.id AND h.state = 2 AND NOT o.cancel RETURNING o.id
+        UPDATE outboxd.outbox o SET cancel = true
+          FROM held h WHERE o.id = h.id AND h.state = 'processing' AND NOT o.cancel
+        RETURNING o.id
     ), gone AS (
-        DELETE FROM outboxd.outbox o USING held h WHERE o.id = h.id AND h.state <> 2 RETURNING o.*
-    ), filed AS (
-        INSERT INTO outboxd.notification_log (id, created_at, send_at, finished_at, status, epoch, attempts, topic, recipient, payload)
-        OVERRIDING SYSTEM VALUE
-        SELECT g.id, g.created_at, g.send_at, clock_timestamp(), 'CANCELED', g.epoch, g.attempts, g.topic, g.recipient, g.payload
-          FROM gone g WHERE g.topic IS NOT NULL
+        DELETE FROM outboxd.outbox o USING held h WHERE o.id = h.id AND h.state <> 'processing'
+        RETURNING o.id, o.epoch, o.attempts, o.ordering_key
     ), logged AS (
         UPDATE outboxd.notification_log l
            SET status = 'CANCELED', finished_at = clock_timestamp(), epoch = g.epoch, attempts = g.attempts
-          FROM gone g WHERE l.id = g.id AND g.topic IS NULL AND l.status = 'QUEUED'
+          FROM gone g WHERE l.id = g.id AND l.status = 'QUEUED'
     )
-    SELECT (SELECT count(*) FROM flagged) + (SELECT count(*) FROM gone), (SELECT array_agg(g.ordering_key) FROM gone g) INTO live, keys;
-    PERFORM outboxd._admit(keys);
-    PERFORM outboxd._ring();
+    SELECT (SELECT count(*) FROM flagged) + count(*),
+           array_agg(DISTINCT g.ordering_key) FILTER (WHERE g.ordering_key IS NOT NULL) INTO live, keys FROM gone g;
+    IF keys IS NOT NULL THEN
+        PERFORM outboxd._admit(keys);
+        PERFORM outboxd._ring();
+    END IF;
     RETURN pending + live;
 END $$;

@@ -9,11 +9,11 @@ BEGIN
     END IF;
     IF jsonb_typeof(headers) <> 'object' THEN
         RAISE EXCEPTION '%: headers is a JSON %, not an object', what, jsonb_typeof(headers)
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass an object of strings: {"traceparent": "00-…"}.';
+            USING ERRCODE = 'check_violation', HINT = 'Pass an object of strings: {"traceparent": "00-…"}.';
     END IF;
     SELECT h.key INTO bad FROM jsonb_each(headers) h WHERE jsonb_typeof(h.value) <> 'string' LIMIT 1;
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION '%: header % is not a string', what, quote_ident(bad)
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass an object of strings: {"traceparent": "00-…"}.';
+            USING ERRCODE = 'check_violation', HINT = 'Pass an object of strings: {"traceparent": "00-…"}.';
     END IF;
 END $$;

@@ -1,5 +1,6 @@
 -- Counts and writes it down, if it is time: every 5 s, and 20 times more rarely than a count takes. Any number of
 -- instances may call it; one counts. Returns whether this call did.
+-- Locks: the one row of census, skipped if another holds it. Index: see _count_active().
 CREATE OR REPLACE FUNCTION outboxd._take_census() RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -12,9 +13,8 @@ BEGIN
     -- The daemon's sessions avoid sequential scans; a whole outbox is best read by one.
     PERFORM set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true);
     DELETE FROM outboxd.census_count;
-    -- Topics of any name may share a line: two lanes without a topic, a topic called like our stand-in.
-    INSERT INTO outboxd.census_count AS c (topic, status, count, oldest_since)
-    SELECT n.topic, n.status, sum(n.count), min(n.oldest_since) FROM outboxd._count_active() n GROUP BY 1, 2;
+    INSERT INTO outboxd.census_count (topic, status, count, oldest_since)
+    SELECT n.topic, n.status, n.count, n.oldest_since FROM outboxd._count_active() n;
     UPDATE outboxd.census c SET taken_at = began, cost = clock_timestamp() - began, ready = r.ready, ready_since = r.ready_since,
            rows = (SELECT coalesce(sum(n.count), 0) FROM outboxd.census_count n)
       FROM outboxd._ready r;

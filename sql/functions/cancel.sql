@@ -4,11 +4,12 @@
 -- status). Live rows race publish, claim and outcome on the outbox row: we lock it first, so either the claim
 -- came before (in flight: the flag stops further attempts) or it finds nothing to claim. A row that was neither
 -- PENDING nor live but is now (an operator's retry in between) is looked at again.
+-- Locks: the log row if it is PENDING, else the outbox row; see _cancel(). Index: notification_log_pkey, outbox_pkey.
 CREATE OR REPLACE FUNCTION outboxd.cancel(id bigint) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    state          smallint;
+    work           outboxd.state;
     current_status text;
     answer         text;
 BEGIN
@@ -19,7 +20,7 @@ BEGIN
             answer := 'canceled';
             EXIT;
         END IF;
-        SELECT o.state INTO state FROM outboxd.outbox o WHERE o.id = cancel.id FOR UPDATE;
+        SELECT o.state INTO work FROM outboxd.outbox o WHERE o.id = cancel.id FOR UPDATE;
         EXIT WHEN FOUND;
         SELECT l.status INTO current_status FROM outboxd.notification_log l WHERE l.id = cancel.id;
         IF current_status IS NULL THEN
@@ -35,11 +36,12 @@ BEGIN
 
     IF answer IS NULL THEN
         PERFORM outboxd._cancel(ARRAY[cancel.id]);
-        answer := CASE WHEN state = 2 THEN 'in flight: no further attempt' ELSE 'canceled' END;
+        answer := CASE WHEN work = 'processing' THEN 'in flight: no further attempt' ELSE 'canceled' END;
     END IF;
     INSERT INTO outboxd.audit (action, subject, affected, detail)
     VALUES ('cancel', cancel.id::text, 1, jsonb_build_object('answer', answer));
     RETURN answer;
 END $$;
 
-COMMENT ON FUNCTION outboxd.cancel IS 'Cancel a notification; says what happened: canceled, or in flight: no further attempt.';
+COMMENT ON FUNCTION outboxd.cancel IS
+    'Cancel a notification; says what happened: canceled, or in flight: no further attempt.';

@@ -8,4 +8,6 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION outboxd.cancel_where IS
-    'Cancel the PENDING and QUEUED notifications that match: {"topic", "since", "until" (of send_at), "recipient"}. A dry run, which only counts, unless dry_run => false. More than 1,000 are worked off in the background: see outboxd.bulk_actions.';
+    'Cancel the PENDING and QUEUED notifications that match: {"topic", "since", "until" (of send_at), "recipient"}. A '
+    'dry run, which only counts, unless dry_run => false. More than 1,000 are worked off in the background: see '
+    'outboxd.bulk_actions.';

@@ -17,4 +17,5 @@ BEGIN
     RETURN affected;
 END $$;
 
-COMMENT ON FUNCTION outboxd.drop_schedule IS 'End a schedule and cancel what was prepared and not yet released; returns how many.';
+COMMENT ON FUNCTION outboxd.drop_schedule IS
+    'End a schedule and cancel what was prepared and not yet released; returns how many.';

@@ -1,70 +1,90 @@
--- Enqueues one notification in the caller's transaction and returns its id.
+-- Enqueues one notification in the caller's transaction and returns its id: its record in notification_log and, if it is
+-- due, its live work in outbox. The rules are CHECKs of the table; what this adds is the hint (_reject).
 --
--- This runs inside the app's transactions, so it is written for speed (ARCHITECTURE.md has the figures): the usual call
--- writes one row, the outbox row with its letter, in one statement, for a topic whose lane this session remembers and that
--- therefore needs no second look; the first time, the lane is looked up. Whatever else is asked goes to _notify().
+-- It runs inside the app's transactions as the schema's owner. Setting a search_path would cost a tenth of the call, so
+-- the body names nothing that a caller's search_path can change: no bare operator, no bare type, no `CASE x WHEN`, `IN`,
+-- `BETWEEN`, `IS DISTINCT FROM`. The record's created_at rings the bell: see V0001.
 --
--- It exists twice, because Postgres reads the defaults of missing arguments from their text, twice a call, and that costs more
--- than a row. The call with three arguments has no defaults; for the optional ones there is the other. `topic varchar` there
--- keeps the two apart: given three arguments, literals, parameters and texts mean the first, and nothing is ambiguous.
---
--- The row's number is its id and its turn. To draw it locks the sequence, and the bell is looked at inside the INSERT, whose lock on
--- the table comes first: these locks are what the scan's bound and falling asleep go by. A bell that reads NULL has been
--- taken down: see _ring().
---
--- Every function and operator costs about a microsecond, most of it looking up whether it may be called. Hence the form of
--- the tests.
---
--- A search_path set for the call would cost more than the statement. So every function and operator is written with its
--- schema: whoever calls may have any search_path and changes nothing.
-CREATE OR REPLACE FUNCTION outboxd.notify(topic text, recipient text, payload jsonb) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER AS $$
-#variable_conflict use_column
-DECLARE
-    -- 0 or NULL: not remembered. See _lane().
-    known_lane integer := pg_catalog.ascii(pg_catalog.split_part(pg_catalog.current_setting('outboxd.known_lanes', true),
-        E'\x01' OPERATOR(pg_catalog.||) notify.topic OPERATOR(pg_catalog.||) E'\x02', 2));
-    new_id     bigint;
-BEGIN
-    LOOP
-        IF known_lane OPERATOR(pg_catalog.>) 0
-           AND notify.recipient OPERATOR(pg_catalog.<>) ''
-           AND pg_catalog.octet_length(notify.recipient OPERATOR(pg_catalog.||) notify.payload::pg_catalog.text) OPERATOR(pg_catalog.<=) 1024
-        THEN
-            new_id := pg_catalog.nextval('outboxd.notification_log_id_seq'::pg_catalog.regclass);
-            INSERT INTO outboxd.outbox (id, seq, lane, topic, recipient, payload, send_at, next_at, created_at)
-            VALUES (new_id, new_id, known_lane, notify.topic, notify.recipient, notify.payload, CURRENT_TIMESTAMP, CURRENT_TIMESTAMP,
-                    CASE WHEN pg_catalog.pg_sequence_last_value('outboxd.doorbell'::pg_catalog.regclass) IS NULL
-                         THEN pg_catalog.clock_timestamp() ELSE outboxd._ring_at_insert() END);
-            RETURN new_id;
-        END IF;
-        EXIT WHEN known_lane OPERATOR(pg_catalog.>) 0;
-        known_lane := outboxd._lane(notify.topic);
-        EXIT WHEN known_lane OPERATOR(pg_catalog.=) 0;
-    END LOOP;
-    RETURN outboxd._notify(notify.topic, notify.recipient, notify.payload, pg_catalog.now(), NULL, NULL, NULL, NULL);
-END $$;
-
--- Until there was the one above, this one had `topic text`: with both, a call with three arguments would be ambiguous.
-SET LOCAL client_min_messages = warning;
-DROP FUNCTION IF EXISTS outboxd.notify(text, text, jsonb, timestamptz, text, text, timestamptz, jsonb);
-RESET client_min_messages;
-
+-- Interleavings it survives, with a dedup_key:
+--   two at once          the second waits for the first's transaction on the unique index, then finds its row
+--                        (a second statement: the first one's snapshot cannot see it) or, if the first rolled
+--                        back, inserts its own;
+--   retention in between the row found by the conflict is gone when looked up: the loop inserts again;
+--   REPEATABLE READ and SERIALIZABLE: the row may be invisible to the snapshot; Postgres answers 40001 and the
+--                        app's usual retry of the transaction finds it.
+-- Other keys never wait: only equal (topic, dedup_key) meet in the index.
 CREATE OR REPLACE FUNCTION outboxd.notify(
-    topic varchar, recipient text, payload jsonb, send_at timestamptz DEFAULT now(), dedup_key text DEFAULT NULL,
+    topic text, recipient text, payload jsonb, send_at timestamptz DEFAULT NULL, dedup_key text DEFAULT NULL,
     ordering_key text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER AS $$
+#variable_conflict use_column
+DECLARE
+    is_due    boolean := notify.send_at IS NULL OR pg_catalog.timestamptz_le(notify.send_at, pg_catalog.clock_timestamp());
+    is_plain  boolean := notify.send_at IS NULL AND notify.dedup_key IS NULL AND notify.ordering_key IS NULL
+                         AND notify.expires_at IS NULL AND notify.headers IS NULL;
+    new_id    bigint;
 BEGIN
-    IF send_at OPERATOR(pg_catalog.=) pg_catalog.now()
-       AND pg_catalog.num_nonnulls(dedup_key, ordering_key, expires_at, headers) OPERATOR(pg_catalog.=) 0
-    THEN
-        RETURN outboxd.notify(topic::pg_catalog.text, recipient, payload);
+    -- Bounds that rows of the usual kind pass, and nothing that is NULL; whoever does not is looked at closely.
+    IF (is_plain
+        AND pg_catalog.int4gt(pg_catalog.octet_length(notify.topic), 0)
+        AND pg_catalog.int4gt(pg_catalog.octet_length(notify.recipient), 0)
+        AND pg_catalog.int4lt(pg_catalog.int4pl(pg_catalog.octet_length(notify.topic), pg_catalog.octet_length(notify.recipient)), 200)
+        AND pg_catalog.int4lt(pg_catalog.pg_column_size(notify.payload), 8000)) IS NOT TRUE THEN
+        PERFORM outboxd._reject('notify', notify.topic, notify.recipient, notify.payload, notify.send_at,
+            notify.dedup_key, notify.ordering_key, notify.expires_at, notify.headers);
     END IF;
-    RETURN outboxd._notify(topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers);
+    IF notify.dedup_key IS NULL THEN
+        INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at, ordering_key, expires_at, headers, status)
+        VALUES (notify.topic, notify.recipient, notify.payload, COALESCE(notify.send_at, pg_catalog.clock_timestamp()),
+                notify.ordering_key, notify.expires_at, notify.headers,
+                CASE WHEN is_due THEN 'QUEUED'::outboxd.status ELSE 'PENDING'::outboxd.status END)
+        RETURNING id INTO new_id;
+    ELSE
+        LOOP
+            INSERT INTO outboxd.notification_log
+                   (topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers, status)
+            VALUES (notify.topic, notify.recipient, notify.payload, COALESCE(notify.send_at, pg_catalog.clock_timestamp()),
+                    notify.dedup_key, notify.ordering_key, notify.expires_at, notify.headers,
+                    CASE WHEN is_due THEN 'QUEUED'::outboxd.status ELSE 'PENDING'::outboxd.status END)
+            ON CONFLICT (topic, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING
+            RETURNING id INTO new_id;
+            EXIT WHEN new_id IS NOT NULL;
+            SELECT l.id INTO new_id FROM outboxd.notification_log l
+             WHERE l.topic OPERATOR(pg_catalog.=) notify.topic AND l.dedup_key OPERATOR(pg_catalog.=) notify.dedup_key;
+            IF new_id IS NOT NULL THEN
+                RETURN new_id;
+            END IF;
+        END LOOP;
+    END IF;
+    IF is_due THEN
+        INSERT INTO outboxd.outbox (id, topic, ordering_key, state)
+        VALUES (new_id, notify.topic, notify.ordering_key,
+                CASE WHEN notify.ordering_key IS NULL THEN 'ready'::outboxd.state ELSE 'blocked'::outboxd.state END);
+    END IF;
+    RETURN new_id;
 END $$;
 
-COMMENT ON FUNCTION outboxd.notify(text, text, jsonb) IS
-    'Enqueue one notification in the current transaction; returns its id.';
-COMMENT ON FUNCTION outboxd.notify(varchar, text, jsonb, timestamptz, text, text, timestamptz, jsonb) IS
+-- The payload as json or as text. Both are bound when they are created and vanish into the call: they cost nothing. An
+-- untyped literal or parameter means text.
+CREATE OR REPLACE FUNCTION outboxd.notify(
+    topic text, recipient text, payload json, send_at timestamptz DEFAULT NULL, dedup_key text DEFAULT NULL,
+    ordering_key text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL
+) RETURNS bigint LANGUAGE sql
+BEGIN ATOMIC
+    SELECT outboxd.notify(topic, recipient, payload::jsonb, send_at, dedup_key, ordering_key, expires_at, headers);
+END;
+CREATE OR REPLACE FUNCTION outboxd.notify(
+    topic text, recipient text, payload text, send_at timestamptz DEFAULT NULL, dedup_key text DEFAULT NULL,
+    ordering_key text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL
+) RETURNS bigint LANGUAGE sql
+BEGIN ATOMIC
+    SELECT outboxd.notify(topic, recipient, payload::jsonb, send_at, dedup_key, ordering_key, expires_at, headers);
+END;
+
+COMMENT ON FUNCTION outboxd.notify(text, text, jsonb, timestamptz, text, text, timestamptz, jsonb) IS
     'Enqueue one notification in the current transaction; returns its id. The same (topic, dedup_key) again returns the first id and enqueues nothing.';
+COMMENT ON FUNCTION outboxd.notify(text, text, json, timestamptz, text, text, timestamptz, jsonb) IS
+    'notify() with the payload as json.';
+COMMENT ON FUNCTION outboxd.notify(text, text, text, timestamptz, text, text, timestamptz, jsonb) IS
+    'notify() with the payload as text.';

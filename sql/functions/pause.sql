@@ -1,5 +1,5 @@
--- Stops a topic on all instances: its lane is not scanned any more, and what is already in the queue is handed
--- back at the claim. Calls under way finish.
+-- Stops a topic on all instances: relays publish nothing of it, and what is already in the queue is handed back at the
+-- claim. Calls under way finish. Locks: the topic's row. Index: topic_pkey.
 CREATE OR REPLACE FUNCTION outboxd.pause(topic text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -4,11 +4,10 @@ CREATE OR REPLACE FUNCTION outboxd.publish(topic text, key text, payload jsonb, 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    bad       text := CASE WHEN publish.topic IS NULL THEN 'topic' WHEN publish.key IS NULL THEN 'key'
-                           WHEN publish.payload IS NULL THEN 'payload' END;
-    bytes     bigint := octet_length(publish.payload::text);
-    bytes_max integer;
-    new_id    bigint;
+    bad    text := CASE WHEN publish.topic IS NULL THEN 'topic' WHEN publish.key IS NULL THEN 'key'
+                        WHEN publish.payload IS NULL THEN 'payload' END;
+    bytes  bigint := octet_length(publish.payload::text);
+    new_id bigint;
 BEGIN
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION 'publish: % must not be NULL', bad USING ERRCODE = 'null_value_not_allowed',
@@ -16,17 +15,15 @@ BEGIN
     END IF;
     IF octet_length(publish.topic) NOT BETWEEN 1 AND 200 THEN
         RAISE EXCEPTION 'publish: topic has % bytes', octet_length(publish.topic)
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'A topic has 1 to 200 bytes.';
+            USING ERRCODE = 'check_violation', HINT = 'A topic has 1 to 200 bytes.';
     END IF;
     IF octet_length(publish.key) NOT BETWEEN 1 AND 512 THEN
         RAISE EXCEPTION 'publish: key has % bytes', octet_length(publish.key)
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'A key has 1 to 512 bytes; hash longer keys.';
+            USING ERRCODE = 'check_violation', HINT = 'A key has 1 to 512 bytes; hash longer keys.';
     END IF;
-    SELECT s.payload_bytes_max INTO bytes_max FROM outboxd.setting s;
-    IF bytes > bytes_max THEN
-        RAISE EXCEPTION 'publish: payload has % bytes, the limit is %', bytes, bytes_max
-            USING ERRCODE = 'program_limit_exceeded',
-            HINT = 'Store the document elsewhere and send a reference, or raise the limit: UPDATE outboxd.setting SET payload_bytes_max = ….';
+    IF bytes > 262144 THEN
+        RAISE EXCEPTION 'publish: payload has % bytes, the limit is 262144', bytes
+            USING ERRCODE = 'check_violation', HINT = 'Store the document elsewhere and send a reference.';
     END IF;
     PERFORM outboxd._reject_headers('publish', publish.headers);
     IF EXISTS (SELECT FROM outboxd.instance i WHERE i.stopped_at IS NULL AND i.heartbeat_at > clock_timestamp() - i.ttl)

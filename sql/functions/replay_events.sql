@@ -19,4 +19,5 @@ BEGIN
     RETURN affected;
 END $$;
 
-COMMENT ON FUNCTION outboxd.replay_events IS 'Append the events of a topic to its stream again, from a time on; returns how many.';
+COMMENT ON FUNCTION outboxd.replay_events IS
+    'Append the events of a topic to its stream again, from a time on; returns how many.';

@@ -17,4 +17,5 @@ BEGIN
     RETURN false;
 END $$;
 
-COMMENT ON FUNCTION outboxd.retry IS 'FAILED or CANCELED → QUEUED, from the first channel of its route. False: it was neither.';
+COMMENT ON FUNCTION outboxd.retry IS
+    'FAILED or CANCELED → QUEUED, from the first channel of its route. False: it was neither.';

@@ -13,7 +13,8 @@ BEGIN
         jsonb_strip_nulls(jsonb_build_object('topic', retry_dead.topic, 'since', retry_dead.since)), retry_dead.max, false) s;
     affected := CASE WHEN started.bulk_id IS NULL THEN started.done ELSE started.matched END;
     IF started.bulk_id IS NOT NULL THEN
-        RAISE NOTICE '% dead letters are retried in the background: SELECT * FROM outboxd.bulk_actions WHERE id = %', affected, started.bulk_id;
+        RAISE NOTICE '% dead letters are retried in the background: SELECT * FROM outboxd.bulk_actions WHERE id = %',
+            affected, started.bulk_id;
     END IF;
     INSERT INTO outboxd.audit (action, subject, affected, detail)
     VALUES ('retry_dead', retry_dead.topic, affected,
@@ -21,4 +22,6 @@ BEGIN
     RETURN affected;
 END $$;
 
-COMMENT ON FUNCTION outboxd.retry_dead IS 'Retry the dead letters of a topic, oldest first; returns how many. More than 1,000 are worked off in the background: see outboxd.bulk_actions.';
+COMMENT ON FUNCTION outboxd.retry_dead IS
+    'Retry the dead letters of a topic, oldest first; returns how many. More than 1,000 are worked off in the '
+    'background: see outboxd.bulk_actions.';

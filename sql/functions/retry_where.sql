@@ -9,4 +9,6 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION outboxd.retry_where IS
-    'Retry the dead letters that match: {"topic", "since", "until" (of failed_at), "error_like" (a LIKE pattern), "channel", "http_status", "recipient"}. A dry run, which only counts, unless dry_run => false. More than 1,000 are worked off in the background: see outboxd.bulk_actions.';
+    'Retry the dead letters that match: {"topic", "since", "until" (of failed_at), "error_like" (a LIKE pattern), '
+    '"channel", "http_status", "recipient"}. A dry run, which only counts, unless dry_run => false. More than 1,000 are '
+    'worked off in the background: see outboxd.bulk_actions.';

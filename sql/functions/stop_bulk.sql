@@ -19,4 +19,5 @@ BEGIN
     RETURN false;
 END $$;
 
-COMMENT ON FUNCTION outboxd.stop_bulk IS 'Stop a bulk action (see outboxd.bulk_actions) after its current batch. False: it had ended.';
+COMMENT ON FUNCTION outboxd.stop_bulk IS
+    'Stop a bulk action (see outboxd.bulk_actions) after its current batch. False: it had ended.';

@@ -1,43 +1,37 @@
--- Takes ready rows, lane by lane above each lane's bound, for this instance to push: state 0 → 1 under a new
--- publication. Rows that wait behind their key (3) are reported, to be admitted. Also ends the publications that
--- are known to have arrived, so that confirming costs no round trip of its own while there is work. The topic is told of
--- letters in lane 0: it may be one that has no lane yet.
--- Interleavings: other relays skip the rows we lock; a claim needs the epoch and takes state 0 or 1 alike;
--- cancel() either got the row first or finds it published. A crash before the push leaves an unconfirmed
--- publication; losing this commit in a server crash leaves state 0 and at worst a copy, dropped at the claim.
--- What is settled is left to relay_reserve_stretch: as seen here, and, for what was settled since, as seen under the lock of
--- the lane's row, which relay_settle_lanes waits for.
--- The rows are changed by their places, all in one scan: a join would look up the size of the table for each.
--- $1 lanes · $2 after which seq, per lane · $3 rows at most, per lane · $4 instance · $5 publications to confirm
--- $6 whether there are stretches (not with an in-process queue, which takes everything here)
--- Locks: the rows taken; then FOR SHARE their lanes, where these have had a backlog. Index: outbox_lane, then by place; lane_pkey.
+-- The fast path: takes what was committed lately, of all topics, for this instance to push: ready → published under one
+-- publication. Numbers commit out of order, so the scan begins a little below the last number drawn, now or at the
+-- previous poll; what commits later than that the relay's look finds. Keys that have a blocked row and nobody with their
+-- turn are told, to be admitted. Also ends the publications that are known to have arrived, so that confirming costs no
+-- round trip of its own while there is work. The last row tells the last number drawn.
+-- Interleavings: other relays skip the rows we lock; a claim needs the epoch and takes ready and published alike;
+-- cancel() either got the row first or finds it published. A crash before the push leaves a publication that is
+-- recalled; losing this commit in a server crash leaves ready rows and at worst copies, dropped at the claim.
+-- The rows are changed by ctid, all in one scan: a join would look up the size of the table for each. A key's turn is asked for
+-- by a scalar subquery: a NOT EXISTS may be planned as a hash of all keys.
+-- $1 the last number at the previous poll · $2 how far below · $3 topics to leave out · $4 rows at most · $5 instance
+-- $6 publications to confirm
+-- Locks: the rows found. Index: outbox_pkey, then by ctid; a_key_has_at_most_one_live_row; publication_pkey.
 WITH confirmed AS (
-    DELETE FROM outboxd.publication WHERE id = ANY ($5::bigint[]) AND lane IS NULL
-), pushed AS (
-    UPDATE outboxd.publication SET pushed_at = clock_timestamp() WHERE id = ANY ($5::bigint[]) AND lane IS NOT NULL
+    DELETE FROM outboxd.publication WHERE id = ANY ($6::bigint[])
+), drawn AS MATERIALIZED (
+    SELECT s.last_value FROM outboxd.notification_log_id_seq s
 ), found AS MATERIALIZED (
-    SELECT w.place, w.id, w.seq, w.lane, w.state, w.ordering_key
-      FROM unnest($1::int[], $2::bigint[], $3::int[]) l(lane, after, take)
-      LEFT JOIN LATERAL (SELECT n.settled_to FROM outboxd.lane n WHERE $6::bool AND n.lane = l.lane OFFSET 0) n ON true
-     CROSS JOIN LATERAL (
-           SELECT o.ctid AS place, o.id, o.seq, o.lane, o.state, o.ordering_key FROM outboxd.outbox o
-            WHERE o.lane = l.lane AND o.seq > greatest(l.after, n.settled_to) AND o.state IN (0, 3) AND o.retry_at IS NULL
-            ORDER BY o.lane, o.seq LIMIT l.take FOR UPDATE SKIP LOCKED) w
-), settled AS MATERIALIZED (
-    SELECT n.lane, n.settled_to FROM outboxd.lane n
-     WHERE $6::bool AND n.lane = ANY (ARRAY(SELECT DISTINCT w.lane FROM found w)) ORDER BY n.lane FOR SHARE
-), picked AS MATERIALIZED (
-    SELECT w.place, w.id, w.seq, w.lane, w.state, w.ordering_key
-      FROM found w LEFT JOIN settled n ON n.lane = w.lane WHERE w.seq > coalesce(n.settled_to, 0)
+    SELECT o.ctid AS place, o.id, o.state, o.ordering_key FROM outboxd.outbox o
+     WHERE o.id > (SELECT least($1::bigint, d.last_value) - $2::bigint FROM drawn d)
+       AND o.state IN ('ready', 'blocked') AND o.retry_at IS NULL AND o.topic <> ALL ($3::text[])
+       AND (o.ordering_key IS NULL
+            OR (SELECT v.id FROM outboxd.outbox v WHERE v.ordering_key = o.ordering_key AND v.has_turn LIMIT 1) IS NULL)
+     ORDER BY o.id LIMIT $4::int FOR UPDATE OF o SKIP LOCKED
 ), published AS (
-    INSERT INTO outboxd.publication (instance)
-    SELECT $4::int WHERE EXISTS (SELECT FROM picked WHERE state = 0)
-    RETURNING id
+    INSERT INTO outboxd.publication (instance, ids)
+    SELECT $5::int, array_agg(f.id) FROM found f WHERE f.state = 'ready' HAVING count(*) > 0 RETURNING id
 ), reserved AS (
-    UPDATE outboxd.outbox o SET state = 1, batch = (SELECT b.id FROM published b), instance = $4::int, next_at = clock_timestamp()
-     WHERE o.ctid = ANY (ARRAY(SELECT w.place FROM picked w WHERE w.state = 0))
-    RETURNING o.id, o.lane, o.seq, o.epoch, o.batch, CASE WHEN o.lane = 0 THEN o.topic END AS topic
+    UPDATE outboxd.outbox o SET state = 'published', instance = $5::int, published_at = clock_timestamp()
+     WHERE o.ctid = ANY (ARRAY(SELECT f.place FROM found f WHERE f.state = 'ready')) AND o.state = 'ready'
+    RETURNING o.id, o.epoch, o.seq, o.route_step, o.topic
 )
-SELECT r.id, r.lane, r.seq, r.epoch, r.batch, r.topic, NULL AS ordering_key FROM reserved r
+SELECT r.id, r.epoch, r.route_step, r.topic, r.seq, (SELECT p.id FROM published p) AS publication, NULL AS ordering_key FROM reserved r
 UNION ALL
-SELECT w.id, w.lane, w.seq, NULL, NULL, NULL, w.ordering_key FROM picked w WHERE w.state = 3
+SELECT f.id, NULL, NULL, NULL, NULL, NULL, f.ordering_key FROM found f WHERE f.state = 'blocked'
+UNION ALL
+SELECT d.last_value, NULL, NULL, NULL, NULL, NULL, NULL FROM drawn d

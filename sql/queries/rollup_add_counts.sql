@@ -2,9 +2,10 @@
 -- $1 messages published · $2 topics · $3 sent · $4 failed · $5 retried
 -- $6 measures · $7 subjects · $8 origins · $9 buckets · $10 spans in each
 -- $11 channels · $12 origins · $13 sent · $14 failed · $15 unknown · $16 last errors
+-- How many were queued is told by the sequence of release numbers; nobody counts them.
 -- Locks: the rows of this minute, each table's in the order of its key. Index: the primary keys.
 WITH clock AS MATERIALIZED (
-    SELECT date_trunc('minute', clock_timestamp()) AS minute, pg_stat_get_tuples_inserted('outboxd.outbox'::regclass) AS seq
+    SELECT date_trunc('minute', clock_timestamp()) AS minute, coalesce(pg_sequence_last_value('outboxd.outbox_seq'::regclass), 0) AS seq
 ), minute AS (
     INSERT INTO outboxd.rollup_minute AS r (minute, seq_first, seq_last, published)
     SELECT c.minute, c.seq, c.seq, $1::bigint FROM clock c

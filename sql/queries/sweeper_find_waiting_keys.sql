@@ -1,8 +1,16 @@
--- Keys with waiting rows and no live one: an admission that was lost.
--- $1 keys at most
--- Locks: none. Index: a_key_has_at_most_one_live_row.
-SELECT DISTINCT o.ordering_key FROM outboxd.outbox o
- WHERE o.ordering_key IS NOT NULL AND o.state = 3
-   AND NOT EXISTS (SELECT FROM outboxd.outbox v
-                    WHERE v.ordering_key = o.ordering_key AND CASE WHEN v.live_key IS NULL THEN v.seq ELSE 0 END = 0)
- LIMIT $1::int
+-- Walks the keys in their order, one step down the index each, and says of each whether its head is blocked although nobody has
+-- the key's turn: its admission was lost, or it committed too late for the fast path.
+-- $1 after this key · $2 keys at most
+-- Locks: none. Index: outbox_key, a_key_has_at_most_one_live_row.
+WITH RECURSIVE k AS (
+    (SELECT o.ordering_key, o.state FROM outboxd.outbox o
+      WHERE o.ordering_key > $1::text ORDER BY o.ordering_key, o.seq LIMIT 1)
+    UNION ALL
+    SELECT n.ordering_key, n.state FROM k CROSS JOIN LATERAL (
+        SELECT o.ordering_key, o.state FROM outboxd.outbox o
+         WHERE o.ordering_key > k.ordering_key ORDER BY o.ordering_key, o.seq LIMIT 1) n
+)
+SELECT k.ordering_key,
+       k.state = 'blocked'
+       AND (SELECT v.id FROM outboxd.outbox v WHERE v.ordering_key = k.ordering_key AND v.has_turn LIMIT 1) IS NULL AS waits
+  FROM k LIMIT $2::int

@@ -1,6 +1,6 @@
 -- Calls that are still under way keep their rows.
 -- $1 ids · $2 tokens · $3 lease in ms
 -- Locks: the rows (HOT). Index: outbox_pkey.
-UPDATE outboxd.outbox o SET next_at = clock_timestamp() + $3::bigint * interval '1 ms'
+UPDATE outboxd.outbox o SET lease_until = clock_timestamp() + $3::bigint * interval '1 ms'
   FROM (SELECT u.id, u.token FROM unnest($1::bigint[], $2::int[]) u(id, token) ORDER BY 1) u
- WHERE o.id = u.id AND o.epoch = u.token AND o.state = 2
+ WHERE o.id = u.id AND o.epoch = u.token AND o.state = 'processing'

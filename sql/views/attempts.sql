@@ -4,14 +4,17 @@ SELECT a.notification_id, a.number, a.channel, a.started_at, a.ended_at, a.durat
        a.response, a.instance AS worker, a.token, a.id
   FROM outboxd.attempt a;
 
-COMMENT ON VIEW outboxd.attempts IS 'Every failed, unknown, late or duplicate attempt. A success without incident leaves no row.';
+COMMENT ON VIEW outboxd.attempts IS
+    'Every failed, unknown, late or duplicate attempt. A success without incident leaves no row.';
 COMMENT ON COLUMN outboxd.attempts.notification_id IS 'See outboxd.notifications.id.';
 COMMENT ON COLUMN outboxd.attempts.number IS 'The how-manieth call of this notification, all channels.';
 COMMENT ON COLUMN outboxd.attempts.channel IS 'The channel that was called.';
 COMMENT ON COLUMN outboxd.attempts.started_at IS 'When the call began.';
 COMMENT ON COLUMN outboxd.attempts.ended_at IS 'When the outcome was recorded.';
 COMMENT ON COLUMN outboxd.attempts.duration_ms IS 'How long the call took, in milliseconds.';
-COMMENT ON COLUMN outboxd.attempts.outcome IS 'failed; unknown: no answer was seen, the provider may have it; late failure, late success: the answer came after the lease was over; duplicate: it had been SENT before.';
+COMMENT ON COLUMN outboxd.attempts.outcome IS
+    'failed; unknown: no answer was seen, the provider may have it; late failure, late success: the answer came after '
+    'the lease was over; duplicate: it had been SENT before.';
 COMMENT ON COLUMN outboxd.attempts.http_status IS 'The provider''s HTTP status, if it answered.';
 COMMENT ON COLUMN outboxd.attempts.error IS 'What went wrong.';
 COMMENT ON COLUMN outboxd.attempts.response IS 'The beginning of the provider''s answer.';

@@ -8,14 +8,17 @@ SELECT b.id, b.action, b.filter, b.actor,
        b.started_at, b.ended_at, coalesce(b.ended_at, clock_timestamp()) - b.started_at AS duration, b.stopped_by, b.error
   FROM outboxd.bulk_action b;
 
-COMMENT ON VIEW outboxd.bulk_actions IS 'Retries and cancels of many notifications and how far they are. Worked off in batches by the running instances; outboxd.stop_bulk(id) ends one.';
+COMMENT ON VIEW outboxd.bulk_actions IS
+    'Retries and cancels of many notifications and how far they are. Worked off in batches by the running instances; '
+    'outboxd.stop_bulk(id) ends one.';
 COMMENT ON COLUMN outboxd.bulk_actions.id IS 'For outboxd.stop_bulk(id).';
 COMMENT ON COLUMN outboxd.bulk_actions.action IS 'retry or cancel.';
 COMMENT ON COLUMN outboxd.bulk_actions.filter IS 'Which notifications.';
 COMMENT ON COLUMN outboxd.bulk_actions.actor IS 'Who started it.';
 COMMENT ON COLUMN outboxd.bulk_actions.state IS 'running, failing (see error; it is tried again), finished or stopped.';
 COMMENT ON COLUMN outboxd.bulk_actions.matched IS 'How many matched when it was started, a million at most.';
-COMMENT ON COLUMN outboxd.bulk_actions.done IS 'How many it has changed. Others may have moved on by themselves, so this can end below matched.';
+COMMENT ON COLUMN outboxd.bulk_actions.done IS
+    'How many it has changed. Others may have moved on by themselves, so this can end below matched.';
 COMMENT ON COLUMN outboxd.bulk_actions.percent IS 'How much of it is done.';
 COMMENT ON COLUMN outboxd.bulk_actions.started_at IS 'When it was started; what happened since is not touched.';
 COMMENT ON COLUMN outboxd.bulk_actions.ended_at IS 'When it was finished or stopped.';

@@ -13,7 +13,8 @@ WITH called AS (
     UNION SELECT r.channel, '' FROM outboxd.route r
 )
 SELECT k.channel, nullif(k.origin, '') AS origin,
-       CASE WHEN h.reason IS NULL OR h.reason = 'retry_after' THEN 'closed' WHEN h.held_until > now() THEN 'open' ELSE 'half-open' END AS circuit,
+       CASE WHEN h.reason IS NULL OR h.reason = 'retry_after' THEN 'closed'
+            WHEN h.held_until > now() THEN 'open' ELSE 'half-open' END AS circuit,
        h.paused_at IS NOT NULL AS paused,
        CASE WHEN h.held_until > now() THEN h.held_until END AS held_until,
        CASE h.reason WHEN 'retry_after' THEN CASE WHEN h.held_until > now() THEN 'the provider asked to wait' END
@@ -28,13 +29,20 @@ SELECT k.channel, nullif(k.origin, '') AS origin,
 
 COMMENT ON VIEW outboxd.channel_health IS 'How each channel fares: calls of the last 5 minutes, and what holds it now.';
 COMMENT ON COLUMN outboxd.channel_health.channel IS 'As named in the configuration.';
-COMMENT ON COLUMN outboxd.channel_health.origin IS 'scheme://host:port, where the URL comes from data; NULL: the whole channel; (other): origins beyond the first hundred.';
-COMMENT ON COLUMN outboxd.channel_health.circuit IS 'closed: calls go out; open: held; half-open: the next call is a probe.';
-COMMENT ON COLUMN outboxd.channel_health.paused IS 'Whether an operator paused it; outboxd.resume_channel(name) ends that.';
-COMMENT ON COLUMN outboxd.channel_health.held_until IS 'Until when calls are held: by the circuit, or because the provider asked for it.';
+COMMENT ON COLUMN outboxd.channel_health.origin IS
+    'scheme://host:port, where the URL comes from data; NULL: the whole channel; (other): origins beyond the first '
+    'hundred.';
+COMMENT ON COLUMN outboxd.channel_health.circuit IS
+    'closed: calls go out; open: held; half-open: the next call is a probe.';
+COMMENT ON COLUMN outboxd.channel_health.paused IS
+    'Whether an operator paused it; outboxd.resume_channel(name) ends that.';
+COMMENT ON COLUMN outboxd.channel_health.held_until IS
+    'Until when calls are held: by the circuit, or because the provider asked for it.';
 COMMENT ON COLUMN outboxd.channel_health.held_because IS 'Why.';
 COMMENT ON COLUMN outboxd.channel_health.calls IS 'Calls in the last 5 minutes.';
-COMMENT ON COLUMN outboxd.channel_health.success_percent IS 'How many of 100 calls in the last 5 minutes succeeded; NULL: there were none.';
-COMMENT ON COLUMN outboxd.channel_health.p95_ms IS '95 of 100 calls in the last 5 minutes took at most this many milliseconds, to within 9 %.';
+COMMENT ON COLUMN outboxd.channel_health.success_percent IS
+    'How many of 100 calls in the last 5 minutes succeeded; NULL: there were none.';
+COMMENT ON COLUMN outboxd.channel_health.p95_ms IS
+    '95 of 100 calls in the last 5 minutes took at most this many milliseconds, to within 9 %.';
 COMMENT ON COLUMN outboxd.channel_health.last_error IS 'The last error in the last hour.';
 COMMENT ON COLUMN outboxd.channel_health.last_error_at IS 'When that was.';

@@ -15,7 +15,8 @@ WITH alive AS MATERIALIZED (
     SELECT 1, 'workers', CASE WHEN w.working = 0 THEN 2 WHEN w.dead > 0 THEN 1 ELSE 0 END,
            format('%s alive, %s of them call providers; %s died within the hour', w.alive, w.working, w.dead),
            'Instances with a fresh heartbeat. Without one nothing is sent; what is committed waits safely.',
-           CASE WHEN w.working = 0 THEN 'Start an instance: outboxd run' WHEN w.dead > 0 THEN 'SELECT * FROM outboxd.workers; then look at its logs' END
+           CASE WHEN w.working = 0 THEN 'Start an instance: outboxd run'
+                WHEN w.dead > 0 THEN 'SELECT * FROM outboxd.workers; then look at its logs' END
       FROM (SELECT (SELECT count(*) FROM alive) AS alive, (SELECT count(*) FROM alive a WHERE 'worker' = ANY (a.roles)) AS working,
                    (SELECT count(*) FROM outboxd.instance i WHERE i.stopped_at IS NULL AND i.heartbeat_at < now() - i.ttl
                        AND i.heartbeat_at > now() - interval '1 hour') AS dead) w
@@ -23,11 +24,14 @@ WITH alive AS MATERIALIZED (
     SELECT 2, 'relay_lag', CASE WHEN l.oldest_age > interval '1 min' THEN 2 WHEN l.oldest_age > interval '10 s' THEN 1 ELSE 0 END,
            format('%s rows ready, the oldest for %s s', l.ready_unpublished, round(extract(epoch FROM l.oldest_age), 1)),
            'Committed rows that are ready and not yet in the queue. A short wait in a burst is normal.',
-           CASE WHEN l.oldest_age > interval '10 s' THEN 'SELECT reason, count(*) FROM outboxd.stuck GROUP BY 1; more instances or worker.concurrency if it only is too much' END
+           CASE WHEN l.oldest_age > interval '10 s'
+                THEN 'SELECT reason, count(*) FROM outboxd.stuck GROUP BY 1; '
+                     'more instances or worker.concurrency if it only is too much' END
       FROM outboxd.outbox_lag l
     UNION ALL
     SELECT 3, 'overdue', CASE WHEN d.late > interval '1 min' THEN 2 WHEN d.late > interval '10 s' THEN 1 ELSE 0 END,
-           CASE WHEN d.late IS NULL THEN 'nothing is due' ELSE format('the oldest is due since %s s', round(extract(epoch FROM d.late), 1)) END,
+           CASE WHEN d.late IS NULL THEN 'nothing is due'
+                ELSE format('the oldest is due since %s s', round(extract(epoch FROM d.late), 1)) END,
            'PENDING notifications whose time has come and that no producer has released.',
            CASE WHEN d.late > interval '10 s' THEN 'Start an instance with the role producer: outboxd run --role producer' END
       FROM measured d
@@ -35,31 +39,42 @@ WITH alive AS MATERIALIZED (
     SELECT 4, 'dead_letters', CASE WHEN d.dead >= 1000 THEN 2 WHEN d.dead > 0 THEN 1 ELSE 0 END,
            CASE WHEN d.dead > 9999 THEN 'at least 10000' ELSE d.dead::text END || ' in the last hour',
            'Notifications that were given up: every channel of their route failed, or they expired.',
-           CASE WHEN d.dead > 0 THEN 'SELECT topic, error, count(*) FROM outboxd.dead_letters WHERE failed_at > now() - interval ''1 hour'' GROUP BY 1, 2; once mended: SELECT * FROM outboxd.retry_where(''{"topic": "…"}'', dry_run => false)' END
+           CASE WHEN d.dead > 0
+                THEN 'SELECT topic, error, count(*) FROM outboxd.dead_letters WHERE failed_at > now() - interval ''1 hour'' GROUP BY 1, 2; '
+                     'once mended: SELECT * FROM outboxd.retry_where(''{"topic": "…"}'', dry_run => false)' END
       FROM measured d
     UNION ALL
     SELECT 5, 'circuits', CASE WHEN c.whole > 0 THEN 2 WHEN c.origins > 0 THEN 1 ELSE 0 END,
-           CASE WHEN c.whole + c.origins = 0 THEN 'all closed' ELSE format('%s channels and %s origins are open: %s', c.whole, c.origins, c.names) END,
+           CASE WHEN c.whole + c.origins = 0 THEN 'all closed'
+                ELSE format('%s channels and %s origins are open: %s', c.whole, c.origins, c.names) END,
            'Providers that failed so often in a row that they are left alone; their work waits. They are probed by themselves.',
-           CASE WHEN c.whole + c.origins > 0 THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed''; then ask the provider, or renew the credentials if it says 401 or 403' END
+           CASE WHEN c.whole + c.origins > 0
+                THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed''; then ask the provider, '
+                     'or renew the credentials if it says 401 or 403' END
       FROM (SELECT count(*) FILTER (WHERE h.origin = '') AS whole, count(*) FILTER (WHERE h.origin <> '') AS origins,
-                   (array_to_string((array_agg(concat_ws(' ', h.channel, nullif(h.origin, '')) ORDER BY h.origin, h.channel))[1:5], ', ')) AS names
+                   array_to_string((array_agg(concat_ws(' ', h.channel, nullif(h.origin, '')) ORDER BY h.origin, h.channel))[1:5], ', ')
+                       AS names
               FROM outboxd.channel_hold h WHERE h.reason <> 'retry_after') c
     UNION ALL
     SELECT 6, 'paused', CASE WHEN p.names IS NULL THEN 0 ELSE 1 END, coalesce(p.names, 'nothing'),
            'Topics and channels that an operator paused; their work waits.',
            CASE WHEN p.names IS NOT NULL THEN 'SELECT outboxd.resume(''topic''), or outboxd.resume_channel(''channel'')' END
       FROM (SELECT string_agg(x.what, ', ' ORDER BY x.what) AS names
-              FROM (SELECT format('topic %s since %s', t.name, to_char(t.paused_at, 'YYYY-MM-DD HH24:MI')) AS what FROM outboxd.topic t WHERE t.paused_at IS NOT NULL
+              FROM (SELECT format('topic %s since %s', t.name, to_char(t.paused_at, 'YYYY-MM-DD HH24:MI')) AS what
+                      FROM outboxd.topic t WHERE t.paused_at IS NOT NULL
                     UNION ALL
-                    SELECT format('channel %s since %s', h.channel, to_char(h.paused_at, 'YYYY-MM-DD HH24:MI')) FROM outboxd.channel_hold h WHERE h.paused_at IS NOT NULL) x) p
+                    SELECT format('channel %s since %s', h.channel, to_char(h.paused_at, 'YYYY-MM-DD HH24:MI'))
+                      FROM outboxd.channel_hold h WHERE h.paused_at IS NOT NULL) x) p
     UNION ALL
     SELECT 7, 'queue', CASE WHEN q.down > 0 OR q.policy <> 'noeviction' OR q.share > 0.9 THEN 2 WHEN q.share > 0.75 THEN 1 ELSE 0 END,
-           CASE WHEN q.reports = 0 THEN 'no instance has reported' WHEN q.down > 0 THEN format('%s of %s instances cannot reach Redis: %s', q.down, q.reports, q.error)
+           CASE WHEN q.reports = 0 THEN 'no instance has reported'
+                WHEN q.down > 0 THEN format('%s of %s instances cannot reach Redis: %s', q.down, q.reports, q.error)
                 WHEN q.policy IS NULL THEN 'in the process; there is no Redis'
-                ELSE format('Redis answers, maxmemory-policy %s, %s used of %s', q.policy, pg_size_pretty(q.used), coalesce(pg_size_pretty(q.at_most), 'no limit')) END,
+                ELSE format('Redis answers, maxmemory-policy %s, %s used of %s', q.policy, pg_size_pretty(q.used),
+                            coalesce(pg_size_pretty(q.at_most), 'no limit')) END,
            'The queue between relay and workers. Losing it costs seconds, never a message.',
-           CASE WHEN q.down > 0 THEN 'Look at Redis and the network between; sending goes on by itself' WHEN q.policy <> 'noeviction' THEN 'CONFIG SET maxmemory-policy noeviction'
+           CASE WHEN q.down > 0 THEN 'Look at Redis and the network between; sending goes on by itself'
+                WHEN q.policy <> 'noeviction' THEN 'CONFIG SET maxmemory-policy noeviction'
                 WHEN q.share > 0.75 THEN 'Raise maxmemory, or give outboxd a Redis of its own' END
       FROM (SELECT count(a.clock_skew_ms) AS reports, count(*) FILTER (WHERE NOT a.queue_reachable) AS down, min(a.queue_error) AS error,
                    min(a.queue_policy) AS policy, max(a.queue_memory_bytes) AS used, max(nullif(a.queue_memory_max_bytes, 0)) AS at_most,
@@ -68,47 +83,67 @@ WITH alive AS MATERIALIZED (
     SELECT 8, 'vacuum_pin', CASE WHEN v.held_for > interval '1 hour' OR v.age_xids > 10000000 THEN 2
                                  WHEN v.held_for > interval '5 min' OR v.age_xids > 1000000 THEN 1 ELSE 0 END,
            CASE WHEN v.who IS NULL THEN 'nothing'
-                ELSE format('%s: %s transactions old%s%s', v.who, v.age_xids, ', open for ' || round(extract(epoch FROM v.held_for)) || ' s',
+                ELSE format('%s: %s transactions old%s%s', v.who, v.age_xids,
+                            ', open for ' || round(extract(epoch FROM v.held_for)) || ' s',
                             ', last query at ' || to_char(v.query_start, 'YYYY-MM-DD HH24:MI:SS')) END,
-           'The oldest snapshot in this database. Dead rows younger than it cannot be removed, so tables and indexes grow and scans slow down.',
+           'The oldest snapshot in this database. Dead rows younger than it cannot be removed, so tables and indexes grow and '
+           'scans slow down.',
            CASE WHEN v.held_for > interval '5 min' OR v.age_xids > 1000000 THEN v.remedy END
-      FROM (SELECT 1) one LEFT JOIN LATERAL (SELECT * FROM outboxd._vacuum_pins p ORDER BY p.age_xids DESC NULLS LAST, p.held_for DESC NULLS LAST LIMIT 1) v ON true
+      FROM (SELECT 1) one LEFT JOIN LATERAL (
+           SELECT * FROM outboxd._vacuum_pins p ORDER BY p.age_xids DESC NULLS LAST, p.held_for DESC NULLS LAST LIMIT 1) v ON true
     UNION ALL
     SELECT 9, 'autovacuum', CASE WHEN t.share > 5 THEN 2 WHEN t.share > 1 THEN 1 ELSE 0 END,
            CASE WHEN t.name IS NULL THEN 'no table is behind'
-                ELSE format('%s: %s dead rows to %s live, last vacuumed %s', t.name, t.dead, t.live, coalesce(to_char(t.vacuumed, 'YYYY-MM-DD HH24:MI'), 'never')) END,
+                ELSE format('%s: %s dead rows to %s live, last vacuumed %s', t.name, t.dead, t.live,
+                            coalesce(to_char(t.vacuumed, 'YYYY-MM-DD HH24:MI'), 'never')) END,
            'Tables of outboxd whose dead rows autovacuum has not removed: more than the live ones plus 100,000.',
-           CASE WHEN t.share > 1 THEN format('See vacuum_pin first; then VACUUM outboxd.%I, and raise autovacuum_max_workers or its cost limit', t.name) END
+           CASE WHEN t.share > 1
+                THEN format('See vacuum_pin first; then VACUUM outboxd.%I, and raise autovacuum_max_workers or its cost limit', t.name) END
       FROM (SELECT 1) one LEFT JOIN LATERAL (
-           SELECT c.relname AS name, s.dead, s.live, s.dead / (s.live + 100000.0) AS share, greatest(pg_stat_get_last_autovacuum_time(c.oid), pg_stat_get_last_vacuum_time(c.oid)) AS vacuumed
+           SELECT c.relname AS name, s.dead, s.live, s.dead / (s.live + 100000.0) AS share,
+                  greatest(pg_stat_get_last_autovacuum_time(c.oid), pg_stat_get_last_vacuum_time(c.oid)) AS vacuumed
              FROM pg_class c CROSS JOIN LATERAL (SELECT pg_stat_get_dead_tuples(c.oid) AS dead, pg_stat_get_live_tuples(c.oid) AS live) s
             WHERE c.relnamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = 'outboxd') AND c.relkind = 'r' AND s.dead > 10000
             ORDER BY 4 DESC LIMIT 1) t ON true
     UNION ALL
-    SELECT 10, 'replication_slots', CASE WHEN s.held > 10737418240 OR s.wal_status IN ('unreserved', 'lost') THEN 2 WHEN s.held > 1073741824 THEN 1 ELSE 0 END,
+    SELECT 10, 'replication_slots', CASE WHEN s.held > 10737418240 OR s.wal_status IN ('unreserved', 'lost') THEN 2
+                                         WHEN s.held > 1073741824 THEN 1 ELSE 0 END,
            CASE WHEN s.slot_name IS NULL THEN 'no slot'
-                ELSE format('%s%s holds %s of WAL (%s)', s.slot_name, CASE WHEN s.active THEN '' ELSE ', inactive,' END, pg_size_pretty(s.held), s.wal_status) END,
+                ELSE format('%s%s holds %s of WAL (%s)', s.slot_name, CASE WHEN s.active THEN '' ELSE ', inactive,' END,
+                            pg_size_pretty(s.held), s.wal_status) END,
            'Replication slots make the server keep WAL until their reader has it; a forgotten one fills the disk.',
-           CASE WHEN s.held > 1073741824 OR s.wal_status IN ('unreserved', 'lost') THEN format('Let its reader catch up, or SELECT pg_drop_replication_slot(%L); max_slot_wal_keep_size sets a limit', s.slot_name) END
+           CASE WHEN s.held > 1073741824 OR s.wal_status IN ('unreserved', 'lost')
+                THEN format('Let its reader catch up, or SELECT pg_drop_replication_slot(%L); max_slot_wal_keep_size sets a limit',
+                            s.slot_name) END
       FROM (SELECT 1) one LEFT JOIN LATERAL (
            SELECT r.slot_name, r.active, r.wal_status,
-                  pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END, r.restart_lsn) AS held
-             FROM pg_replication_slots r ORDER BY r.wal_status IN ('unreserved', 'lost') DESC NULLS LAST, 4 DESC NULLS LAST LIMIT 1) s ON true
+                  pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END,
+                                  r.restart_lsn) AS held
+             FROM pg_replication_slots r
+            ORDER BY r.wal_status IN ('unreserved', 'lost') DESC NULLS LAST, 4 DESC NULLS LAST LIMIT 1) s ON true
     UNION ALL
     SELECT 11, 'clock_skew', CASE WHEN c.ms > 60000 THEN 2 WHEN c.ms > 1000 THEN 1 ELSE 0 END,
            CASE WHEN c.ms IS NULL THEN 'no instance has reported' ELSE format('%s ms on %s', c.ms, c.host) END,
-           'The largest difference between an instance''s clock and the database''s. Leases and timers go by the database; signatures and logs carry the instance''s time.',
+           'The largest difference between an instance''s clock and the database''s. Leases and due times go by the database; '
+           'signatures and logs carry the instance''s time.',
            CASE WHEN c.ms > 1000 THEN 'Synchronise the clocks (NTP)' END
-      FROM (SELECT 1) one LEFT JOIN LATERAL (SELECT abs(a.clock_skew_ms) AS ms, a.host FROM alive a WHERE a.clock_skew_ms IS NOT NULL ORDER BY 1 DESC LIMIT 1) c ON true
+      FROM (SELECT 1) one LEFT JOIN LATERAL (
+           SELECT abs(a.clock_skew_ms) AS ms, a.host FROM alive a WHERE a.clock_skew_ms IS NOT NULL ORDER BY 1 DESC LIMIT 1) c ON true
     UNION ALL
     SELECT 12, 'bulk_actions', CASE WHEN b.failing > 0 THEN 1 ELSE 0 END,
            CASE WHEN b.running = 0 THEN 'none is running' ELSE format('%s running, %s of them with an error', b.running, b.failing) END,
-           'Retries and cancels of many notifications, worked off in batches.', CASE WHEN b.failing > 0 THEN 'SELECT * FROM outboxd.bulk_actions WHERE error IS NOT NULL; outboxd.stop_bulk(id) ends one' END
-      FROM (SELECT count(*) AS running, count(*) FILTER (WHERE a.error IS NOT NULL) AS failing FROM outboxd.bulk_action a WHERE a.ended_at IS NULL) b
+           'Retries and cancels of many notifications, worked off in batches.',
+           CASE WHEN b.failing > 0
+                THEN 'SELECT * FROM outboxd.bulk_actions WHERE error IS NOT NULL; outboxd.stop_bulk(id) ends one' END
+      FROM (SELECT count(*) AS running, count(*) FILTER (WHERE a.error IS NOT NULL) AS failing
+              FROM outboxd.bulk_action a WHERE a.ended_at IS NULL) b
 )
-SELECT c.name, (ARRAY['ok', 'warn', 'critical'])[coalesce(c.level, 0) + 1] AS level, c.value, c.meaning, c.action FROM checks c ORDER BY c.ordinal;
+SELECT c.name, (ARRAY['ok', 'warn', 'critical'])[coalesce(c.level, 0) + 1] AS level, c.value, c.meaning, c.action
+  FROM checks c ORDER BY c.ordinal;
 
-COMMENT ON VIEW outboxd.health IS 'One row per check: is it well, what was measured, what does it mean, what to do. Says more to members of pg_read_all_stats.';
+COMMENT ON VIEW outboxd.health IS
+    'One row per check: is it well, what was measured, what does it mean, what to do. Says more to members of '
+    'pg_read_all_stats.';
 COMMENT ON COLUMN outboxd.health.name IS 'The check.';
 COMMENT ON COLUMN outboxd.health.level IS 'ok, warn or critical.';
 COMMENT ON COLUMN outboxd.health.value IS 'What was measured.';

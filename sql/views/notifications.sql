@@ -1,24 +1,15 @@
--- One row per notification, with what is known of its live work: what the log has, and what still carries its letter. Nothing
--- is joined: so each half keeps the order of its primary key, and the newest are found at the end of it.
+-- One row per notification: its record, and what is known of its live work while it is QUEUED. PROCESSING is a fact of the
+-- outbox row. Locks: none. Index: notification_log_pkey, outbox_pkey.
 CREATE OR REPLACE VIEW outboxd.notifications AS
 SELECT l.id, l.topic, l.recipient,
-       CASE WHEN l.status = 'QUEUED' AND EXISTS (SELECT FROM outboxd.outbox o WHERE o.id = l.id AND o.state = 2) THEN 'PROCESSING'
-            ELSE l.status::text END AS status,
-       l.channel,
-       CASE WHEN l.status = 'QUEUED' THEN coalesce((SELECT o.attempts FROM outboxd.outbox o WHERE o.id = l.id), l.attempts)
-            ELSE l.attempts END AS attempts,
-       CASE WHEN l.status = 'PENDING' THEN l.send_at
-            WHEN l.status = 'QUEUED' THEN (SELECT coalesce(o.retry_at, o.next_at) FROM outboxd.outbox o WHERE o.id = l.id AND o.state = 0)
-       END AS next_attempt_at,
-       CASE WHEN l.status = 'QUEUED' THEN (SELECT o.instance FROM outboxd.outbox o WHERE o.id = l.id AND o.state = 2) END AS worker,
+       CASE WHEN o.state = 'processing' THEN 'PROCESSING' ELSE l.status::text END AS status,
+       l.channel, coalesce(o.attempts, l.attempts) AS attempts,
+       CASE WHEN l.status = 'PENDING' THEN l.send_at WHEN o.state = 'ready' THEN coalesce(o.retry_at, l.send_at) END
+           AS next_attempt_at,
+       CASE WHEN o.state = 'processing' THEN o.instance END AS worker,
        l.error, l.http_status, l.payload, l.headers, l.dedup_key, l.ordering_key,
        l.created_at, l.send_at, l.expires_at, l.finished_at
-  FROM outboxd.notification_log l
-UNION ALL
-SELECT o.id, o.topic, o.recipient, CASE WHEN o.state = 2 THEN 'PROCESSING' ELSE 'QUEUED' END, NULL, o.attempts,
-       CASE WHEN o.state = 0 THEN coalesce(o.retry_at, o.next_at) END, CASE WHEN o.state = 2 THEN o.instance END,
-       NULL, NULL, o.payload, NULL, NULL, NULL, o.created_at, o.send_at, NULL, NULL
-  FROM outboxd.outbox o WHERE o.topic IS NOT NULL;
+  FROM outboxd.notification_log l LEFT JOIN outboxd.outbox o ON o.id = l.id AND l.status = 'QUEUED';
 
 COMMENT ON VIEW outboxd.notifications IS 'One row per notification: where it is, what was tried, what comes next.';
 COMMENT ON COLUMN outboxd.notifications.id IS 'The id that notify() returned.';
@@ -28,7 +19,8 @@ COMMENT ON COLUMN outboxd.notifications.status IS 'PENDING, QUEUED, PROCESSING, 
 COMMENT ON COLUMN outboxd.notifications.channel IS 'The channel that delivered it, or was tried last.';
 COMMENT ON COLUMN outboxd.notifications.attempts IS 'Calls to providers so far, all channels.';
 COMMENT ON COLUMN outboxd.notifications.next_attempt_at IS 'When it is tried next, if it waits.';
-COMMENT ON COLUMN outboxd.notifications.worker IS 'The instance that is calling the provider now (see outboxd.workers).';
+COMMENT ON COLUMN outboxd.notifications.worker IS
+    'The instance that is calling the provider now (see outboxd.workers).';
 COMMENT ON COLUMN outboxd.notifications.error IS 'Why it failed.';
 COMMENT ON COLUMN outboxd.notifications.http_status IS 'The provider''s last HTTP status, if it answered.';
 COMMENT ON COLUMN outboxd.notifications.payload IS 'As the app gave it.';

@@ -18,8 +18,11 @@ SELECT l.ready AS ready_unpublished,
        l.counted_at
   FROM lag l;
 
-COMMENT ON VIEW outboxd.outbox_lag IS 'Rows that are ready and not yet published, and how long the oldest waits. Paused topics do not count. One row.';
+COMMENT ON VIEW outboxd.outbox_lag IS
+    'Rows that are ready and not yet published, and how long the oldest waits. Paused topics do not count. One row.';
 COMMENT ON COLUMN outboxd.outbox_lag.ready_unpublished IS 'Rows ready to be published.';
 COMMENT ON COLUMN outboxd.outbox_lag.oldest_age IS 'How long the oldest of them has been ready; 0 if there is none.';
-COMMENT ON COLUMN outboxd.outbox_lag.published_last_minute IS 'Messages pushed to the queue in the last 60 s, copies included, to within a few seconds.';
-COMMENT ON COLUMN outboxd.outbox_lag.counted_at IS 'When this was counted: now, or, with more than 20,000 rows, when an instance last did, a few seconds ago.';
+COMMENT ON COLUMN outboxd.outbox_lag.published_last_minute IS
+    'Messages pushed to the queue in the last 60 s, copies included, to within a few seconds.';
+COMMENT ON COLUMN outboxd.outbox_lag.counted_at IS
+    'When this was counted: now, or, with more than 20,000 rows, when an instance last did, a few seconds ago.';

@@ -12,9 +12,15 @@ SELECT n.topic, n.status, n.count, greatest(clock_timestamp() - n.oldest_since, 
   FROM outboxd.census_count n
  WHERE (SELECT c.serves FROM census c);
 
-COMMENT ON VIEW outboxd.queue_state IS 'What is waiting, working, dead: per topic and status how many, and how old the oldest. SENT and CANCELED are history: see outboxd.throughput.';
+COMMENT ON VIEW outboxd.queue_state IS
+    'What is waiting, working, dead: per topic and status how many, and how old the oldest. SENT and CANCELED are '
+    'history: see outboxd.throughput.';
 COMMENT ON COLUMN outboxd.queue_state.topic IS 'What it is about.';
-COMMENT ON COLUMN outboxd.queue_state.status IS 'PENDING (not yet due), QUEUED (waiting), PROCESSING (a worker is calling), FAILED (dead letter).';
+COMMENT ON COLUMN outboxd.queue_state.status IS
+    'PENDING (not yet due), QUEUED (waiting), PROCESSING (a worker is calling), FAILED (dead letter).';
 COMMENT ON COLUMN outboxd.queue_state.count IS 'How many rows.';
-COMMENT ON COLUMN outboxd.queue_state.oldest_age IS 'How long the oldest is late (PENDING), on its way since it was to be sent (QUEUED, PROCESSING: of the row with the lowest id), or dead (FAILED).';
-COMMENT ON COLUMN outboxd.queue_state.counted_at IS 'When this was counted: now, or, with more than 20,000 rows, when an instance last did, a few seconds ago.';
+COMMENT ON COLUMN outboxd.queue_state.oldest_age IS
+    'How long the oldest is late (PENDING), on its way since it was to be sent (QUEUED, PROCESSING: of the row with the '
+    'lowest id), or dead (FAILED).';
+COMMENT ON COLUMN outboxd.queue_state.counted_at IS
+    'When this was counted: now, or, with more than 20,000 rows, when an instance last did, a few seconds ago.';

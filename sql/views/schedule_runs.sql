@@ -5,12 +5,16 @@ SELECT r.id AS run, r.schedule, r.slot, r.state, r.recipients, r.prepared, r.rel
   FROM outboxd.schedule_run r;
 
 COMMENT ON VIEW outboxd.schedule_runs IS 'One row per slot of each schedule, also of dropped ones.';
-COMMENT ON COLUMN outboxd.schedule_runs.run IS 'Its number; the dedup_key of its notifications begins with schedule:<run>:.';
+COMMENT ON COLUMN outboxd.schedule_runs.run IS
+    'Its number; the dedup_key of its notifications begins with schedule:<run>:.';
 COMMENT ON COLUMN outboxd.schedule_runs.schedule IS 'The schedule''s name.';
 COMMENT ON COLUMN outboxd.schedule_runs.slot IS 'The moment that cron named.';
-COMMENT ON COLUMN outboxd.schedule_runs.state IS 'preparing, prepared (waits for the slot or is being released), released, missed (nobody ran in time), failed, canceled.';
+COMMENT ON COLUMN outboxd.schedule_runs.state IS
+    'preparing, prepared (waits for the slot or is being released), released, missed (nobody ran in time), failed, '
+    'canceled.';
 COMMENT ON COLUMN outboxd.schedule_runs.recipients IS 'Rows the audience had.';
-COMMENT ON COLUMN outboxd.schedule_runs.prepared IS 'Notifications written so far; a recipient that came twice counts once.';
+COMMENT ON COLUMN outboxd.schedule_runs.prepared IS
+    'Notifications written so far; a recipient that came twice counts once.';
 COMMENT ON COLUMN outboxd.schedule_runs.released IS 'Of these, no longer PENDING, as last counted.';
 COMMENT ON COLUMN outboxd.schedule_runs.error IS 'Why it failed, or was missed.';
 COMMENT ON COLUMN outboxd.schedule_runs.topic IS 'The topic of its notifications.';

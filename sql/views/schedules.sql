@@ -16,7 +16,8 @@ COMMENT ON COLUMN outboxd.schedules.audience IS 'The relation or function that s
 COMMENT ON COLUMN outboxd.schedules.lead IS 'How long before the slot the audience is read.';
 COMMENT ON COLUMN outboxd.schedules.spread IS 'Notifications are spread over so long, from the slot.';
 COMMENT ON COLUMN outboxd.schedules.catch_up IS 'A slot missed by downtime still runs for so long.';
-COMMENT ON COLUMN outboxd.schedules.state IS 'active; new: no instance has looked yet; invalid: it cannot run, see error.';
+COMMENT ON COLUMN outboxd.schedules.state IS
+    'active; new: no instance has looked yet; invalid: it cannot run, see error.';
 COMMENT ON COLUMN outboxd.schedules.next_slot IS 'When it runs next.';
 COMMENT ON COLUMN outboxd.schedules.last_slot IS 'Its latest slot on record.';
 COMMENT ON COLUMN outboxd.schedules.last_state IS 'What became of it: see outboxd.schedule_runs.';

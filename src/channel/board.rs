@@ -93,6 +93,13 @@ impl Board {
         }
     }
 
+    /// How long calls are still held, if they are; grants no probe.
+    pub fn held_for(&self, channel: &str, origin: &str, now: Instant) -> Option<Duration> {
+        let entries = self.lock();
+        let hold = entries.get(channel)?.get(origin)?.circuit.hold()?;
+        hold.until.checked_duration_since(now).filter(|left| !left.is_zero())
+    }
+
     /// Takes an outcome in. What it returns concerns all instances.
     pub fn on_outcome(
         &self,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use metrics::{Counter, Histogram};
 
@@ -19,6 +20,8 @@ pub struct Provider {
     pub channel: Channel,
     /// Its limits in this instance.
     pub limits: Arc<Limits>,
+    /// The longest that a call takes.
+    pub timeout: Duration,
     /// Counts what was delivered and how long that took: looked up once, because every delivery asks for it.
     pub delivered: OnceLock<(Counter, Histogram)>,
 }
@@ -61,7 +64,12 @@ impl Router {
             let channel = Channel::new(name, config)?;
             providers.insert(
                 name.as_str(),
-                Arc::new(Provider { channel, limits: Limits::new(config), delivered: OnceLock::new() }),
+                Arc::new(Provider {
+                    channel,
+                    limits: Limits::new(config),
+                    timeout: config.timeout,
+                    delivered: OnceLock::new(),
+                }),
             );
         }
         let mut by_topic = HashMap::new();

@@ -1,71 +1,74 @@
 //! How many calls may start now: a rate, and calls under way per channel and per origin.
 //!
-//! Nobody waits here. What cannot start is told when to come back, so a worker parks the row and gives its
-//! slot to another: one slow or dead origin holds at most `max_in_flight_per_origin` slots. The times handed
-//! out are spread, so that a parked crowd does not return all at once.
+//! Nobody waits here. Messages wait unclaimed in the worker until they get a [`Permit`], so one slow or dead origin holds at
+//! most `max_in_flight_per_origin` of an instance's calls. How many calls a second can be expected tells the worker what
+//! can start within a second, and the relay how much is worth publishing.
 //!
 //! The rate is exact: in no span of `per` do more than `count` calls start. A bucket of tokens would let
-//! through twice as many where a full bucket meets a new span, and a provider that counts would answer 429.
+//! through twice as many where a full bucket meets a new span, and a provider that counts would answer 429. Calls are also
+//! spread over the span: a tenth of a second's worth may start at once.
 //! Limits hold per instance. Origins are remembered only while calls to them are under way.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::CHANNEL_WIDE;
 use crate::config::{ChannelConfig, RateLimit};
 
-/// The soonest a refused call is told to come back: sooner would only spin.
-const RETRY_MIN: Duration = Duration::from_millis(10);
-/// The latest, where a slot and not the rate is missing: slots may come free at any time.
-const SLOT_RETRY_MAX: Duration = Duration::from_secs(5);
 /// What a call is assumed to take before one has ended.
 const CALL_ASSUMED: Duration = Duration::from_millis(50);
 /// Starts remembered at most; a higher rate is kept as the same rate over a shorter span.
 const STARTS_MAX: u32 = 10_000;
+/// What cannot start within a second is told to come back after at least and at most this.
+const PROMISE_MIN: Duration = Duration::from_millis(500);
+const PROMISE_MAX: Duration = Duration::from_secs(60);
+/// How far ahead of an even spread calls may start.
+const BURST: Duration = Duration::from_millis(100);
+/// The soonest that a rate is asked again: so a claim is for several rows where the rate is high.
+const RATE_WAIT_MIN: Duration = Duration::from_millis(20);
+/// Messages that were pushed so lately may not have been taken yet.
+const ON_THEIR_WAY: Duration = Duration::from_millis(200);
 
 /// The limits of one channel.
 #[derive(Debug)]
 pub struct Limits {
     in_flight_max: usize,
     in_flight_per_origin_max: usize,
+    /// Messages of this channel that wait for a permit.
+    waiting: AtomicUsize,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
     rate: Option<Window>,
-    channel: Slots,
+    channel: Load,
+    /// When messages were first pushed lately, and how many since.
+    published: Option<(Instant, usize)>,
     /// Only origins that come from data, and only while they have calls under way.
-    origins: HashMap<Arc<str>, Slots>,
+    origins: HashMap<Arc<str>, Load>,
 }
 
 /// Why a call may not start now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Full {
-    /// The channel's rate is used up.
-    Rate,
+    /// The channel's rate is used up for so long.
+    Rate(Duration),
     /// The channel has its calls under way.
     Channel,
     /// The origin has its calls under way.
     Origin,
 }
 
-/// A call that may not start now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RetryIn {
-    /// When to ask again.
-    pub wait: Duration,
-    /// Why.
-    pub full: Full,
-}
-
-/// The right to have one call under way; dropping it gives the slot back.
+/// The right to have one call under way; dropping it gives it back.
 #[derive(Debug)]
 pub struct Permit {
     limits: Arc<Limits>,
     origin: Arc<str>,
-    started: Instant,
+    granted: Instant,
+    is_started: bool,
 }
 
 impl Limits {
@@ -74,32 +77,87 @@ impl Limits {
         Arc::new(Limits {
             in_flight_max: config.max_in_flight.unwrap_or(usize::MAX).max(1),
             in_flight_per_origin_max: config.max_in_flight_per_origin.max(1),
+            waiting: AtomicUsize::new(0),
             state: Mutex::new(State {
                 rate: config.rate_limit.map(Window::new),
-                channel: Slots::default(),
+                channel: Load::default(),
+                published: None,
                 origins: HashMap::new(),
             }),
         })
     }
 
-    /// The right to start a call to `origin` now, or when to ask again.
-    pub fn try_acquire(self: &Arc<Self>, origin: &Arc<str>, now: Instant) -> Result<Permit, RetryIn> {
+    /// The right to start a call to `origin` now, or why not.
+    pub fn try_acquire(self: &Arc<Self>, origin: &Arc<str>, now: Instant) -> Result<Permit, Full> {
         let mut state = self.lock();
-        let State { rate, channel, origins } = &mut *state;
+        let State { rate, channel, origins, .. } = &mut *state;
         let from_data = &**origin != CHANNEL_WIDE;
-        if from_data && let Some(slots) = origins.get_mut(origin) {
-            slots.room(self.in_flight_per_origin_max, now).map_err(|wait| RetryIn { wait, full: Full::Origin })?;
+        if from_data && origins.get(origin).is_some_and(|load| load.in_flight >= self.in_flight_per_origin_max) {
+            return Err(Full::Origin);
         }
-        channel.room(self.in_flight_max, now).map_err(|wait| RetryIn { wait, full: Full::Channel })?;
+        if channel.in_flight >= self.in_flight_max {
+            return Err(Full::Channel);
+        }
         // Last, because it takes what it grants.
         if let Some(rate) = rate {
-            rate.start(now).map_err(|wait| RetryIn { wait, full: Full::Rate })?;
+            rate.reserve(now).map_err(Full::Rate)?;
         }
         channel.in_flight += 1;
         if from_data {
             origins.entry(Arc::clone(origin)).or_default().in_flight += 1;
         }
-        Ok(Permit { limits: Arc::clone(self), origin: Arc::clone(origin), started: now })
+        Ok(Permit { limits: Arc::clone(self), origin: Arc::clone(origin), granted: now, is_started: false })
+    }
+
+    /// How many calls to `origin` can be expected to start in a second, if `concurrency` are under way at most.
+    pub fn per_second(&self, origin: &str, concurrency: usize) -> usize {
+        let state = self.lock();
+        let origin_rate = (*origin != *CHANNEL_WIDE).then(|| {
+            let load = state.origins.get(origin).copied().unwrap_or_default();
+            load.per_second(self.in_flight_per_origin_max.min(concurrency))
+        });
+        let channel_rate = state.channel.per_second(self.in_flight_max.min(concurrency));
+        let rate = state.rate.as_ref().map_or(f64::INFINITY, Window::per_second);
+        (channel_rate.min(rate).min(origin_rate.unwrap_or(f64::INFINITY)).ceil() as usize).max(1)
+    }
+
+    /// When a message for `origin` that cannot start within a second should come back: one after the other.
+    pub fn promise(&self, origin: &Arc<str>, concurrency: usize, now: Instant) -> Duration {
+        let between = Duration::from_secs(1) / u32::try_from(self.per_second(origin, concurrency)).unwrap_or(u32::MAX);
+        let mut state = self.lock();
+        let State { channel, origins, .. } = &mut *state;
+        let load = origins.get_mut(origin).unwrap_or(channel);
+        let promised = load.promised.map_or(now, |promised| promised.max(now)) + between;
+        let wait = promised.duration_since(now).clamp(PROMISE_MIN, PROMISE_MAX);
+        load.promised = Some(promised.min(now + PROMISE_MAX));
+        wait
+    }
+
+    /// A message begins to wait for a permit.
+    pub fn begin_waiting(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A message has its permit, or goes back.
+    pub fn end_waiting(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many more messages of this channel are worth publishing: a second of work may wait, what is on its way included.
+    pub fn room(&self, concurrency: usize, now: Instant) -> usize {
+        let per_second = self.per_second(CHANNEL_WIDE, concurrency);
+        let on_their_way = self.lock().published.filter(|(at, _)| now.saturating_duration_since(*at) < ON_THEIR_WAY);
+        let waiting = self.waiting.load(Ordering::Relaxed) + on_their_way.map_or(0, |(_, rows)| rows);
+        per_second.saturating_sub(waiting)
+    }
+
+    /// So many messages of this channel were pushed.
+    pub fn note_published(&self, rows: usize, now: Instant) {
+        let mut state = self.lock();
+        state.published = match state.published {
+            Some((at, before)) if now.saturating_duration_since(at) < ON_THEIR_WAY => Some((at, before + rows)),
+            _ => Some((now, rows)),
+        };
     }
 
     /// Calls under way.
@@ -118,83 +176,101 @@ impl Limits {
     }
 }
 
+impl Permit {
+    /// The call starts now: the rate counts when calls start, not when they were permitted.
+    pub fn start(&mut self, now: Instant) {
+        self.is_started = true;
+        if let Some(rate) = &mut self.limits.lock().rate {
+            rate.start(now);
+        }
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
-        let took = self.started.elapsed();
+        let took = self.granted.elapsed();
         let mut state = self.limits.lock();
-        state.channel.leave(took);
-        if let Some(slots) = state.origins.get_mut(&self.origin) {
-            slots.leave(took);
-            if slots.in_flight == 0 {
+        if let Some(rate) = state.rate.as_mut().filter(|_| !self.is_started) {
+            rate.reserved -= 1;
+        }
+        state.channel.end(took);
+        if let Some(load) = state.origins.get_mut(&self.origin) {
+            load.end(took);
+            if load.in_flight == 0 {
                 state.origins.remove(&self.origin);
             }
         }
     }
 }
 
-/// Calls under way, and when those that found no room were told to come back.
-#[derive(Debug)]
-struct Slots {
+/// Calls under way, how long one takes, and until when others were told to wait.
+#[derive(Debug, Clone, Copy)]
+struct Load {
     in_flight: usize,
-    /// How long a call takes, smoothed.
+    /// How long a permit is held, smoothed.
     usual: Duration,
     promised: Option<Instant>,
 }
 
-impl Default for Slots {
-    fn default() -> Slots {
-        Slots { in_flight: 0, usual: CALL_ASSUMED, promised: None }
+impl Default for Load {
+    fn default() -> Load {
+        Load { in_flight: 0, usual: CALL_ASSUMED, promised: None }
     }
 }
 
-impl Slots {
-    /// Nothing if there is room, else a time by which a slot should be free for this caller.
-    fn room(&mut self, in_flight_max: usize, now: Instant) -> Result<(), Duration> {
-        if self.in_flight < in_flight_max {
-            return Ok(());
-        }
-        let between = self.usual / u32::try_from(in_flight_max).unwrap_or(u32::MAX);
-        let promised = self.promised.map_or(now, |promised| promised.max(now)) + between;
-        let wait = promised.duration_since(now).clamp(RETRY_MIN, SLOT_RETRY_MAX);
-        self.promised = Some(now + wait);
-        Err(wait)
+impl Load {
+    fn per_second(&self, in_flight_max: usize) -> f64 {
+        in_flight_max as f64 / self.usual.as_secs_f64().max(1e-4)
     }
 
-    fn leave(&mut self, took: Duration) {
+    fn end(&mut self, took: Duration) {
         self.in_flight -= 1;
         self.usual = (self.usual * 7 + took) / 8;
     }
 }
 
-/// The starts of the last `per`, oldest first.
+/// The starts of the last `per`, oldest first, and those that were permitted and are to come.
 #[derive(Debug)]
 struct Window {
     count: usize,
     per: Duration,
     starts: VecDeque<Instant>,
-    promised: Option<Instant>,
+    reserved: usize,
+    /// When the next start would be on time, if all were evenly spread.
+    next: Option<Instant>,
 }
 
 impl Window {
     fn new(limit: RateLimit) -> Window {
         let count = limit.count.max(1);
         let scale = count.div_ceil(STARTS_MAX);
-        Window { count: (count / scale) as usize, per: limit.per / scale, starts: VecDeque::new(), promised: None }
+        Window { count: (count / scale) as usize, per: limit.per / scale, starts: VecDeque::new(), reserved: 0, next: None }
     }
 
-    /// Starts a call now, or says when there will be room for this caller.
-    fn start(&mut self, now: Instant) -> Result<(), Duration> {
+    fn per_second(&self) -> f64 {
+        self.count as f64 / self.per.as_secs_f64()
+    }
+
+    /// Permits a start, or says how long until there is room for one.
+    fn reserve(&mut self, now: Instant) -> Result<(), Duration> {
         while self.starts.front().is_some_and(|start| now.saturating_duration_since(*start) >= self.per) {
             self.starts.pop_front();
         }
-        let Some(oldest) = self.starts.front().filter(|_| self.starts.len() >= self.count) else {
-            self.starts.push_back(now);
+        let next = self.next.map_or(now, |next| next.max(now));
+        if next > now + BURST {
+            return Err(next.duration_since(now + BURST).max(RATE_WAIT_MIN));
+        }
+        if self.starts.len() + self.reserved < self.count {
+            self.reserved += 1;
+            self.next = Some(next + self.per / u32::try_from(self.count).unwrap_or(u32::MAX));
             return Ok(());
-        };
-        let between = self.per / u32::try_from(self.count).unwrap_or(u32::MAX);
-        let free = *oldest + self.per;
-        let promised = self.promised.map_or(free, |promised| (promised + between).max(free));
-        self.promised = Some(promised);
-        Err(promised.saturating_duration_since(now).max(RETRY_MIN))
+        }
+        let free_in = self.starts.front().map(|oldest| (*oldest + self.per).saturating_duration_since(now));
+        Err(free_in.unwrap_or_default().max(RATE_WAIT_MIN))
+    }
+
+    fn start(&mut self, now: Instant) {
+        self.reserved -= 1;
+        self.starts.push_back(now);
     }
 }

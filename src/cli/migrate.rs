@@ -84,6 +84,7 @@ impl From<migrate::Error> for Failure {
         let exit = match &error {
             migrate::Error::Database(_) | migrate::Error::Migration(_) => Exit::Runtime,
             migrate::Error::ServerTooOld { .. }
+            | migrate::Error::BeforeFirstRelease { .. }
             | migrate::Error::SchemaNewer { .. }
             | migrate::Error::MissingRights { .. }
             | migrate::Error::Diverged(_) => Exit::Config,

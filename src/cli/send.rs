@@ -78,7 +78,7 @@ async fn notify(client: &Client, args: &Args, payload: &Value) -> Result<i64, Fa
     let headers: Map<String, Value> =
         args.headers.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
     let headers = (!headers.is_empty()).then_some(Value::Object(headers));
-    let sql = "SELECT outboxd.notify($1, $2, $3, coalesce($4, now()), $5, $6, NULL, $7)";
+    let sql = "SELECT outboxd.notify($1, $2, $3::jsonb, $4, $5, $6, NULL, $7)";
     let row = client
         .query_one(
             sql,

@@ -26,21 +26,22 @@ pub(super) fn config(settings: &Settings) -> Config {
     let top = section(settings, "");
     let database = database(&section(settings, "database"));
     let redis_url = top.secret("redis_url");
+    let worker = worker(&section(settings, "worker"));
     Config {
         queue: queue(&section(settings, "queue"), redis_url.is_some()),
         producer: ProducerConfig { batch: section(settings, "producer").number("batch") },
         relay: relay(&section(settings, "relay"), database.pooler),
-        worker: worker(&section(settings, "worker")),
         reconcile: reconcile(&section(settings, "reconcile")),
         retention: retention(&section(settings, "retention")),
         telemetry: telemetry(&section(settings, "telemetry")),
-        channels: named(settings, "channels", channel),
+        channels: named(settings, "channels", |s| channel(s, worker.concurrency)),
         routes: named(settings, "routes", route),
         database_url: top.secret("database_url").unwrap_or_default(),
         redis_url,
         http_addr: top.addr("http_addr"),
         http_token: top.secret("http_token"),
         database,
+        worker,
     }
 }
 
@@ -64,6 +65,7 @@ pub(super) fn derived(config: &Config) -> BTreeMap<KeyPath, String> {
         let at = KeyPath(vec!["channels".into(), name.clone()]);
         derived.insert(at.child("connect_timeout"), span(channel.connect_timeout));
         derived.insert(at.child("first_byte_timeout"), span(channel.first_byte_timeout));
+        derived.insert(at.child("max_in_flight_per_origin"), channel.max_in_flight_per_origin.to_string());
     }
     for (name, route) in &config.routes {
         let at = KeyPath(vec!["routes".into(), name.clone()]);
@@ -120,7 +122,6 @@ fn worker(s: &Section<'_>) -> WorkerConfig {
         lease: s.duration("lease"),
         heartbeat: s.duration("heartbeat"),
         heartbeat_ttl: s.duration("heartbeat_ttl"),
-        short_way: s.flag("short_way"),
         drain: s.duration("drain"),
     }
 }
@@ -150,7 +151,7 @@ fn telemetry(s: &Section<'_>) -> TelemetryConfig {
     }
 }
 
-fn channel(s: &Section<'_>) -> ChannelConfig {
+fn channel(s: &Section<'_>, concurrency: usize) -> ChannelConfig {
     let timeout = s.duration("timeout");
     let connect = s.value("connect_timeout").map(|_| s.duration("connect_timeout"));
     let first_byte = s.value("first_byte_timeout").map(|_| s.duration("first_byte_timeout"));
@@ -172,7 +173,10 @@ fn channel(s: &Section<'_>) -> ChannelConfig {
             _ => None,
         },
         max_in_flight: s.value("max_in_flight").map(|_| s.number("max_in_flight")),
-        max_in_flight_per_origin: s.number("max_in_flight_per_origin"),
+        max_in_flight_per_origin: match s.value("max_in_flight_per_origin") {
+            Some(_) => s.number("max_in_flight_per_origin"),
+            None => concurrency.div_ceil(2),
+        },
         allow_private: s.flag("allow_private"),
         allow: s.networks("allow"),
         deny: s.networks("deny"),

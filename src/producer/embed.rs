@@ -1,14 +1,13 @@
 //! For Rust apps that embed the crate: write in the app's own transaction, push right after its commit.
 //!
-//! The push is only speed. If the process dies before it, the queue is away or too many are waiting, the relay of a
-//! running instance publishes the row all the same; if both push, the second message is a copy and is dropped at the
-//! claim.
+//! Reserve, push, confirm: as the relay does. The push is only speed. If the process dies before it, the queue is away or
+//! too many are waiting, the relay of a running instance publishes the row all the same.
 //!
 //! ```no_run
 //! # async fn example(client: &mut tokio_postgres::Client, config: &outboxd::config::Config) -> Result<(), Box<dyn std::error::Error>> {
 //! use outboxd::{Notification, Producer};
 //!
-//! let producer = Producer::connect(&config.queue, config.redis_url.as_ref()).await?;
+//! let producer = Producer::connect(config).await?;
 //! let tx = client.transaction().await?;
 //! tx.execute("INSERT INTO orders (item) VALUES ('book')", &[]).await?;
 //! let ticket = producer.notify(&tx, &Notification::new("orders", "device-1", serde_json::json!({"text": "paid"}))).await?;
@@ -17,10 +16,8 @@
 //! # Ok(()) }
 //! ```
 
-use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use secrecy::SecretString;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -28,19 +25,22 @@ use tokio_postgres::GenericClient;
 use tokio_postgres::types::ToSql;
 use tracing::debug;
 
-use crate::config::QueueConfig;
+use crate::config::Config;
 use crate::notification::NotificationId;
-use crate::queue::{self, Message, Queue};
+use crate::publisher::{Error, Publisher};
+use crate::queue;
+use crate::store::Store;
 
-/// Messages that may wait to be pushed; what does not fit is left to the relay.
+/// Notifications that may wait to be pushed; what does not fit is left to the relay.
 const WAITING_MAX: usize = 10_000;
-/// Messages pushed in one round trip at most.
+/// Notifications pushed in one round trip at most.
 const BATCH_MAX: usize = 500;
 
-/// The usual call, and the one with everything.
-const NOTIFY: &str = "SELECT outboxd.notify($1::text, $2::text, $3::jsonb)";
-const NOTIFY_WITH: &str = "SELECT outboxd.notify($1::text, $2::text, $3::jsonb, coalesce($4::timestamptz, now()), $5::text, \
-    $6::text, $7::timestamptz, $8::jsonb)";
+/// What an app's process is called in a publication: no instance has this number.
+const NO_INSTANCE: i32 = 0;
+
+const NOTIFY: &str = "SELECT outboxd.notify($1::text, $2::text, $3::jsonb, $4::timestamptz, $5::text, $6::text, \
+    $7::timestamptz, $8::jsonb)";
 
 /// What to send to whom: the arguments of `outboxd.notify()`.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,12 +77,6 @@ impl<'a> Notification<'a> {
             headers: None,
         }
     }
-
-    /// Whether anything is set that may be left out.
-    fn asks_for_more(&self) -> bool {
-        let keys = self.dedup_key.is_some() || self.ordering_key.is_some();
-        keys || self.send_at.is_some() || self.expires_at.is_some() || self.headers.is_some()
-    }
 }
 
 /// Proof of a written notification; worth something only after the commit.
@@ -102,21 +96,25 @@ impl Ticket {
 /// Writes notifications in the app's transactions and pushes them after the commit. Cheap to share by reference.
 #[derive(Debug)]
 pub struct Producer {
-    waiting: mpsc::Sender<Message>,
+    waiting: mpsc::Sender<i64>,
     pusher: JoinHandle<()>,
 }
 
 impl Producer {
-    /// Connects to the queue the instances use. Needs Redis: an in-process queue is out of another process's reach.
-    pub async fn connect(config: &QueueConfig, redis_url: Option<&SecretString>) -> queue::Result<Producer> {
-        if redis_url.is_none() {
-            return Err(queue::Error::Unusable("an app can only push to a queue in Redis; set redis_url".to_owned()));
+    /// Connects to the database and the queue that the instances use. Needs the rights of the daemon's role, and Redis: an
+    /// in-process queue is out of another process's reach.
+    pub async fn connect(config: &Config) -> Result<Producer, Error> {
+        if config.redis_url.is_none() {
+            let why = "an app can only push to a queue in Redis; set redis_url".to_owned();
+            return Err(queue::Error::Unusable(why).into());
         }
-        let queue = queue::open(config, redis_url).await?;
+        let store = Store::open(config)?;
+        let queue = queue::open(&config.queue, config.redis_url.as_ref()).await?;
         // The instances look for losses; what this process says of the past is of no interest to it.
         queue.check_loss(0).await?;
-        let (waiting, messages) = mpsc::channel(WAITING_MAX);
-        Ok(Producer { waiting, pusher: tokio::spawn(push_all(queue, messages)) })
+        let publisher = Publisher::new(store.clone(), queue, config.queue.window);
+        let (waiting, ids) = mpsc::channel(WAITING_MAX);
+        Ok(Producer { waiting, pusher: tokio::spawn(push_all(store, publisher, ids)) })
     }
 
     /// Writes a notification in the caller's transaction.
@@ -135,19 +133,15 @@ impl Producer {
             &notification.expires_at,
             &notification.headers,
         ];
-        let row = if notification.asks_for_more() {
-            transaction.query_one(NOTIFY_WITH, &arguments).await?
-        } else {
-            transaction.query_one(NOTIFY, &arguments[..3]).await?
-        };
+        let row = transaction.query_one(NOTIFY, &arguments).await?;
         Ok(Ticket { id: NotificationId(row.get(0)) })
     }
 
     /// Pushes in the background, at once. Call it only after the transaction has committed.
     pub fn after_commit(&self, ticket: Ticket) {
-        // Under epoch 0: the row was just written. If it was not (a dedup_key that was taken, a later send_at, an
-        // ordering key that is busy), the claim drops the message and the row goes its own way.
-        if self.waiting.try_send(Message { id: ticket.id.0, epoch: 0 }).is_err() {
+        // What is not ready (a dedup_key that was taken, a later send_at, an ordering key) is not reserved and goes its own
+        // way.
+        if self.waiting.try_send(ticket.id.0).is_err() {
             debug!(id = %ticket.id, "left to the relay");
         }
     }
@@ -161,12 +155,18 @@ impl Producer {
     }
 }
 
-async fn push_all(queue: Arc<dyn Queue>, mut messages: mpsc::Receiver<Message>) {
+async fn push_all(store: Store, publisher: Publisher, mut ids: mpsc::Receiver<i64>) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
-    while messages.recv_many(&mut batch, BATCH_MAX).await > 0 {
-        if let Err(error) = queue.push(&batch).await {
-            debug!(%error, messages = batch.len(), "left to the relay");
+    while ids.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        if let Err(error) = push(&store, &publisher, &batch).await {
+            debug!(%error, notifications = batch.len(), "left to the relay");
         }
         batch.clear();
     }
+}
+
+async fn push(store: &Store, publisher: &Publisher, ids: &[i64]) -> Result<(), Error> {
+    let found = store.reserve_ids(ids, NO_INSTANCE).await?;
+    publisher.push(found.reserved).await?;
+    publisher.confirm().await
 }

@@ -6,8 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Counts of held messages by the name Redis knows them under: equal elements of a list count one each, an entry of a
-/// stream as many as it carries.
+/// Counts of held messages by the name Redis knows them under: equal elements of a list count one each.
 pub(super) type Counts = HashMap<Arc<str>, usize>;
 
 /// Shared by a consumer and its ackers.
@@ -20,7 +19,7 @@ pub(super) struct Hand {
 struct Inner {
     held: Counts,
     /// Acknowledgements that Redis has not confirmed; they go along with the next ones.
-    unconfirmed: Vec<(Arc<str>, usize)>,
+    unconfirmed: Vec<Arc<str>>,
 }
 
 impl Hand {
@@ -28,8 +27,8 @@ impl Hand {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn hold(&self, name: &Arc<str>, messages: usize) {
-        *self.lock().held.entry(Arc::clone(name)).or_default() += messages;
+    pub(super) fn hold(&self, name: &Arc<str>) {
+        *self.lock().held.entry(Arc::clone(name)).or_default() += 1;
     }
 
     pub(super) fn held(&self) -> Counts {
@@ -55,7 +54,7 @@ impl Hand {
     }
 
     /// Starts acknowledging `names` and whatever is still unconfirmed.
-    pub(super) fn start_ack(&self, names: impl Iterator<Item = (Arc<str>, usize)>) -> Acknowledging {
+    pub(super) fn start_ack(&self, names: impl Iterator<Item = Arc<str>>) -> Acknowledging {
         let mut inner = self.lock();
         let mut all = std::mem::take(&mut inner.unconfirmed);
         all.extend(names);
@@ -72,17 +71,16 @@ impl Hand {
 #[derive(Debug)]
 pub(super) struct Acknowledging {
     hand: Hand,
-    /// With how many messages each stands for.
-    pub names: Vec<(Arc<str>, usize)>,
+    pub names: Vec<Arc<str>>,
 }
 
 impl Acknowledging {
     /// Redis has them.
     pub(super) fn confirmed(mut self) {
         let mut inner = self.hand.lock();
-        for (name, messages) in std::mem::take(&mut self.names) {
+        for name in std::mem::take(&mut self.names) {
             if let Some(count) = inner.held.get_mut(&name) {
-                *count = count.saturating_sub(messages);
+                *count -= 1;
                 if *count == 0 {
                     inner.held.remove(&name);
                 }
@@ -103,28 +101,28 @@ impl Drop for Acknowledging {
 mod tests {
     use super::*;
 
-    fn one_each(names: &[&'static str]) -> impl Iterator<Item = (Arc<str>, usize)> {
-        names.iter().map(|name| (Arc::from(*name), 1))
+    fn names(names: &[&'static str]) -> impl Iterator<Item = Arc<str>> {
+        names.iter().map(|name| Arc::from(*name))
     }
 
     #[test]
     fn only_what_was_never_held_is_found_again() {
         let hand = Hand::default();
-        hand.hold(&Arc::from("a"), 1);
-        hand.hold(&Arc::from("b"), 1);
+        hand.hold(&Arc::from("a"));
+        hand.hold(&Arc::from("b"));
         let before = hand.held();
-        hand.start_ack(one_each(&["b"])).confirmed();
+        hand.start_ack(names(&["b"])).confirmed();
         assert_eq!(hand.not_held(&before, ["a", "b", "c", "a"].map(String::from).into()), ["c", "a"]);
     }
 
     #[test]
     fn an_unconfirmed_acknowledgement_goes_along_with_the_next() {
         let hand = Hand::default();
-        hand.hold(&Arc::from("a"), 1);
-        drop(hand.start_ack(one_each(&["a"])));
+        hand.hold(&Arc::from("a"));
+        drop(hand.start_ack(names(&["a"])));
         assert_eq!(hand.held().get("a"), Some(&1));
         let again = hand.start_ack(std::iter::empty());
-        assert_eq!(again.names, one_each(&["a"]).collect::<Vec<_>>());
+        assert_eq!(again.names, names(&["a"]).collect::<Vec<_>>());
         again.confirmed();
         assert!(hand.held().is_empty());
     }

@@ -10,7 +10,6 @@
 //! {prefix}:v1:<backend>:meta              hash    what tells a loss:
 //!     generation, pushed                          the push counter (see `loss`)
 //!     run                                         the server process that counts
-//!     held                                        messages in the stream, waiting and pending
 //!     ended:<generation>                          where an earlier generation's count stood when it ended
 //! ```
 //!

@@ -79,7 +79,7 @@ impl Shared {
             state.last_ticket += 1;
             let ticket = state.last_ticket;
             let times_delivered = deliveries_before + 1;
-            state.held.insert(ticket, Held { message, times_delivered, consumer });
+            state.held.insert(ticket, Held { message: message.clone(), times_delivered, consumer });
             deliveries.push(Delivery { message, times_delivered, handle: Handle::Ticket(ticket) });
         }
         if !state.waiting.is_empty() {
@@ -114,7 +114,7 @@ impl Queue for MemoryQueue {
         if state.waiting.len() + messages.len() > self.shared.waiting_max {
             return Err(Error::Full(format!("{} messages are waiting in process", state.waiting.len())));
         }
-        state.waiting.extend(messages.iter().map(|message| Waiting { message: *message, deliveries_before: 0 }));
+        state.waiting.extend(messages.iter().map(|message| Waiting { message: message.clone(), deliveries_before: 0 }));
         drop(state);
         self.shared.arrived.notify_one();
         Ok(Pushed { counter: 0 })

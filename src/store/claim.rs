@@ -8,7 +8,6 @@ use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 
 use super::instance::millis;
-use super::publish::{Fresh, LaneScan, Stretches, columns};
 use super::{Result, Store, query};
 use crate::queue::Message;
 
@@ -22,7 +21,7 @@ pub struct Claimed {
     /// Attempts in all, this one included.
     pub attempts: i32,
     /// Position on its route.
-    pub channel: i16,
+    pub route_step: i16,
     /// Attempts on this channel, this one included.
     pub channel_attempts: i16,
     /// What it is about.
@@ -41,8 +40,41 @@ pub struct Claimed {
     pub published_at: DateTime<Utc>,
 }
 
+/// A message as the claim knows it: id and epoch.
+pub type Key = (i64, i32);
+
+/// What a message's URL may be made of.
+#[derive(Debug, Clone)]
+pub struct Destination {
+    /// The notification.
+    pub id: i64,
+    /// What it is about.
+    pub topic: String,
+    /// Who receives it.
+    pub recipient: String,
+    /// JSON text.
+    pub payload: String,
+    /// JSON text of an object.
+    pub headers: Option<String>,
+    /// When the app wrote it.
+    pub created_at: DateTime<Utc>,
+}
+
+/// A message that goes back unclaimed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutBack {
+    /// The notification.
+    pub id: i64,
+    /// The message's epoch.
+    pub epoch: i32,
+    /// Due again after this.
+    pub wait: Duration,
+    /// Where on its route it goes on; `None`: on the same channel.
+    pub next_step: Option<i16>,
+}
+
 /// A claim to undo: no call was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Release {
     /// The notification.
     pub id: i64,
@@ -51,7 +83,7 @@ pub struct Release {
     /// Due again after this.
     pub wait: Duration,
     /// Where on its route it goes on; `None`: on the same channel.
-    pub next_channel: Option<i16>,
+    pub next_step: Option<i16>,
 }
 
 /// Which case a message was.
@@ -63,8 +95,6 @@ pub enum Case {
     Held,
     /// SENT: no call.
     Sent,
-    /// Its topic is paused: to be handed back.
-    Paused,
     /// A stale copy, a row that has ended otherwise, or an id nobody committed.
     Stale,
 }
@@ -76,7 +106,6 @@ impl Case {
             Case::Claimed(_) => "claimed",
             Case::Held => "held",
             Case::Sent => "sent",
-            Case::Paused => "paused",
             Case::Stale => "stale",
         }
     }
@@ -90,20 +119,18 @@ impl Store {
         messages: &[Message],
         instance: i32,
         lease: Duration,
-        paused_lanes: &[i32],
-    ) -> Result<Vec<(Message, Case)>> {
-        let query = query!("worker_claim_messages", Durable, [INT8_ARRAY, INT4_ARRAY, INT4, INT8, INT4_ARRAY]);
+    ) -> Result<Vec<(Key, Case)>> {
+        let query = query!("worker_claim_messages", Durable, [INT8_ARRAY, INT4_ARRAY, INT4, INT8]);
         let (mut cases, mut topics) = (Vec::with_capacity(messages.len()), Topics::default());
-        let mut left = messages.to_vec();
+        let mut left: Vec<Key> = messages.iter().map(|message| (message.id, message.epoch)).collect();
         loop {
             let (newest, older) = newest_of_each(left);
-            let (ids, epochs) = split(&newest);
-            let rows = self.query(query, &[&ids, &epochs, &instance, &millis(lease), &paused_lanes]).await?;
-            cases
-                .extend(rows.iter().map(|row| (Message { id: row.get(0), epoch: row.get(1) }, case(row, &mut topics))));
-            let ours = |id| cases.iter().any(|(message, case)| message.id == id && matches!(case, Case::Claimed(_)));
-            let (stale, undecided): (Vec<_>, Vec<_>) = older.into_iter().partition(|message| ours(message.id));
-            cases.extend(stale.into_iter().map(|message| (message, Case::Stale)));
+            let (ids, epochs): (Vec<i64>, Vec<i32>) = newest.into_iter().unzip();
+            let rows = self.query(query, &[&ids, &epochs, &instance, &millis(lease)]).await?;
+            cases.extend(rows.iter().map(|row| ((row.get(0), row.get(1)), case(row, &mut topics))));
+            let ours = |id| cases.iter().any(|((claimed, _), case)| *claimed == id && matches!(case, Case::Claimed(_)));
+            let (stale, undecided): (Vec<Key>, Vec<Key>) = older.into_iter().partition(|(id, _)| ours(*id));
+            cases.extend(stale.into_iter().map(|copy| (copy, Case::Stale)));
             if undecided.is_empty() {
                 return Ok(cases);
             }
@@ -111,49 +138,40 @@ impl Store {
         }
     }
 
-    /// Takes fresh ready rows of the lanes given and claims them.
-    pub async fn claim_fresh(
-        &self,
-        scans: &[LaneScan],
-        instance: i32,
-        lease: Duration,
-        stretches: Stretches,
-    ) -> Result<(Fresh, Vec<Box<Claimed>>)> {
-        let query = query!("worker_claim_fresh", Durable, [INT4_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8, BOOL]);
-        let (lanes, after, take) = columns(scans);
-        let used = stretches.are_used();
-        let rows = self.query(query, &[&lanes, &after, &take, &instance, &millis(lease), &used]).await?;
-        let (mut fresh, mut claims, mut topics) = (Fresh::default(), Vec::with_capacity(rows.len()), Topics::default());
-        for row in &rows {
-            let (lane, seq): (i32, i64) = (row.get(16), row.get(17));
-            fresh.keys.extend(row.get::<_, Option<String>>(18));
-            if let Case::Claimed(claimed) = case(row, &mut topics) {
-                if lane == 0 {
-                    fresh.unnamed.push((claimed.id, Some(Arc::clone(&claimed.topic))));
-                }
-                claims.push(claimed);
-            }
-            fresh.found(lane, seq);
-        }
-        fresh.claimed = claims.len() as u64;
-        Ok((fresh, claims))
+    /// What the URLs of these messages may be made of; some rows may be gone.
+    pub async fn read_destinations(&self, ids: &[i64]) -> Result<Vec<Destination>> {
+        let rows = self.query(query!("worker_read_destinations", Relaxed, [INT8_ARRAY]), &[&ids]).await?;
+        let destination = |row: &Row| Destination {
+            id: row.get(0),
+            topic: row.get(1),
+            recipient: row.get(2),
+            payload: row.get(3),
+            headers: row.get(4),
+            created_at: row.get(5),
+        };
+        Ok(rows.iter().map(destination).collect())
     }
 
-    /// Hands messages of paused topics back.
-    pub async fn unpublish(&self, messages: &[Message]) -> Result<()> {
-        let query = query!("worker_unpublish_messages", Durable, [INT8_ARRAY, INT4_ARRAY]);
-        let (ids, epochs) = split(messages);
-        self.query(query, &[&ids, &epochs]).await.map(|_| ())
+    /// Messages that cannot start now go back unclaimed, each with its time.
+    pub async fn put_back(&self, messages: &[PutBack]) -> Result<()> {
+        let query = query!("worker_put_back", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
+        let ids: Vec<i64> = messages.iter().map(|message| message.id).collect();
+        let epochs: Vec<i32> = messages.iter().map(|message| message.epoch).collect();
+        let waits: Vec<i64> = messages.iter().map(|message| millis(message.wait)).collect();
+        let next_steps: Vec<Option<i16>> = messages.iter().map(|message| message.next_step).collect();
+        self.query(query, &[&ids, &epochs, &waits, &next_steps]).await.map(|_| ())
     }
 
-    /// Undoes claims that made no call; each is due again after its wait.
-    pub async fn release(&self, claims: &[Release]) -> Result<()> {
+    /// Undoes claims that made no call; each is due again after its wait. Returns the keys of those that were canceled
+    /// meanwhile.
+    pub async fn release(&self, claims: &[Release]) -> Result<Vec<String>> {
         let query = query!("worker_release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
         let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
         let tokens: Vec<i32> = claims.iter().map(|claim| claim.token).collect();
         let waits: Vec<i64> = claims.iter().map(|claim| millis(claim.wait)).collect();
-        let next_channels: Vec<Option<i16>> = claims.iter().map(|claim| claim.next_channel).collect();
-        self.query(query, &[&ids, &tokens, &waits, &next_channels]).await.map(|_| ())
+        let next_steps: Vec<Option<i16>> = claims.iter().map(|claim| claim.next_step).collect();
+        let rows = self.query(query, &[&ids, &tokens, &waits, &next_steps]).await?;
+        Ok(rows.iter().filter_map(|row| row.get(0)).collect())
     }
 
     /// Calls that are still under way keep their rows.
@@ -165,14 +183,10 @@ impl Store {
 }
 
 /// The newest message of each row, by id, and the others.
-fn newest_of_each(mut messages: Vec<Message>) -> (Vec<Message>, Vec<Message>) {
-    messages.sort_unstable_by_key(|message| (message.id, Reverse(message.epoch)));
+fn newest_of_each(mut copies: Vec<Key>) -> (Vec<Key>, Vec<Key>) {
+    copies.sort_unstable_by_key(|(id, epoch)| (*id, Reverse(*epoch)));
     let mut last = None;
-    messages.into_iter().partition(|message| last.replace(message.id) != Some(message.id))
-}
-
-fn split(messages: &[Message]) -> (Vec<i64>, Vec<i32>) {
-    messages.iter().map(|message| (message.id, message.epoch)).unzip()
+    copies.into_iter().partition(|(id, _)| last.replace(*id) != Some(*id))
 }
 
 /// Rows of one batch are mostly of one topic: they share its name.
@@ -188,20 +202,17 @@ impl Topics {
     }
 }
 
-// By position, in the statements' order: a name is looked for among all of them, for each value of each row.
+// By position, in the statement's order: a name is looked for among all of them, for each value of each row.
 fn case(row: &Row, topics: &mut Topics) -> Case {
-    let status: Option<&str> = row.get(9);
+    let status: Option<&str> = row.get(8);
     let token: Option<i32> = row.get(2);
     if let (Some(token), Some(status)) = (token, status) {
         // An outbox row of a SENT notification should not exist; if it does, it must not be called.
         return if status == "SENT" { Case::Sent } else { Case::Claimed(Box::new(claimed(row, token, topics))) };
     }
-    let found_state: Option<i16> = row.get(7);
-    let found_epoch: Option<i32> = row.get(8);
-    match (found_state, status) {
+    match (row.get::<_, Option<&str>>(7), status) {
         (None, Some("SENT")) => Case::Sent,
-        (Some(2), _) => Case::Held,
-        (Some(0 | 1), _) if found_epoch == row.get(1) => Case::Paused,
+        (Some("processing"), _) => Case::Held,
         _ => Case::Stale,
     }
 }
@@ -211,14 +222,14 @@ fn claimed(row: &Row, token: i32, topics: &mut Topics) -> Claimed {
         id: row.get(0),
         token,
         attempts: row.get(3),
-        channel: row.get(4),
+        route_step: row.get(4),
         channel_attempts: row.get(5),
         published_at: row.get(6),
-        topic: topics.name(row.get(10)),
-        recipient: row.get(11),
-        payload: row.get(12),
-        headers: row.get(13),
-        created_at: row.get(14),
-        expires_in_ms: row.get(15),
+        topic: topics.name(row.get(9)),
+        recipient: row.get(10),
+        payload: row.get(11),
+        headers: row.get(12),
+        created_at: row.get(13),
+        expires_in_ms: row.get(14),
     }
 }

@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use tracing::error;
 
 use super::instance::millis;
-use super::{Error, Query, Result, Store, query};
+use super::{Result, Store, query};
 
 /// A 2xx.
 #[derive(Debug, Clone)]
@@ -25,6 +23,8 @@ pub struct Sent {
     pub channel: Arc<str>,
     /// The provider's status.
     pub http_status: u16,
+    /// When the app wrote it: after a restore an id may be somebody else's.
+    pub created_at: DateTime<Utc>,
     /// When its message was published.
     pub published_at: DateTime<Utc>,
 }
@@ -62,6 +62,8 @@ pub struct Failed {
     pub id: i64,
     /// The attempt's token.
     pub token: i32,
+    /// When the app wrote it: after a restore an id may be somebody else's.
+    pub created_at: DateTime<Utc>,
     /// What it is about.
     pub topic: Arc<str>,
     /// `failed` or `unknown`.
@@ -118,15 +120,15 @@ pub enum Recorder<'a> {
 impl Store {
     /// Records deliveries.
     pub async fn record_sent(&self, sent: &[Sent], instance: i32) -> Result<SentRecord> {
-        let query = query!("worker_record_sent", Durable, [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY]);
+        let query = query!("worker_record_sent", Durable, [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, TIMESTAMPTZ_ARRAY]);
         let mut sent: Vec<&Sent> = sent.iter().collect();
         sent.sort_unstable_by_key(|sent| sent.id);
         let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();
         let tokens: Vec<i32> = sent.iter().map(|sent| sent.token).collect();
         let channels: Vec<&str> = sent.iter().map(|sent| &*sent.channel).collect();
         let statuses: Vec<i16> = sent.iter().map(|sent| status(sent.http_status)).collect();
-        let arguments: [&(dyn ToSql + Sync); 4] = [&ids, &tokens, &channels, &statuses];
-        let rows = self.query_making_way(query, &arguments, &ids).await?;
+        let created: Vec<DateTime<Utc>> = sent.iter().map(|sent| sent.created_at).collect();
+        let rows = self.query(query, &[&ids, &tokens, &channels, &statuses, &created]).await?;
         let mut record = SentRecord::default();
         for row in &rows {
             let id: i64 = row.get(0);
@@ -144,14 +146,19 @@ impl Store {
     }
 
     async fn record_late_sent(&self, sent: &[&Sent], instance: i32, record: &mut SentRecord) -> Result<()> {
-        let late = query!("worker_record_late_sent", Durable, [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, INT4]);
+        let late = query!(
+            "worker_record_late_sent",
+            Durable,
+            [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, TIMESTAMPTZ_ARRAY, INT4]
+        );
         let drop_work = query!("worker_drop_sent_work", Durable, [INT8_ARRAY]);
         let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();
         let tokens: Vec<i32> = sent.iter().map(|sent| sent.token).collect();
         let channels: Vec<&str> = sent.iter().map(|sent| &*sent.channel).collect();
         let statuses: Vec<i16> = sent.iter().map(|sent| status(sent.http_status)).collect();
-        let (rows, dropped) =
-            self.query_pair((late, &[&ids, &tokens, &channels, &statuses, &instance]), (drop_work, &[&ids])).await?;
+        let created: Vec<DateTime<Utc>> = sent.iter().map(|sent| sent.created_at).collect();
+        let arguments: [&(dyn ToSql + Sync); 6] = [&ids, &tokens, &channels, &statuses, &created, &instance];
+        let (rows, dropped) = self.query_pair((late, &arguments), (drop_work, &[&ids])).await?;
         for row in &rows {
             match row.get(1) {
                 "duplicate" => record.duplicates.push(row.get(0)),
@@ -177,7 +184,7 @@ impl Store {
             Durable,
             [
                 INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, TEXT_ARRAY, INT4_ARRAY, TEXT_ARRAY,
-                INT8_ARRAY, INT2_ARRAY, INT4, BOOL, INT4_ARRAY
+                INT8_ARRAY, INT2_ARRAY, INT4, BOOL, INT4_ARRAY, TIMESTAMPTZ_ARRAY
             ]
         );
         let column = Columns::of(failed);
@@ -185,7 +192,7 @@ impl Store {
             Recorder::Worker => (false, &[]),
             Recorder::Sweep(dead) => (true, dead),
         };
-        let arguments: [&(dyn ToSql + Sync); 13] = [
+        let arguments: [&(dyn ToSql + Sync); 14] = [
             &column.ids,
             &column.tokens,
             &column.outcomes,
@@ -195,12 +202,13 @@ impl Store {
             &column.durations,
             &column.responses,
             &column.waits,
-            &column.next_channels,
+            &column.next_steps,
             &instance,
             &is_sweep,
             &dead,
+            &column.created,
         ];
-        let rows = self.query_making_way(query, &arguments, &column.ids).await?;
+        let rows = self.query(query, &arguments).await?;
         let mut record = FailureRecord::default();
         for row in &rows {
             let (id, applied, ended): (i64, bool, bool) = (row.get(0), row.get(1), row.get(2));
@@ -213,30 +221,6 @@ impl Store {
             }
         }
         Ok(record)
-    }
-
-    /// A statement that files letters. One that meets another session's lock, or a number that the log has already, is tried
-    /// once more, after what stands in the way has been moved.
-    async fn query_making_way(
-        &self,
-        query: &Query,
-        arguments: &[&(dyn ToSql + Sync)],
-        ids: &[i64],
-    ) -> Result<Vec<Row>> {
-        match self.query(query, arguments).await {
-            Err(Error::Contention(_)) => {
-                let moved = self.query(query!("worker_make_way", Durable, [INT8_ARRAY]), &[&ids]).await?;
-                if !moved.is_empty() {
-                    let ids: Vec<(i64, i64)> = moved.iter().map(|row| (row.get(0), row.get(1))).collect();
-                    error!(
-                        ?ids,
-                        "numbers of notifications were drawn twice; the older ones have new numbers, and the sequence is ahead again"
-                    );
-                }
-                self.query(query, arguments).await
-            }
-            other => other,
-        }
     }
 }
 
@@ -251,7 +235,8 @@ struct Columns<'a> {
     durations: Vec<Option<i32>>,
     responses: Vec<Option<&'a str>>,
     waits: Vec<Option<i64>>,
-    next_channels: Vec<Option<i16>>,
+    next_steps: Vec<Option<i16>>,
+    created: Vec<DateTime<Utc>>,
 }
 
 impl<'a> Columns<'a> {
@@ -267,7 +252,8 @@ impl<'a> Columns<'a> {
             durations: failed.iter().map(|f| f.duration.map(duration_ms)).collect(),
             responses: failed.iter().map(|f| f.response.as_deref()).collect(),
             waits: failed.iter().map(|f| f.next.wait().map(millis)).collect(),
-            next_channels: failed.iter().map(|f| f.next.channel()).collect(),
+            next_steps: failed.iter().map(|f| f.next.step()).collect(),
+            created: failed.iter().map(|f| f.created_at).collect(),
         }
     }
 }
@@ -281,7 +267,7 @@ impl Next {
         }
     }
 
-    fn channel(self) -> Option<i16> {
+    fn step(self) -> Option<i16> {
         match self {
             Next::Channel(position) => Some(position),
             Next::Retry(_) | Next::GiveUp => None,

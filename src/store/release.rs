@@ -4,29 +4,17 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::publish::Reserved;
 use super::{Result, Store, query};
 
 /// What one release did.
 #[derive(Debug, Default)]
 pub struct Released {
-    /// Rows reserved for this instance to push now.
-    pub reserved: Reserved,
-    /// Rows left to the relay: no room in the window, paused, or behind their key.
-    pub left: u64,
-    /// Rows that can never be sent; they are FAILED now.
-    pub refused: u64,
-    /// Of the reserved ones, those whose topic has no lane yet.
-    pub unnamed: Vec<i64>,
+    /// Rows released.
+    pub rows: u64,
+    /// Keys of released rows, to be admitted.
+    pub keys: Vec<String>,
     /// Per topic in which anything was found.
     pub topics: Vec<TopicFound>,
-}
-
-impl Released {
-    /// Rows taken in all.
-    pub fn count(&self) -> u64 {
-        self.reserved.messages.len() as u64 + self.left + self.refused
-    }
 }
 
 /// Where a release begins in a topic: after this due time and id.
@@ -79,34 +67,26 @@ impl Store {
         Ok(rows.iter().map(waiting).collect())
     }
 
-    /// Releases due rows of these topics and reserves up to `reserve_max` of them for an immediate push.
-    pub async fn release_due(&self, scans: &[TopicScan], reserve_max: u32, instance: i32) -> Result<Released> {
-        let query = query!(
-            "producer_release_due",
-            Relaxed,
-            [TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT4]
-        );
+    /// Releases due rows of these topics: the relay finds them by their time, those with a key once they are admitted.
+    pub async fn release_due(&self, scans: &[TopicScan]) -> Result<Released> {
+        let query = query!("producer_release_due", Relaxed, [TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT8_ARRAY, INT4_ARRAY]);
         let topics: Vec<&str> = scans.iter().map(|scan| scan.topic.as_str()).collect();
         let (after_at, after_id): (Vec<DateTime<Utc>>, Vec<i64>) = scans.iter().map(|scan| scan.after).unzip();
         let take: Vec<i32> = scans.iter().map(|scan| bounded(scan.take)).collect();
-        let rows = self.query(query, &[&topics, &after_at, &after_id, &take, &bounded(reserve_max), &instance]).await?;
+        let rows = self.query(query, &[&topics, &after_at, &after_id, &take]).await?;
         let mut released = Released::default();
         for row in &rows {
-            let (id, state): (i64, i32) = (row.get(0), row.get(2));
-            match state {
-                1 => {
-                    released.reserved.add(id, row.get(1), row.get(3));
-                    if row.get::<_, i32>(4) == 0 {
-                        released.unnamed.push(id);
-                    }
-                }
-                -1 => released.refused += 1,
-                -2 => released.topics.push(TopicFound {
-                    scan: usize::try_from(row.get::<_, i64>("topic") - 1).unwrap_or(0),
-                    rows: u32::try_from(row.get::<_, i64>("found")).unwrap_or(u32::MAX),
-                    last: (row.get("last_at"), id),
+            let found: i64 = row.get("found");
+            match row.get::<_, Option<i64>>("topic") {
+                Some(n) => released.topics.push(TopicFound {
+                    scan: usize::try_from(n - 1).unwrap_or(0),
+                    rows: u32::try_from(found).unwrap_or(u32::MAX),
+                    last: (row.get("last_at"), row.get("last_id")),
                 }),
-                _ => released.left += 1,
+                None => {
+                    released.rows += u64::try_from(found).unwrap_or(0);
+                    released.keys.extend(row.get::<_, Option<String>>("ordering_key"));
+                }
             }
         }
         Ok(released)

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
+
 use super::instance::millis;
 use super::release::bounded;
 use super::{Result, Store, query};
@@ -15,8 +17,10 @@ pub struct Expired {
     pub token: i32,
     /// Who held it.
     pub instance: i32,
+    /// When the app wrote it.
+    pub created_at: DateTime<Utc>,
     /// Position on its route.
-    pub channel: i16,
+    pub route_step: i16,
     /// Attempts on this channel.
     pub channel_attempts: i16,
     /// What it is about.
@@ -60,7 +64,8 @@ impl Store {
                     id,
                     token: row.get("token"),
                     instance: row.get("instance"),
-                    channel: row.get("route_step"),
+                    created_at: row.get("created_at"),
+                    route_step: row.get("route_step"),
                     channel_attempts: row.get("channel_attempts"),
                     topic: row.get("topic"),
                     expired: row.get::<_, Option<bool>>("expired").unwrap_or(false),
@@ -75,54 +80,42 @@ impl Store {
     }
 
     /// Publications not confirmed within `unconfirmed_for`: their rows are due again.
-    pub async fn recall_publications(&self, unconfirmed_for: Duration) -> Result<u64> {
-        let query = query!("sweeper_recall_publications", Durable, [INT8]);
-        Ok(self.query(query, &[&millis(unconfirmed_for)]).await?.len() as u64)
+    pub async fn recall_publications(&self, unconfirmed_for: Duration, publications_max: u32) -> Result<u64> {
+        let query = query!("sweeper_recall_publications", Durable, [INT8, INT4]);
+        Ok(self.query(query, &[&millis(unconfirmed_for), &bounded(publications_max)]).await?.len() as u64)
     }
 
-    /// What is published and unclaimed is due again, under a new epoch: all of it, or what these instances published.
-    pub async fn republish_lost(&self, published_by: Option<&[i32]>) -> Result<u64> {
-        let query = query!("sweeper_republish_lost", Durable, [INT4_ARRAY]);
-        Ok(self.query(query, &[&published_by]).await?.len() as u64)
+    /// What is published and unclaimed and will not be delivered is due again, under a new epoch.
+    pub async fn republish(&self, which: Undelivered<'_>) -> Result<u64> {
+        let query = query!("sweeper_republish", Durable, [INT4_ARRAY, INT8, BOOL]);
+        let (by, published_for, overtaken): (Option<&[i32]>, Duration, bool) = match which {
+            Undelivered::All => (None, Duration::ZERO, false),
+            Undelivered::PublishedBy(instances) => (Some(instances), Duration::ZERO, false),
+            Undelivered::QueueIsEmpty(published_for) => (None, published_for, false),
+            Undelivered::Overtaken(published_for) => (None, published_for, true),
+        };
+        Ok(self.query(query, &[&by, &millis(published_for), &overtaken]).await?.len() as u64)
     }
 
-    /// The last net: published long ago and overtaken, or the queue is empty.
-    pub async fn republish_overtaken(&self, published_for: Duration, queue: QueueSeen) -> Result<u64> {
-        let query = query!("sweeper_republish_overtaken", Durable, [INT8, BOOL]);
-        let is_empty = queue == QueueSeen::Empty;
-        Ok(self.query(query, &[&millis(published_for), &is_empty]).await?.len() as u64)
-    }
-
-    /// Ready rows that lie below a stretch of this age and are covered by none get a timer.
-    pub async fn republish_strays(&self, older_than: Duration, rows_max: u32) -> Result<u64> {
-        let query = query!("sweeper_republish_strays", Durable, [INT8, INT4]);
-        Ok(self.query(query, &[&millis(older_than), &bounded(rows_max)]).await?.len() as u64)
-    }
-
-    /// Rows that have been due for this long and have no timer get one.
-    pub async fn adopt_timers(&self, due_for: Duration, rows_max: u32) -> Result<u64> {
-        let query = query!("sweeper_adopt_timers", Durable, [INT8, INT4]);
-        Ok(self.query(query, &[&millis(due_for), &bounded(rows_max)]).await?.len() as u64)
-    }
-
-    /// Stretches of which no row waits to be claimed need not be kept.
-    pub async fn forget_stretches(&self) -> Result<()> {
-        self.query(query!("sweeper_forget_stretches", Relaxed, []), &[]).await.map(|_| ())
-    }
-
-    /// Keys with waiting rows and no live one.
-    pub async fn waiting_keys(&self, keys_max: u32) -> Result<Vec<String>> {
-        let query = query!("sweeper_find_waiting_keys", Relaxed, [INT4]);
-        let rows = self.query(query, &[&bounded(keys_max)]).await?;
-        Ok(rows.iter().map(|row| row.get(0)).collect())
+    /// Walks up to so many keys after this one. Returns those whose head waits to be admitted, and where the walk goes on;
+    /// `None`: it is at the end.
+    pub async fn waiting_keys(&self, after: &str, keys_max: u32) -> Result<(Vec<String>, Option<String>)> {
+        let query = query!("sweeper_find_waiting_keys", Relaxed, [TEXT, INT4]);
+        let rows = self.query(query, &[&after, &bounded(keys_max)]).await?;
+        let next = rows.last().filter(|_| rows.len() >= keys_max as usize).map(|row| row.get(0));
+        Ok((rows.iter().filter(|row| row.get(1)).map(|row| row.get(0)).collect(), next))
     }
 }
 
-/// What the sweep knows of the queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QueueSeen {
-    /// Nothing waits and nothing is in flight.
-    Empty,
-    /// There is, or may be, something in it.
-    InUse,
+/// What was published and will not be delivered.
+#[derive(Debug, Clone, Copy)]
+pub enum Undelivered<'a> {
+    /// All of it: the queue lost data.
+    All,
+    /// What these dead instances had in their in-process queues.
+    PublishedBy(&'a [i32]),
+    /// What was published at least so long ago: the queue is empty.
+    QueueIsEmpty(Duration),
+    /// What was published at least so long ago, if the queue has passed it.
+    Overtaken(Duration),
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 
-use super::publish::Stretches;
+use super::publish::FreshScan;
 use super::{RELAXED_POOL_SIZE, Result, Session, Store};
 
 /// Of the connections for claims and outcomes: as many as a busy worker has under way.
@@ -23,15 +23,15 @@ impl Store {
         // So many at once that each has a connection of its own.
         let working = if works { WORKING.min(self.durable.status().max_size) } else { 0 };
         let publishing = if publishes { RELAXED_POOL_SIZE } else { 0 };
+        let nothing = FreshScan { last_id: i64::MAX, overlap: 0, skip: &[], take: 0 };
         tokio::try_join!(
             async {
-                try_join_all((0..working).map(|_| self.claim(&[], 0, Duration::ZERO, &[]))).await?;
-                try_join_all((0..working).map(|_| self.claim_fresh(&[], 0, Duration::ZERO, Stretches::Used))).await?;
+                try_join_all((0..working).map(|_| self.claim(&[], 0, Duration::ZERO))).await?;
                 try_join_all((0..working).map(|_| self.record_sent(&[], 0))).await
             },
             async {
-                try_join_all((0..publishing).map(|_| self.reserve_fresh(&[], 0, &[], Stretches::Used))).await?;
-                try_join_all((0..publishing).map(|_| self.reserve_stretch(&[], 0, &[]))).await
+                try_join_all((0..publishing).map(|_| self.reserve_fresh(nothing, 0, &[]))).await?;
+                try_join_all((0..publishing).map(|_| self.reserve_topics(&[], 0, &[]))).await
             },
         )?;
         Ok(())

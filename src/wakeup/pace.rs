@@ -1,100 +1,105 @@
-//! Whether there is so much to do that polling beats the bell.
+//! Whether there is so much to do that polling beats the bell, and how long to pause between polls.
 
 use std::time::{Duration, Instant};
 
-/// How far ahead of now the doorbell is set while busy.
+/// How far ahead of now the bell is set while busy, and how often.
 const BUSY_AHEAD: Duration = Duration::from_millis(400);
-/// Pauses between polls when there is much to find and otherwise: the shortest when something was just found.
-const BUSY_PAUSE_MIN: Duration = Duration::from_millis(1);
-const DOZE_PAUSE_MIN: Duration = Duration::from_millis(10);
-/// More rows or rings than this within the span make an instance busy: 500 a second. Up to here ringing costs the app nothing that
-/// can be measured; see ARCHITECTURE.md.
-const DOZE_ROWS_MAX: u64 = 50;
-const PACE_SPAN: Duration = Duration::from_millis(100);
-/// An app that rings for what may not be published (a paused topic) is asked not to for longer and longer, up to this.
-const HOLD_MAX: Duration = Duration::from_secs(10);
+const BUSY_REFRESH: Duration = Duration::from_millis(120);
+/// More rows or rings than this within the span make an instance busy: 500 a second. Up to there ringing costs the app
+/// nothing that can be measured.
+const CALM_ROWS_MAX: u64 = 50;
+const SPAN: Duration = Duration::from_millis(100);
+/// An app that rings for what may not be published (a paused topic) is asked not to for so long.
+const RUNG_FOR: Duration = Duration::from_secs(2);
+/// The shortest pause between polls, by how much it grows while nothing is found, and how long it becomes while busy.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_GROWTH: f64 = 1.5;
+const BUSY_PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// Busy, or dozing.
+/// Busy, and polling without a bell; or listening for it.
 #[derive(Debug)]
 pub(super) struct Pace {
-    pub(super) is_busy: bool,
-    /// Busy only because an app rings for what may not be published: it is asked not to, and there is little to find.
-    is_rung: bool,
-    /// Without a bell there is no dozing.
-    pub(super) can_hear: bool,
+    is_busy: bool,
+    /// Without a bell there is only polling.
+    can_hear: bool,
     /// Rows found and rings heard in the span that began then.
     rows: u64,
     rings: u64,
     since: Instant,
-    /// How long the span lasts if it is a busy one.
-    hold: Duration,
+    busy_until: Instant,
+    pause: Duration,
+    bell_at: Option<Instant>,
 }
 
 impl Pace {
+    /// Nobody rings yet: whoever commits now is found by looking.
     pub(super) fn new() -> Pace {
+        let now = Instant::now();
         Pace {
             is_busy: false,
-            is_rung: false,
-            can_hear: true,
+            can_hear: false,
             rows: 0,
             rings: 0,
-            since: Instant::now(),
-            hold: PACE_SPAN,
+            since: now,
+            busy_until: now,
+            pause: PAUSE_MIN,
+            bell_at: None,
         }
     }
 
-    /// A new day; what the last one taught of the app's ringing stays.
-    pub(super) fn wake(&mut self, can_hear: bool) {
-        (self.is_busy, self.is_rung, self.can_hear) = (!can_hear, false, can_hear);
-        self.begin_span();
-    }
-
-    fn begin_span(&mut self) {
-        (self.rows, self.rings, self.since) = (0, 0, Instant::now());
-    }
-
-    /// Counts the rows and rings of a pass; true if that makes the instance busy or lets it doze.
-    pub(super) fn changes(&mut self, rows: u64, rings: u64) -> bool {
+    /// Counts what a pass found and how often the bell rang meanwhile.
+    pub(super) fn note(&mut self, rows: u64, rings: u64, can_hear: bool) {
+        if can_hear && !self.can_hear {
+            // Whoever read the bell before it is set does not ring.
+            self.listen();
+        }
+        self.can_hear = can_hear;
         self.rows += rows;
         self.rings += rings;
-        let was_busy = self.is_busy;
-        let spans = self.since.elapsed().as_secs_f64() / PACE_SPAN.as_secs_f64();
-        let rows_max = (DOZE_ROWS_MAX as f64 * spans.max(1.0)) as u64;
-        if !self.can_hear {
-            self.is_busy = true;
-        } else if was_busy {
-            self.is_rung &= self.rows <= rows_max;
-            if self.since.elapsed() > self.hold {
-                self.is_busy = self.rows > rows_max;
-                self.begin_span();
+        let now = Instant::now();
+        let spans = now.duration_since(self.since).as_secs_f64() / SPAN.as_secs_f64();
+        let calm_max = (CALM_ROWS_MAX as f64 * spans.max(1.0)) as u64;
+        if self.rows > calm_max || self.rings > calm_max {
+            let hold = if self.rows > calm_max { SPAN } else { RUNG_FOR };
+            self.busy_until = self.busy_until.max(now + hold);
+            if !self.is_busy {
+                (self.is_busy, self.bell_at) = (true, None);
             }
-        } else if self.rows > rows_max || self.rings > rows_max {
-            // Rung for nothing we may publish: again and again, if we doze again soon.
-            self.is_rung = self.rows <= rows_max;
-            self.hold = if self.is_rung { (self.hold * 4).min(HOLD_MAX) } else { PACE_SPAN };
-            self.is_busy = true;
-            self.begin_span();
-        } else if spans > 1.0 {
-            self.begin_span();
+        } else if self.is_busy && now >= self.busy_until {
+            self.is_busy = false;
+            self.listen();
         }
-        self.is_busy != was_busy
+        if spans >= 1.0 {
+            (self.rows, self.rings, self.since) = (0, 0, now);
+        }
+        self.pause = if rows > 0 && (self.is_busy || !can_hear) { PAUSE_MIN } else { self.pause.mul_f64(PAUSE_GROWTH) };
     }
 
-    pub(super) fn may_sleep(&self) -> bool {
-        self.can_hear && !self.is_busy
+    /// The bell is to be set, and a transaction may have read it just before: look soon, and then less and less often.
+    /// Whoever stays open for d is found after about d/2 more.
+    fn listen(&mut self) {
+        (self.pause, self.bell_at) = (PAUSE_MIN, None);
     }
 
-    pub(super) fn doorbell_ahead(&self) -> Duration {
-        if self.is_busy { BUSY_AHEAD } else { Duration::ZERO }
+    /// How far ahead the bell is to be set now; `None`: it need not be.
+    pub(super) fn bell(&mut self, listen_refresh: Duration) -> Option<Duration> {
+        let refresh = if self.is_busy { BUSY_REFRESH } else { listen_refresh };
+        if !self.can_hear || self.bell_at.is_some_and(|at| at.elapsed() < refresh) {
+            return None;
+        }
+        self.bell_at = Some(Instant::now());
+        Some(if self.is_busy { BUSY_AHEAD } else { Duration::ZERO })
     }
 
-    /// There is so much to find that the next poll comes at once.
-    pub(super) fn has_much(&self) -> bool {
-        self.is_busy && !self.is_rung
-    }
-
-    pub(super) fn pause_min(&self) -> Duration {
-        if self.has_much() { BUSY_PAUSE_MIN } else { DOZE_PAUSE_MIN }
+    /// How long to pause before the next poll. `poll_max`: the longest while the bell is not heard; `listen_max`: while it is.
+    pub(super) fn pause(&mut self, poll_max: Duration, listen_max: Duration) -> Duration {
+        let max = match (self.can_hear, self.is_busy) {
+            (true, false) => listen_max,
+            (true, true) => BUSY_PAUSE_MAX.min(poll_max),
+            (false, _) => poll_max,
+        };
+        self.pause = self.pause.min(max);
+        self.pause
     }
 }
 
@@ -102,75 +107,80 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// So much of the span is over.
+    const POLL: Duration = Duration::from_millis(50);
+    const LISTEN: Duration = Duration::from_secs(1);
+
+    /// So much time has passed.
     fn after(pace: &mut Pace, span: Duration) {
-        pace.since = Instant::now().checked_sub(span).unwrap_or(pace.since);
+        for at in [&mut pace.since, &mut pace.busy_until] {
+            *at = at.checked_sub(span).unwrap_or(*at);
+        }
+        pace.bell_at = pace.bell_at.and_then(|at| at.checked_sub(span));
     }
 
-    fn awake(can_hear: bool) -> Pace {
+    fn listening() -> Pace {
         let mut pace = Pace::new();
-        pace.wake(can_hear);
+        pace.note(0, 0, true);
         pace
     }
 
     #[test]
-    fn a_few_rows_leave_it_dozing_so_that_the_app_rings() {
-        let mut pace = awake(true);
-        assert!(!pace.changes(DOZE_ROWS_MAX, DOZE_ROWS_MAX));
-        assert_eq!((pace.doorbell_ahead(), pace.pause_min()), (Duration::ZERO, DOZE_PAUSE_MIN));
+    fn a_few_rows_leave_it_listening_so_that_the_app_rings() {
+        let mut pace = listening();
+        pace.note(CALM_ROWS_MAX, CALM_ROWS_MAX, true);
+        assert_eq!(pace.bell(LISTEN), Some(Duration::ZERO));
+        assert_eq!(pace.bell(LISTEN), None, "it was set just now");
+        after(&mut pace, LISTEN);
+        assert_eq!(pace.bell(LISTEN), Some(Duration::ZERO));
     }
 
     #[test]
-    fn many_rows_make_it_busy_at_once_and_a_quiet_span_lets_it_doze_again() {
-        let mut pace = awake(true);
-        assert!(pace.changes(DOZE_ROWS_MAX + 1, 0) && !pace.may_sleep());
-        assert_eq!((pace.doorbell_ahead(), pace.pause_min()), (BUSY_AHEAD, BUSY_PAUSE_MIN));
-        assert!(!pace.changes(0, 0), "the span is not over");
-        after(&mut pace, 2 * PACE_SPAN);
-        assert!(pace.changes(0, 0) && pace.may_sleep());
+    fn many_rows_make_it_busy_at_once_and_a_quiet_span_lets_it_listen_again() {
+        let mut pace = listening();
+        pace.bell(LISTEN);
+        pace.note(CALM_ROWS_MAX + 1, 0, true);
+        assert_eq!((pace.bell(LISTEN), pace.pause(POLL, LISTEN)), (Some(BUSY_AHEAD), PAUSE_MIN));
+        after(&mut pace, 2 * SPAN);
+        pace.note(0, 0, true);
+        assert!(pace.is_busy, "the span was a busy one");
+        after(&mut pace, 2 * SPAN);
+        pace.note(0, 0, true);
+        assert_eq!(pace.bell(LISTEN), Some(Duration::ZERO));
     }
 
     #[test]
-    fn it_stays_busy_while_there_is_much_to_do() {
-        let mut pace = awake(true);
-        pace.changes(DOZE_ROWS_MAX + 1, 0);
-        for _ in 0..10 {
-            after(&mut pace, 2 * PACE_SPAN);
-            assert!(!pace.changes(3 * DOZE_ROWS_MAX, 0) && pace.is_busy);
+    fn after_the_bell_is_set_it_looks_soon_and_then_less_and_less_often() {
+        let mut pace = listening();
+        let mut pauses = Vec::new();
+        for _ in 0..40 {
+            pauses.push(pace.pause(POLL, LISTEN));
+            pace.note(0, 0, true);
         }
+        assert!(pauses[0] < 2 * PAUSE_MIN && pauses.is_sorted() && pauses[39] == LISTEN, "{pauses:?}");
+        pace.note(3, 1, true);
+        assert_eq!(pace.pause(POLL, LISTEN), LISTEN, "what the bell told needs no further look");
     }
 
     #[test]
-    fn whoever_rings_for_what_may_not_be_published_is_asked_not_to_for_longer_and_longer() {
-        let mut pace = awake(true);
-        let mut holds = Vec::new();
-        for _ in 0..8 {
-            assert!(pace.changes(0, DOZE_ROWS_MAX + 1) && !pace.may_sleep(), "rung busy");
-            holds.push(pace.hold.as_millis());
-            let hold = pace.hold;
-            after(&mut pace, hold / 2);
-            assert!(!pace.changes(0, 0), "it polls and the app does not ring");
-            after(&mut pace, hold * 2);
-            assert!(pace.changes(0, 0) && pace.may_sleep());
+    fn whoever_rings_for_what_may_not_be_published_is_asked_not_to_for_longer() {
+        let mut pace = listening();
+        pace.note(0, CALM_ROWS_MAX + 1, true);
+        after(&mut pace, RUNG_FOR / 2);
+        pace.note(0, 0, true);
+        assert!(pace.is_busy);
+        after(&mut pace, RUNG_FOR);
+        pace.note(0, 0, true);
+        assert!(!pace.is_busy);
+    }
+
+    #[test]
+    fn without_a_bell_it_only_polls() {
+        let mut pace = Pace::new();
+        for _ in 0..40 {
+            pace.note(0, 0, false);
         }
-        assert_eq!(holds, [400, 1_600, 6_400, 10_000, 10_000, 10_000, 10_000, 10_000]);
-        pace.changes(DOZE_ROWS_MAX + 1, DOZE_ROWS_MAX + 1);
-        assert_eq!(pace.hold, PACE_SPAN, "rings for what could be published are forgotten");
-    }
-
-    #[test]
-    fn rung_for_nothing_it_polls_like_a_dozer_until_there_is_much_to_find() {
-        let mut pace = awake(true);
-        pace.changes(1, DOZE_ROWS_MAX + 1);
-        assert_eq!((pace.doorbell_ahead(), pace.pause_min()), (BUSY_AHEAD, DOZE_PAUSE_MIN));
-        pace.changes(DOZE_ROWS_MAX + 1, 0);
-        assert_eq!((pace.has_much(), pace.pause_min()), (true, BUSY_PAUSE_MIN));
-    }
-
-    #[test]
-    fn without_a_bell_it_never_dozes() {
-        let mut pace = awake(false);
-        after(&mut pace, 2 * PACE_SPAN);
-        assert!(!pace.changes(0, 0) && pace.is_busy);
+        assert_eq!((pace.bell(LISTEN), pace.pause(POLL, LISTEN)), (None, POLL));
+        pace.note(1, 0, false);
+        assert_eq!(pace.pause(POLL, LISTEN), PAUSE_MIN);
     }
 }

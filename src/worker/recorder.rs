@@ -114,11 +114,14 @@ impl Batch {
         patiently("deliveries", || record_sent(worker, &self.sent), &mut keys).await;
         patiently("failures", || record_failures(worker, &self.failed), &mut keys).await;
         patiently("releases", || release(worker, &self.released), &mut keys).await;
-        if !keys.is_empty() {
-            hand_over(worker, &keys).await;
+        // The next rows of these keys are due now; what fails here is found by the sweep.
+        if !keys.is_empty()
+            && let Err(error) = worker.store.admit(&keys).await
+        {
+            warn!(%error, keys = keys.len(), "the next rows of their keys wait for the sweep");
         }
-        if !self.failed.is_empty() || !self.released.is_empty() {
-            worker.nudge.nudge();
+        if !keys.is_empty() || !self.failed.is_empty() || !self.released.is_empty() {
+            worker.wake.wake();
         }
     }
 
@@ -204,23 +207,10 @@ async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Ve
 }
 
 async fn release(worker: &Worker, released: &[Release]) -> store::Result<Vec<String>> {
-    if !released.is_empty() {
-        worker.store.release(released).await?;
-        counter!("outboxd_released_total").increment(released.len() as u64);
+    if released.is_empty() {
+        return Ok(Vec::new());
     }
-    Ok(Vec::new())
-}
-
-/// The next rows of these keys go to the queue at once; what fails here is found by the sweep.
-async fn hand_over(worker: &Worker, keys: &[String]) {
-    let admitted = match worker.store.admit(keys, worker.instance.get()).await {
-        Ok(admitted) => admitted,
-        Err(error) => {
-            warn!(%error, keys = keys.len(), "the next rows of their keys wait for the sweep");
-            return;
-        }
-    };
-    if let Err(error) = worker.publisher.push(admitted).await {
-        warn!(%error, "the next rows of their keys wait for the sweep");
-    }
+    let keys = worker.store.release(released).await?;
+    counter!("outboxd_released_total").increment(released.len() as u64);
+    Ok(keys)
 }

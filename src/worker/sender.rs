@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use metrics::{Counter, Histogram, SharedString, counter, histogram};
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::dispatcher::Permits;
 use super::recorder::{Acks, Done, Finished};
+use super::room::Destination;
 use super::{Worker, lock, traced};
 use crate::channel::circuit::Pass;
 use crate::channel::failover::{Provider, Route};
@@ -23,7 +24,7 @@ use crate::rollup::Called;
 use crate::store::claim::{Claimed, Release};
 use crate::store::record;
 
-/// Work of a paused topic that was claimed before its lane was known.
+/// Work of a topic that was paused in the moment of its claim.
 const PAUSED_WAIT: Duration = Duration::from_millis(500);
 
 /// A claimed row on its way to its provider.
@@ -31,21 +32,24 @@ pub(super) struct Call {
     pub(super) claimed: Box<Claimed>,
     pub(super) delivery: Delivery,
     pub(super) acks: Acks,
+    /// Where it was expected to go: the permits are for that.
+    pub(super) destination: Destination,
+    /// Whether its call is the one that shows whether the provider is back.
+    pub(super) pass: Pass,
     pub(super) claimed_at: Instant,
 }
 
-/// Makes the attempt and hands its outcome to the recorder.
-pub(super) async fn run(worker: &Worker, call: Call, finished: &mpsc::Sender<Finished>, cut_off: &CancellationToken) {
+/// Makes the attempt. What it returns is to be recorded.
+pub(super) async fn run(worker: &Worker, call: Call, mut permits: Permits, cut_off: &CancellationToken) -> Finished {
     let (id, token) = (call.claimed.id, call.claimed.token);
     worker.progress.in_flight.fetch_add(1, Ordering::Relaxed);
     lock(&worker.progress.calls).insert(id, (token, call.claimed_at));
-    let done = attempt(worker, &call, cut_off).await;
+    let done = attempt(worker, &call, &mut permits, cut_off).await;
     worker.progress.in_flight.fetch_sub(1, Ordering::Relaxed);
-    // The recorder outlives every sender; if it is gone the process is ending and the lease speaks for the row.
-    let _ = finished.send(Finished { done, delivery: call.delivery, acks: call.acks }).await;
+    Finished { done, delivery: call.delivery, acks: call.acks }
 }
 
-async fn attempt(worker: &Worker, call: &Call, cut_off: &CancellationToken) -> Done {
+async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &CancellationToken) -> Done {
     let claimed = &call.claimed;
     if is_expired(call) {
         return give_up(claimed, &Arc::from(""), "expired");
@@ -58,7 +62,7 @@ async fn attempt(worker: &Worker, call: &Call, cut_off: &CancellationToken) -> D
         Err(error) => return give_up(claimed, &Arc::from(""), &error.to_string()),
     };
     // A route that became shorter goes on with its last channel.
-    let position = usize::try_from(claimed.channel).unwrap_or(0).min(route.channels.len() - 1);
+    let position = usize::try_from(claimed.route_step).unwrap_or(0).min(route.channels.len() - 1);
     let provider = &route.channels[position];
     if call.delivery.times_delivered > worker.deliveries_max {
         let error = format!("delivered {} times by the queue without an outcome", call.delivery.times_delivered);
@@ -81,12 +85,13 @@ async fn attempt(worker: &Worker, call: &Call, cut_off: &CancellationToken) -> D
         created_at: claimed.created_at,
         attempt: u32::try_from(claimed.attempts).unwrap_or(1),
     };
-    send(worker, call, route, position, &outgoing, cut_off).await
+    send(worker, call, permits, route, position, &outgoing, cut_off).await
 }
 
 async fn send(
     worker: &Worker,
     call: &Call,
+    permits: &mut Permits,
     route: &Route,
     position: usize,
     outgoing: &Outgoing<'_>,
@@ -100,21 +105,28 @@ async fn send(
         Err(failed) => return after_failure(claimed, route, position, provider, failed),
     };
     let origin = Arc::clone(target.origin());
-    let pass = match worker.holds.may_call(name, &origin).await {
-        May::Call(pass) => pass,
-        May::Wait(wait) => return on_hold(claimed, route, position, wait),
-    };
-    let _permit = match provider.limits.try_acquire(&origin, Instant::now()) {
-        Ok(permit) => permit,
-        Err(full) => {
-            worker.holds.no_call_was_made(name, &origin, pass).await;
-            return release(claimed, full.wait, None);
-        }
+    // Elsewhere than expected (its route moved on, the id is another's after a restore): it starts again with the right permits.
+    let is_expected = |(expected, at): &(Arc<Provider>, Arc<str>)| Arc::ptr_eq(expected, provider) && *at == origin;
+    if !call.destination.as_ref().is_some_and(is_expected) {
+        return release(claimed, Duration::ZERO, None);
+    }
+    // The answer must come while the row is ours.
+    if call.claimed_at.elapsed() + provider.timeout >= worker.config.lease {
+        worker.holds.no_call_was_made(name, &origin, call.pass).await;
+        return release(claimed, Duration::ZERO, None);
+    }
+    let pass = match call.pass {
+        Pass::Normal => Pass::Normal,
+        Pass::Probe => match worker.holds.take_probe(name, &origin).await {
+            May::Call(pass) => pass,
+            May::Wait(wait) => return on_hold(claimed, route, position, wait),
+        },
     };
     if is_expired(call) {
         worker.holds.no_call_was_made(name, &origin, pass).await;
         return give_up(claimed, name, "expired");
     }
+    permits.start();
     let traced = traced::begin(worker, outgoing);
     let outgoing = &Outgoing { span: traced.map(|begun| begun.context), ..*outgoing };
     // Pinned here, because some kilobytes would be copied otherwise.
@@ -129,6 +141,7 @@ async fn send(
         Outcome::Sent { status, .. } => Done::Sent(record::Sent {
             id: claimed.id,
             token: claimed.token,
+            created_at: claimed.created_at,
             topic: Arc::clone(&claimed.topic),
             channel: Arc::clone(name),
             http_status: status,
@@ -182,8 +195,8 @@ fn parse(json: &str) -> Result<Box<RawValue>, String> {
     RawValue::from_string(json.to_owned()).map_err(|error| format!("not JSON: {error}"))
 }
 
-fn release(claimed: &Claimed, wait: Duration, next_channel: Option<i16>) -> Done {
-    Done::Released(Release { id: claimed.id, token: claimed.token, wait, next_channel })
+fn release(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> Done {
+    Done::Released(Release { id: claimed.id, token: claimed.token, wait, next_step })
 }
 
 fn on_hold(claimed: &Claimed, route: &Route, position: usize, wait: Duration) -> Done {
@@ -202,6 +215,7 @@ fn give_up(claimed: &Claimed, channel: &Arc<str>, error: &str) -> Done {
     Done::Failed(record::Failed {
         id: claimed.id,
         token: claimed.token,
+        created_at: claimed.created_at,
         topic: Arc::clone(&claimed.topic),
         outcome: "failed",
         error: error.to_owned(),
@@ -240,6 +254,7 @@ fn after_failure(claimed: &Claimed, route: &Route, position: usize, provider: &P
     Done::Failed(record::Failed {
         id: claimed.id,
         token: claimed.token,
+        created_at: claimed.created_at,
         topic: Arc::clone(&claimed.topic),
         outcome: if failed.failure == Failure::Ambiguous { "unknown" } else { "failed" },
         error: failed.error,

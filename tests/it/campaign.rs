@@ -1,16 +1,12 @@
 //! Campaigns: a great many rows that are due at once do not stand in front of anybody else's single row.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outboxd::producer::Producer;
-use outboxd::publisher::Publisher;
-use outboxd::queue;
 use outboxd::store::Store;
-use outboxd::store::instance::InstanceId;
 use tokio_postgres::Client;
 
-use crate::duty::{config, register};
+use crate::duty::config;
 use crate::support::instance::Setup;
 use crate::support::postgres;
 use crate::support::provider::Provider;
@@ -65,10 +61,7 @@ async fn the_dead_entries_of_a_campaign_do_not_hide_another_topics_rows() {
     sql::run(&client, "ALTER TABLE outboxd.notification_log SET (autovacuum_enabled = off)").await;
     let config = config(&database, &[]);
     let store = Store::open(&config).unwrap();
-    let queue = queue::open(&config.queue, None).await.unwrap();
-    let publisher = Publisher::new(store.clone(), Arc::clone(&queue), config.queue.window);
-    let instance = InstanceId::new(register(&client).await);
-    let mut producer = Producer::new(store, publisher, instance, &config.producer);
+    let mut producer = Producer::new(store, &config.producer);
     campaign(&client, 60_000).await;
     // Somebody's snapshot keeps what is released from being removed.
     sql::run(&watcher, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await;

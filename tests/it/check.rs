@@ -150,7 +150,8 @@ fn a_good_configuration_is_shown_with_its_origins_and_tested() {
     assert_eq!(row("database_url"), [url.replace("hunter2", "****"), "DATABASE_URL".into()]);
     assert_eq!(row("worker.lease"), ["90s", "OUTBOXD_WORKER_LEASE"]);
     assert_eq!(row("worker.drain"), ["9s", "--set"]);
-    assert_eq!(row("worker.concurrency"), ["64", "default"]);
+    assert_eq!(row("worker.concurrency"), ["128", "default"]);
+    assert_eq!(row("channels.push.max_in_flight_per_origin"), ["64", "default"]);
     assert_eq!(row("queue.kind"), ["memory", "default"]);
     assert_eq!(row("channels.push.url"), ["https://push.example", "outboxd.toml:2"]);
     assert!(ran.out.contains("user postgres, TLS TLSv1.3"), "{}", ran.out);
@@ -182,10 +183,17 @@ fn the_schema_is_looked_up_and_its_absence_explained() {
     assert_eq!(check("postgres"), ("warn".into(), "outboxd is not there yet; run outboxd migrate".into()));
     psql("schema_test", "CREATE SCHEMA outboxd");
     assert_eq!(check("postgres").1, "outboxd holds no migrations yet; run outboxd migrate");
-    psql("schema_test", "CREATE TABLE outboxd.refinery_schema_history AS SELECT generate_series(1, 3) AS version");
+    let history =
+        "CREATE TABLE outboxd.refinery_schema_history AS SELECT n AS version, 'notifications' AS name, '' AS applied_on
+                     FROM generate_series(1, 3) n";
+    psql("schema_test", history);
     assert_eq!(check("postgres"), ("ok".into(), "outboxd at migration 3".into()));
     let (state, text) = check("nobody");
     assert!(state == "warn" && text.contains("nobody may not read its history"), "{text}");
+    psql("schema_test", "UPDATE outboxd.refinery_schema_history SET name = 'create_notification_log'");
+    let ran = outboxd(&["check", "--json"], &[("DATABASE_URL", &url("postgres"))]);
+    let (state, text) = finding(&ran.out, "schema");
+    assert!(ran.code == 69 && state == "failed" && text.contains("DROP SCHEMA outboxd CASCADE"), "{} {text}", ran.code);
 }
 
 #[test]

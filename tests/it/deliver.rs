@@ -3,17 +3,14 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use outboxd::queue::Message;
 use outboxd::store::Store;
 use outboxd::store::claim::Case;
-use outboxd::store::publish::{LaneScan, Stretches};
+use outboxd::store::publish::FreshScan;
 
 use crate::duty::{config, register};
-use crate::support::http::get;
-use crate::support::instance::{Instance, Setup};
-use crate::support::prometheus::Scrape;
+use crate::support::instance::Setup;
 use crate::support::provider::{Provider, Reply};
-use crate::support::world::{Carrier, World};
+use crate::support::world::{Carrier, World, message};
 use crate::support::{postgres, redis, sql};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -78,7 +75,7 @@ async fn a_transient_failure_is_retried_under_the_same_webhook_id() {
 
 #[tokio::test]
 async fn a_sigterm_drains_and_exits_clean() {
-    for carrier in [Carrier::Memory, Carrier::ShortWay] {
+    for carrier in [Carrier::Memory, Carrier::Stream] {
         let world = World::new(carrier).await;
         world.provider.answer(Reply::ok().after(Duration::from_millis(300)));
         let instance = world.setup.start().await;
@@ -88,54 +85,40 @@ async fn a_sigterm_drains_and_exits_clean() {
         let sent = "SELECT count(*) FROM outboxd.notifications WHERE status = 'SENT'";
         let sent: i64 = sql::value(&world.app, sent).await;
         assert_eq!(usize::try_from(sent).unwrap(), world.provider.count(), "every call was recorded");
-        let held = "SELECT count(*) FROM outboxd.outbox WHERE state IN (1, 2)";
+        let held = "SELECT count(*) FROM outboxd.outbox WHERE state IN ('published', 'processing')";
         assert_eq!(sql::value::<i64>(&world.app, held).await, 0, "{carrier:?}");
     }
 }
 
-/// How many messages an instance has published so far, and how many of them past the queue.
-async fn published(instance: &mut Instance) -> (f64, f64) {
-    let scrape = Scrape::parse(&get(instance.http_addr().await, "/metrics", &[]).await.body);
-    let count = |name| scrape.value(name, &[]).unwrap_or(0.0);
-    (count("outboxd_published_total"), count("outboxd_short_way_total"))
-}
-
 #[tokio::test]
-async fn an_idle_instance_gives_what_it_publishes_to_its_own_workers_and_leaves_the_queue_alone() {
-    let world = World::new(Carrier::ShortWay).await;
-    let mut instance = world.setup.start().await;
-    // The first may be published before the workers are there.
-    world.notify(1).await;
-    world.provider.wait_for(1, SOON).await;
-    let (all_before, past_the_queue_before) = published(&mut instance).await;
-    for n in 2..=4 {
-        world.notify(1).await;
-        world.provider.wait_for(n, SOON).await;
-    }
-    sql::until(&world.app, "SELECT count(*) = 4 FROM outboxd.notifications WHERE status = 'SENT'").await;
-    let (all, past_the_queue) = published(&mut instance).await;
-    assert_eq!((all - all_before, past_the_queue - past_the_queue_before), (3.0, 3.0));
-}
-
-#[tokio::test]
-async fn an_instance_whose_workers_are_busy_publishes_to_the_queue() {
-    let world = World::new(Carrier::ShortWay).await;
-    world.provider.answer(Reply::ok().after(Duration::from_millis(200)));
-    let mut instance = world.setup.start().await;
+async fn every_notification_goes_through_the_queue_as_an_entry_of_its_own() {
+    let world = World::new(Carrier::Stream).await;
+    let relay = world.setup.clone().roles("producer,relay").start().await;
     world.notify(300).await;
+    world.insert(50).await;
+    sql::run(&world.app, "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k' || n) FROM generate_series(1, 20) n").await;
+    sql::until(&world.app, "SELECT count(*) = 370 FROM outboxd.outbox WHERE state = 'published'").await;
+    let stream = format!("XLEN {{{}}}:v1:stream", world.prefix);
+    wait_until("all are in the stream", async || redis::shared().run::<i64>(&stream).await == 370).await;
+    assert_eq!(relay.drain().await, 0);
+
+    // Nor does an instance with nothing to do give what it publishes to its own workers.
+    let _instance = world.setup.start().await;
+    world.provider.wait_for(370, SOON).await;
+    for n in 1..=10 {
+        world.notify(1).await;
+        world.provider.wait_for(370 + n, SOON).await;
+        assert_eq!(world.pushed().await, 370 + n as i64);
+    }
     world.settle().await.assert_nothing_lost().assert_no_duplicate();
-    let (all, past_the_queue) = published(&mut instance).await;
-    assert!(past_the_queue < all / 3.0, "{all}, {past_the_queue}");
 }
 
-#[tokio::test]
-async fn a_backlog_goes_through_the_queue_although_the_workers_are_idle() {
-    let world = World::new(Carrier::ShortWay).await;
-    world.notify(2_000).await;
-    let mut instance = world.setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
-    let (all, past_the_queue) = published(&mut instance).await;
-    assert!(past_the_queue < all / 10.0, "{all}, {past_the_queue}");
+async fn wait_until(what: &str, is_so: impl AsyncFn() -> bool) {
+    let begun = tokio::time::Instant::now();
+    while !is_so().await {
+        assert!(begun.elapsed() < SOON, "{what}");
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
@@ -152,11 +135,28 @@ async fn an_instance_that_has_started_has_the_connections_its_work_needs() {
     }
 }
 
-/// Whatever is claimed is being called, also while slots are added for a provider that answers at once: when it stops
-/// answering, each claimed row is one that it was called for, and no other is claimed.
+#[tokio::test]
+async fn a_provider_never_sees_more_requests_at_once_than_the_worker_may_make() {
+    const CONCURRENCY: usize = 5;
+    let world = World::new(Carrier::Memory).await;
+    let setup = world.setup.clone().replace("[worker]\n", &format!("[worker]\nconcurrency = {CONCURRENCY}\n"));
+    let _instance = setup.start().await;
+    // At once, after a moment, and refused.
+    for reply in [Reply::ok(), Reply::ok().after(Duration::from_millis(20)), Reply::status(503)] {
+        world.provider.answer(reply);
+        let before = world.provider.count();
+        world.notify(300).await;
+        world.provider.wait_for(before + 300, SOON).await;
+    }
+    world.provider.answer(Reply::ok());
+    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    assert_eq!(world.provider.most_at_once(), CONCURRENCY, "all it may make, and not one more");
+}
+
+/// When the provider stops answering, each claimed row is one that it was called for, and no other is claimed.
 #[tokio::test]
 async fn no_more_is_claimed_than_can_be_called_at_once() {
-    const SLOTS: i64 = 16;
+    const CONCURRENCY: i64 = 16;
     let database = postgres::database().await;
     let provider = Provider::start();
     let answered = std::sync::atomic::AtomicUsize::new(0);
@@ -164,24 +164,23 @@ async fn no_more_is_claimed_than_can_be_called_at_once() {
         let is_early = answered.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 1_500;
         if is_early { Reply::ok() } else { Reply::hang() }
     });
-    let _instance = Setup::new(&database.url())
-        .replace("[worker]\n", &format!("[worker]\nconcurrency = {SLOTS}\n"))
+    let mut instance = Setup::new(&database.url())
+        .replace("[worker]\n", &format!("[worker]\nconcurrency = {CONCURRENCY}\n"))
         .webhook(&provider.url("/hook"))
         .start()
         .await;
     let app = database.connect().await;
     sql::run(&app, "SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 3000) n").await;
     sql::until(&app, "SELECT count(*) = 1500 FROM outboxd.notifications WHERE status = 'SENT'").await;
-    let claimed = "SELECT count(*) FROM outboxd.outbox WHERE state = 2";
-    let begun = tokio::time::Instant::now();
-    while sql::value::<i64>(&app, claimed).await != provider.count() as i64 - 1_500 {
-        assert!(begun.elapsed() < SOON, "rows are claimed that nobody calls");
-        tokio::task::yield_now().await;
-    }
-    let held = sql::value::<i64>(&app, claimed).await;
-    assert!((SLOTS..=2 * SLOTS).contains(&held), "{held}");
-    let attempted = "SELECT count(*) FROM outboxd.outbox WHERE state <> 2 AND attempts > 0";
-    assert_eq!(sql::value::<i64>(&app, attempted).await, 0, "none was claimed and given back");
+    let claimed = "SELECT count(*) FROM outboxd.outbox WHERE state = 'processing'";
+    wait_until("what is claimed is called", async || {
+        sql::value::<i64>(&app, claimed).await == provider.count() as i64 - 1_500
+    })
+    .await;
+    assert_eq!(sql::value::<i64>(&app, claimed).await, CONCURRENCY);
+    let attempted = "SELECT count(*) FROM outboxd.outbox WHERE state <> 'processing' AND attempts > 0";
+    assert_eq!(sql::value::<i64>(&app, attempted).await, 0);
+    assert_eq!(instance.metric("outboxd_released_total", &[]).await, 0.0, "none was claimed and given back");
 }
 
 #[tokio::test]
@@ -192,20 +191,20 @@ async fn a_claim_tells_when_its_message_was_published() {
     let instance = register(&client).await;
     let notify = "SELECT outboxd.notify('orders', 'r', '{}')";
     let published: i64 = sql::value(&client, notify).await;
-    store.reserve_fresh(&[LaneScan { lane: 0, after: 0, take: 5 }], instance, &[], Stretches::Used).await.unwrap();
-    // Pushed by the app itself, right after its commit.
+    let scan = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], take: 5 };
+    assert_eq!(store.reserve_fresh(scan, instance, &[]).await.unwrap().found.reserved.messages.len(), 1);
+    // A message that arrived although the reservation was lost in a crash of the server.
     let unpublished: i64 = sql::value(&client, notify).await;
-    let batch = [published, unpublished].map(|id| Message { id, epoch: 0 });
-    let claims = store.claim(&batch, instance, SOON, &[]).await.unwrap();
+    let claims = store.claim(&[published, unpublished].map(|id| message(id, 0)), instance, SOON).await.unwrap();
     let told = |id| {
-        claims.iter().find_map(|(message, case)| match case {
-            Case::Claimed(claimed) if message.id == id => Some(claimed.published_at),
+        claims.iter().find_map(|((claimed_id, _), case)| match case {
+            Case::Claimed(claimed) if *claimed_id == id => Some(claimed.published_at),
             _ => None,
         })
     };
     let reserved_at: DateTime<Utc> = sql::value(&client, "SELECT reserved_at FROM outboxd.publication").await;
     let apart = (told(published).unwrap() - reserved_at).abs();
     assert!(apart < TimeDelta::milliseconds(10), "{apart}");
-    let created_at = format!("SELECT created_at FROM outboxd.outbox WHERE id = {unpublished}");
+    let created_at = format!("SELECT created_at FROM outboxd.notification_log WHERE id = {unpublished}");
     assert_eq!(told(unpublished), Some(sql::value(&client, &created_at).await));
 }

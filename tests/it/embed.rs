@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use outboxd::config::{QueueConfig, QueueKind};
 use outboxd::{Notification, Producer};
 use serde_json::json;
 
+use crate::duty::config;
 use crate::support::world::{Carrier, World};
-use crate::support::{redis, sql};
+use crate::support::{postgres, redis, sql};
 
 const SOON: Duration = Duration::from_secs(15);
 
 async fn producer(world: &World) -> Producer {
-    Producer::connect(&world.queue_config(), Some(&redis::shared().url().into())).await.unwrap()
+    let queue = [("redis_url", redis::shared().url()), ("queue.prefix", world.prefix.as_str())];
+    Producer::connect(&config(&world.database, &queue)).await.unwrap()
 }
 
 #[tokio::test]
@@ -29,6 +30,26 @@ async fn an_app_pushes_after_its_commit_without_any_relay() {
     world.provider.wait_for(1, SOON).await;
     world.settle().await.assert_nothing_lost().assert_no_duplicate();
     producer.close().await;
+    assert_eq!(sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.publication").await, 0, "and confirmed");
+}
+
+#[tokio::test]
+async fn an_app_pushes_only_what_may_go_now() {
+    let world = World::new(Carrier::Stream).await;
+    let producer = producer(&world).await;
+    let app = world.database.connect().await;
+    let later = chrono::Utc::now() + Duration::from_secs(3_600);
+    let plain = Notification::new("orders", "r", json!({}));
+    let with_key = Notification { ordering_key: Some("k"), ..plain.clone() };
+    let once = Notification { dedup_key: Some("d"), ..plain.clone() };
+    for notification in [&Notification { send_at: Some(later), ..plain.clone() }, &with_key, &with_key, &once, &once] {
+        producer.after_commit(producer.notify(&app, notification).await.unwrap());
+    }
+    producer.close().await;
+    let states = "SELECT string_agg(concat_ws(' ', l.status, o.state), ', ' ORDER BY l.id)
+                    FROM outboxd.notification_log l LEFT JOIN outboxd.outbox o USING (id)";
+    assert_eq!(sql::value::<String>(&app, states).await, "PENDING, QUEUED blocked, QUEUED blocked, QUEUED published");
+    assert_eq!(world.pushed().await, 1);
 }
 
 #[tokio::test]
@@ -59,13 +80,13 @@ async fn app_and_relay_pushing_the_same_rows_deliver_them_once() {
     }
     world.provider.wait_for(100, SOON).await;
     world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    assert_eq!(world.pushed().await, 100, "whoever reserves a row pushes it, and nobody else");
 }
 
 #[tokio::test]
 async fn an_app_without_redis_is_told_so() {
-    let config =
-        QueueConfig { kind: QueueKind::Memory, prefix: "x".into(), window: 1, consumer_ttl: SOON, deliveries_max: 1 };
-    let refused = Producer::connect(&config, None).await.unwrap_err();
+    let config = config(&postgres::database().await, &[]);
+    let refused = Producer::connect(&config).await.unwrap_err();
     assert!(refused.to_string().contains("set redis_url"), "{refused}");
 }
 

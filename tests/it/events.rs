@@ -51,24 +51,24 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     ("NULL, 'k', '{}'", "22004", "publish: topic must not be NULL", "topic, key and payload are required."),
     ("'t', NULL, '{}'", "22004", "publish: key must not be NULL", "topic, key and payload are required."),
     ("'t', 'k', NULL", "22004", "publish: payload must not be NULL", "topic, key and payload are required."),
-    ("'', 'k', '{}'", "22023", "publish: topic has 0 bytes", "A topic has 1 to 200 bytes."),
+    ("'', 'k', '{}'", "23514", "publish: topic has 0 bytes", "A topic has 1 to 200 bytes."),
     (
         "'t', repeat('x', 513), '{}'",
-        "22023",
+        "23514",
         "publish: key has 513 bytes",
         "A key has 1 to 512 bytes; hash longer keys.",
     ),
     (
         "'t', 'k', '{}', '{\"a\": []}'",
-        "22023",
+        "23514",
         "publish: header a is not a string",
         "Pass an object of strings: {\"traceparent\": \"00-…\"}.",
     ),
     (
         "'t', 'k', to_jsonb(repeat('x', 262143))",
-        "54000",
+        "23514",
         "publish: payload has 262145 bytes, the limit is 262144",
-        "Store the document elsewhere and send a reference, or raise the limit: UPDATE outboxd.setting SET payload_bytes_max = ….",
+        "Store the document elsewhere and send a reference.",
     ),
 ];
 

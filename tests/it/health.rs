@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use crate::support::postgres;
-use crate::support::sql::{file_letters, pid, run, until, value, values};
+use crate::support::sql::{pid, run, until, value, values};
 
 async fn check(client: &Client, name: &str) -> (String, String, Option<String>) {
     let sql = "SELECT level, value, action FROM outboxd.health WHERE name = $1";
@@ -53,15 +53,18 @@ async fn what_is_late_dead_held_or_paused_is_told() {
     let client = postgres::database().await.connect().await;
     run(&client, "SELECT outboxd.notify('t', 'r', '{}')").await;
     assert_eq!(level(&client, "relay_lag").await, "ok");
-    run(&client, "UPDATE outboxd.outbox SET next_at = now() - interval '20 s'").await;
+    run(
+        &client,
+        "UPDATE outboxd.notification_log SET created_at = now() - interval '20 s', send_at = now() - interval '20 s'",
+    )
+    .await;
     assert_eq!(level(&client, "relay_lag").await, "warn");
-    run(&client, "UPDATE outboxd.outbox SET next_at = now() - interval '2 min'").await;
+    run(&client, "UPDATE outboxd.outbox SET retry_at = now() - interval '2 min'").await;
     assert_eq!(level(&client, "relay_lag").await, "critical");
 
     run(&client, "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at) VALUES ('t', 'r', '{}', now() - interval '2 min')").await;
     assert_eq!(level(&client, "overdue").await, "critical");
-    file_letters(&client).await;
-    run(&client, "UPDATE outboxd.notification_log SET status = 'FAILED', finished_at = now(), failed_at = now(), error = 'no'; DELETE FROM outboxd.outbox").await;
+    run(&client, "UPDATE outboxd.notification_log SET status = 'FAILED', finished_at = now(), error = 'no'; DELETE FROM outboxd.outbox").await;
     let (level_found, measured, action) = check(&client, "dead_letters").await;
     assert_eq!((level_found.as_str(), measured.as_str()), ("warn", "2 in the last hour"));
     assert!(action.unwrap().contains("outboxd.retry_where"));
@@ -173,7 +176,8 @@ async fn tables_that_autovacuum_left_behind_are_named() {
     let database = server.empty_database().await;
     let mut client = database.connect().await;
     outboxd::migrate::run(&mut client, outboxd::migrate::Install::Always).await.unwrap();
-    run(&client, "INSERT INTO outboxd.publication (id, instance) SELECT n, 1 FROM generate_series(1, 110000) n").await;
+    run(&client, "INSERT INTO outboxd.publication (instance, ids) SELECT 1, '{}' FROM generate_series(1, 110000)")
+        .await;
     run(&client, "DELETE FROM outboxd.publication").await;
     until(&client, "SELECT level = 'warn' FROM outboxd.health WHERE name = 'autovacuum'").await;
     let (_, measured, action) = check(&client, "autovacuum").await;

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use outboxd::queue::Message;
 use outboxd::store::Store;
-use outboxd::store::claim::Case;
-use outboxd::store::publish::{LaneScan, Stretches};
+use outboxd::store::claim::{Case, Claimed};
+use outboxd::store::publish::FreshScan;
 use outboxd::store::record::{Failed, Next, Recorder, Sent};
+use outboxd::store::sweep::Undelivered;
 use tokio::task::JoinSet;
 
 use crate::duty::{config, register};
@@ -20,7 +21,7 @@ use crate::support::instance::Setup;
 use crate::support::prometheus::Scrape;
 use crate::support::provider::Reply;
 use crate::support::redis::{RedisServer, unique_prefix};
-use crate::support::world::{Carrier, World};
+use crate::support::world::{Carrier, World, message};
 use crate::support::{postgres, sql};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -64,11 +65,12 @@ async fn i2_every_committed_row_ends_sent_failed_or_canceled_visibly_although_re
         "down" => Reply::status(503),
         _ => Reply::ok().after(Duration::from_millis(30)),
     });
+    sql::run(&world.app, "SELECT outboxd.pause('paused')").await;
     let _instance = world.setup.start().await;
     let write = "SELECT outboxd.notify('orders', r, '{}') FROM generate_series(1, 50), unnest(ARRAY['fine', 'refused', 'down']) r;
         SELECT outboxd.notify('orders', 'taken back', '{}', send_at => now() + interval '1 day') FROM generate_series(1, 50);
         SELECT outboxd.notify('paused', 'too late', '{}', expires_at => clock_timestamp() + interval '2 s') FROM generate_series(1, 50)";
-    sql::run(&world.app, &format!("SELECT outboxd.pause('paused'); {write}")).await;
+    sql::run(&world.app, write).await;
     sql::run(&world.app, "SELECT outboxd.cancel(id) FROM outboxd.notifications WHERE recipient = 'taken back'").await;
     world.provider.wait_for(100, SOON).await;
     redis.run::<String>("FLUSHALL").await;
@@ -137,8 +139,8 @@ async fn i4_each_message_is_decided_by_its_claim_counted_and_acknowledged() {
     sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.attempts").await;
     // Copies of what was, in every epoch so far, and of what never was.
     let copies = [("done", 0), ("done", 1), ("busy", 0), ("busy", 1), ("later", 0)];
-    let mut copies: Vec<Message> = copies.map(|(name, epoch)| Message { id: ids[name], epoch }).to_vec();
-    copies.push(Message { id: 999_999_999, epoch: 0 });
+    let mut copies: Vec<Message> = copies.map(|(name, epoch)| message(ids[name], epoch)).to_vec();
+    copies.push(message(999_999_999, 0));
     let queue = world.queue().await;
     queue.push(&copies).await.unwrap();
     let addr = instance.http_addr().await;
@@ -167,41 +169,45 @@ async fn i4_of_a_message_and_its_stale_copies_in_one_batch_only_the_message_is_c
     let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'r', '{}')").await;
     // Published, and published again because the queue seemed to have lost it: both turn up.
     sql::run(&client, "UPDATE outboxd.outbox SET epoch = 1").await;
-    let batch = [0, 1, 2].map(|epoch| Message { id, epoch });
-    let cases = store.claim(&batch, instance, SOON, &[]).await.unwrap();
-    let mut cases: Vec<(i32, &str)> = cases.iter().map(|(message, case)| (message.epoch, case.name())).collect();
+    let batch = [0, 1, 2].map(|epoch| message(id, epoch));
+    let cases = store.claim(&batch, instance, SOON).await.unwrap();
+    let mut cases: Vec<(i32, &str)> = cases.iter().map(|((_, epoch), case)| (*epoch, case.name())).collect();
     cases.sort_unstable();
     assert_eq!(cases, [(0, "stale"), (1, "claimed"), (2, "stale")]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn i4_what_is_claimed_the_short_way_no_message_and_no_operator_gets_as_well() {
+async fn i4_of_workers_with_copies_and_an_operator_one_gets_each_row() {
     let database = postgres::database().await;
     let client = database.connect().await;
     let store = Store::open(&config(&database, &[])).unwrap();
     let instance = register(&client).await;
     sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 300)").await;
     let ids: Vec<i64> = sql::values(&client, "SELECT id FROM outboxd.outbox ORDER BY id").await;
-    let scans = [LaneScan { lane: 0, after: 0, take: 5 }];
+    let scan = FreshScan { last_id: i64::MAX, overlap: 1_000, skip: &[], take: 5 };
     let mut racers = JoinSet::new();
-    for takes_the_short_way in [true, false, true] {
+    for _ in 0..2 {
         let (store, client) = (store.clone(), database.connect().await);
         racers.spawn(async move {
             let mut claimed = Vec::new();
-            while sql::value::<bool>(&client, "SELECT EXISTS (SELECT FROM outboxd.outbox WHERE state = 0)").await {
-                if takes_the_short_way {
-                    let (_, claims) = store.claim_fresh(&scans, instance, SOON, Stretches::Used).await.unwrap();
-                    claimed.extend(claims.iter().map(|claim| claim.id));
-                } else {
-                    let fresh = store.reserve_fresh(&scans, instance, &[], Stretches::Used).await.unwrap();
-                    let cases = store.claim(&fresh.reserved.messages, instance, SOON, &[]).await.unwrap();
-                    let ours = cases.iter().filter(|(_, case)| matches!(case, Case::Claimed(_)));
-                    claimed.extend(ours.map(|(message, _)| message.id));
-                }
+            let is_ready = "SELECT EXISTS (SELECT FROM outboxd.outbox WHERE state = 'ready')";
+            while sql::value::<bool>(&client, is_ready).await {
+                let fresh = store.reserve_fresh(scan, instance, &[]).await.unwrap();
+                claimed.extend(claim(&store, &fresh.found.reserved.messages, instance).await);
             }
             claimed
         });
     }
+    // And one with copies of them all, from the other end.
+    let (copies, last_first) = (store.clone(), ids.clone());
+    racers.spawn(async move {
+        let mut claimed = Vec::new();
+        for ids in last_first.rchunks(5) {
+            let copies_of_five: Vec<Message> = ids.iter().map(|id| message(*id, 0)).collect();
+            claimed.extend(claim(&copies, &copies_of_five, instance).await);
+        }
+        claimed
+    });
     let (operator, every_third) = (database.connect().await, ids.iter().copied().step_by(3).collect::<Vec<i64>>());
     racers.spawn(async move {
         let mut canceled = Vec::new();
@@ -214,10 +220,15 @@ async fn i4_what_is_claimed_the_short_way_no_message_and_no_operator_gets_as_wel
     let mut ended: Vec<i64> = racers.join_all().await.into_iter().flatten().collect();
     ended.sort_unstable();
     assert_eq!(ended, ids, "each row is claimed by one of them or canceled");
-    // What was published before the epoch was raised, should it turn up.
-    let copies: Vec<Message> = ids.iter().map(|id| Message { id: *id, epoch: 0 }).collect();
-    let cases = store.claim(&copies, instance, SOON, &[]).await.unwrap();
+    let copies: Vec<Message> = ids.iter().map(|id| message(*id, 0)).collect();
+    let cases = store.claim(&copies, instance, SOON).await.unwrap();
     assert!(cases.iter().all(|(_, case)| matches!(case, Case::Held | Case::Stale)), "{cases:?}");
+}
+
+/// The rows that were claimed by these messages.
+async fn claim(store: &Store, messages: &[Message], instance: i32) -> Vec<i64> {
+    let cases = store.claim(messages, instance, SOON).await.unwrap();
+    cases.iter().filter(|(_, case)| matches!(case, Case::Claimed(_))).map(|((id, _), _)| *id).collect()
 }
 
 #[tokio::test]
@@ -230,7 +241,7 @@ async fn i5_whatever_comes_late_sent_stays_sent() {
     sql::run(&client, "SELECT outboxd._admit('{k}')").await;
     let claim = |epoch, instance| {
         let store = store.clone();
-        async move { store.claim(&[Message { id, epoch }], instance, Duration::ZERO, &[]).await.unwrap().remove(0).1 }
+        async move { store.claim(&[message(id, epoch)], instance, Duration::ZERO).await.unwrap().remove(0).1 }
     };
     let Case::Claimed(claimed) = claim(0, one).await else { panic!("it was claimable") };
     // A sweep reads that the lease is over, and is paused before it writes; meanwhile the call succeeds.
@@ -242,13 +253,14 @@ async fn i5_whatever_comes_late_sent_stays_sent() {
         topic: "orders".into(),
         channel: "webhook".into(),
         http_status: 200,
+        created_at: claimed.created_at,
         published_at: claimed.published_at,
     };
     assert_eq!(store.record_sent(&[sent(claimed.token)], one).await.unwrap().sent, [id]);
     for (token, next) in
         [(claimed.token, Next::GiveUp), (claimed.token, Next::Retry(Duration::ZERO)), (claimed.token + 1, Next::GiveUp)]
     {
-        let failed = [failed(id, token, next)];
+        let failed = [failed(&claimed, token, next)];
         for recorder in [Recorder::Sweep(&[one]), Recorder::Worker] {
             let record = store.record_failures(&failed, other, recorder).await.unwrap();
             assert!(record.failed.is_empty() && record.waiting.is_empty(), "{recorder:?}: {record:?}");
@@ -268,17 +280,18 @@ async fn i5_whatever_comes_late_sent_stays_sent() {
         "SELECT outboxd.retry_dead('orders'), outboxd.cancel_where('{}', false), outboxd.retry_where('{}', false)",
     )
     .await;
-    store.recall_publications(Duration::ZERO).await.unwrap();
-    store.republish_lost(None).await.unwrap();
+    store.recall_publications(Duration::ZERO, 10).await.unwrap();
+    store.republish(Undelivered::All).await.unwrap();
     let end =
         "SELECT concat_ws(' ', status, attempts, (SELECT count(*) FROM outboxd.outbox)) FROM outboxd.notifications";
     assert_eq!(sql::value::<String>(&client, end).await, "SENT 1 0");
 }
 
-fn failed(id: i64, token: i32, next: Next) -> Failed {
+fn failed(claimed: &Claimed, token: i32, next: Next) -> Failed {
     Failed {
-        id,
+        id: claimed.id,
         token,
+        created_at: claimed.created_at,
         topic: "orders".into(),
         outcome: "unknown",
         error: "late".to_owned(),
@@ -350,10 +363,7 @@ async fn i7_calls_that_hang_and_a_redis_that_is_silent_hold_no_transaction_open_
 
 /// Rows that are published and unclaimed.
 async fn published(world: &World) -> i64 {
-    let published = "SELECT count(*) FROM outboxd.outbox o
-                      WHERE o.state = 1 OR (o.state = 0 AND o.retry_at IS NULL AND EXISTS (
-                            SELECT FROM outboxd.publication p WHERE p.lane = o.lane AND o.seq BETWEEN p.seq_from AND p.seq_to))";
-    sql::value(&world.app, published).await
+    sql::value(&world.app, "SELECT count(*) FROM outboxd.outbox WHERE state = 'published'").await
 }
 
 /// The most that were published and unclaimed at once: while nobody claims, and while somebody works it all off.
@@ -386,12 +396,12 @@ async fn most_published(world: &World, setup: &Setup, relays: usize) -> (i64, i6
 #[tokio::test]
 async fn i9_no_more_than_the_window_is_published_and_unclaimed_and_the_rest_waits_in_postgres() {
     const WINDOW: i64 = 200;
-    // Taken from the queue and not yet claimed: three batches being claimed, one to be claimed next and one ahead of it.
-    const IN_HAND: i64 = 5 * 64;
+    // Taken from the queue and not yet claimed: what may wait for its permits, a batch that comes in, and one ahead of it.
+    const IN_HAND: i64 = 10 * 64;
     for (relays, limit) in [(1, WINDOW), (2, WINDOW * 5 / 4)] {
         let world = World::new(Carrier::Stream).await;
-        sql::run(&world.app, "INSERT INTO outboxd.topic (name) SELECT 't' || n FROM generate_series(0, 49) n").await;
         let setup = world.setup.clone().replace("[queue]\n", &format!("[queue]\nwindow = {WINDOW}\n"));
+        let setup = setup.replace("[worker]\n", "[worker]\nconcurrency = 64\n");
         let (idle, busy) = most_published(&world, &setup, relays).await;
         println!("{relays} relays: {idle} while nobody claimed, {busy} while somebody worked");
         // Two that look at the queue at different times cannot know to the row what the other is about to push.

@@ -20,7 +20,6 @@ mod schema;
 mod trace;
 
 mod dedup;
-mod letter;
 mod notify;
 mod notify_many;
 mod ring;

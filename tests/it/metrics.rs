@@ -108,7 +108,7 @@ async fn what_follows_the_death_of_a_worker_is_counted_by_whoever_ends_its_lease
     sql::run(&app, "SELECT outboxd.notify(topic, 'r', '{}') FROM unnest(ARRAY['orders', 'orders', 'once']) topic")
         .await;
     // All of them, so that one claim takes all.
-    sql::until(&app, "SELECT count(*) = 3 FROM outboxd.outbox WHERE state = 1").await;
+    sql::until(&app, "SELECT count(*) = 3 FROM outboxd.outbox WHERE state = 'published'").await;
     setup.roles("worker").failpoints("after_claim=abort").spawn().exit_code().await;
 
     let ended = |scrape: &Scrape| scrape.value("outboxd_leases_ended_total", &[]) == Some(3.0);
@@ -121,17 +121,42 @@ async fn what_follows_the_death_of_a_worker_is_counted_by_whoever_ends_its_lease
 }
 
 #[tokio::test]
-async fn a_row_that_can_never_be_sent_counts_as_a_dead_letter() {
+async fn a_row_that_expired_before_its_call_counts_as_a_dead_letter() {
     let database = postgres::database().await;
     let mut instance = Setup::new(&database.url()).webhook("http://127.0.0.1:9/").start().await;
     let addr = instance.http_addr().await;
     let app = database.connect().await;
-    sql::run(&app, "UPDATE outboxd.setting SET payload_bytes_max = 2048").await;
-    let too_big = "INSERT INTO outboxd.notification_log (topic, recipient, payload)
-                   SELECT 'orders', 'r', jsonb_agg(md5(n::text)) FROM generate_series(1, 200) n";
-    sql::run(&app, too_big).await;
+    sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}', expires_at => now() - interval '1 s')").await;
     sql::until(&app, "SELECT status = 'FAILED' FROM outboxd.notifications").await;
-    until(addr, "counted", |scrape| scrape.value("outboxd_dead_letters_total", &[]) == Some(1.0)).await;
+    let scrape = until(addr, "counted", |scrape| scrape.value("outboxd_dead_letters_total", &[]) == Some(1.0)).await;
+    assert_eq!(scrape.value("outboxd_attempts_total", &[("channel", "webhook"), ("outcome", "permanent")]), None);
+}
+
+#[tokio::test]
+async fn messages_that_cannot_start_now_are_put_back_unclaimed_and_counted() {
+    let database = postgres::database().await;
+    let provider = Provider::start();
+    let setup = Setup::new(&database.url()).webhook(&provider.url("/hook"));
+    let setup = setup.redis(redis::shared().url(), "stream", &redis::unique_prefix());
+    let _relay = setup.clone().roles("producer,relay").start().await;
+    let app = database.connect().await;
+    sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3)").await;
+    sql::until(&app, "SELECT count(*) = 3 FROM outboxd.outbox WHERE state = 'published'").await;
+    sql::run(&app, "SELECT outboxd.pause('orders')").await;
+    let mut worker = setup.roles("worker,api").start().await;
+    let addr = worker.http_addr().await;
+    let put_back = |scrape: &Scrape| scrape.value("outboxd_put_back_total", &[]);
+    until(addr, "they go back", |scrape| put_back(scrape) == Some(3.0)).await;
+    let waiting =
+        "SELECT count(*) = 3 FROM outboxd.outbox WHERE state = 'ready' AND retry_at IS NOT NULL AND attempts = 0";
+    sql::until(&app, waiting).await;
+    assert_eq!(provider.count(), 0);
+
+    sql::run(&app, "SELECT outboxd.resume('orders')").await;
+    sql::until(&app, "SELECT count(*) = 3 FROM outboxd.notifications WHERE status = 'SENT' AND attempts = 1").await;
+    let scrape = until(addr, "all are counted", |scrape| scrape.value("outboxd_sent_total", &[]) == Some(3.0)).await;
+    assert_eq!(scrape.value("outboxd_claims_total", &[("case", "claimed")]), Some(3.0));
+    assert_eq!(scrape.value("outboxd_released_total", &[]), Some(0.0), "nothing was claimed in vain");
 }
 
 #[tokio::test]
@@ -146,9 +171,7 @@ async fn an_unpublished_row_grows_old_visibly_and_a_paused_one_does_not() {
     sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}')").await;
     let age = |scrape: &Scrape| scrape.value("outboxd_oldest_unpublished_age_seconds", &[]);
     until(addr, "it ages", |scrape| age(scrape) > Some(0.5)).await;
-    // A topic without a relay has no lane yet; give it one and pause it.
     sql::run(&app, "SELECT outboxd.pause('orders')").await;
-    sql::run(&app, "UPDATE outboxd.outbox SET lane = (SELECT lane FROM outboxd.topic WHERE name = 'orders')").await;
     let scrape = until(addr, "it waits on purpose", |scrape| age(scrape) == Some(0.0)).await;
     assert_eq!(scrape.value("outboxd_rows", &[("topic", "orders"), ("status", "QUEUED")]), Some(1.0));
 }
@@ -163,7 +186,7 @@ async fn rows_are_counted_once_for_all_instances() {
     let (one, other) = (one.http_addr().await, other.http_addr().await);
     let app = database.connect().await;
     sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}')").await;
-    let queued = [("topic", "(new topic)"), ("status", "QUEUED")];
+    let queued = [("topic", "orders"), ("status", "QUEUED")];
     let is_counted = |scrape: &Scrape| scrape.value("outboxd_rows", &queued) == Some(1.0);
     let counted_at = |scrape: &Scrape| scrape.value("outboxd_sampled_timestamp_seconds", &[]);
     // Whoever counted for itself would never say the same time.

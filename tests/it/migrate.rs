@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use crate::support::postgres::{self, connect};
-use crate::support::sql::{refused, run, until, value, values};
+use crate::support::sql::{run, value, values};
 
 #[tokio::test]
 async fn eight_migrations_at_once_all_succeed_on_an_empty_database() {
@@ -38,7 +38,7 @@ async fn the_command_names_each_migration_once_and_logs_nothing_besides() {
     let last = format!("the schema is at migration {}; functions, views and grants are installed", migrate::newest());
     let first_time = migrate().await;
     assert_eq!(first_time.len(), usize::try_from(migrate::newest()).unwrap() + 1, "{first_time:?}");
-    assert_eq!(first_time[0], "applied V0001 create_notification_log");
+    assert_eq!(first_time[0], "applied V0001 notifications");
     assert_eq!(first_time.last(), Some(&last));
     assert_eq!(migrate().await, [last]);
 }
@@ -52,7 +52,7 @@ async fn status_tells_what_is_applied_and_what_is_to_come() {
     assert!(!value::<bool>(&client, "SELECT to_regnamespace('outboxd') IS NOT NULL").await, "asking changes nothing");
     let report = migrate::run(&mut client, Install::Always).await.unwrap();
     assert_eq!(report.applied.len(), before.len());
-    assert_eq!(report.applied[0], "V0001 create_notification_log");
+    assert_eq!(report.applied[0], "V0001 notifications");
     let after = migrate::status(&client).await.unwrap();
     assert!(after.iter().all(|migration| migration.applied_on.is_some()));
     assert!(after.is_sorted_by_key(|migration| migration.version));
@@ -66,24 +66,6 @@ async fn a_start_installs_nothing_twice_and_migrate_installs_anew() {
     run(&client, "DROP FUNCTION outboxd.cancel(bigint)").await;
     assert!(migrate::run(&mut client, Install::Always).await.unwrap().installed);
     run(&client, "SELECT outboxd.cancel(outboxd.notify('t', 'r', '{}'))").await;
-}
-
-#[tokio::test]
-async fn the_notify_of_before_gives_way_to_the_two_there_are() {
-    let mut client = postgres::database().await.connect().await;
-    let before = "CREATE FUNCTION outboxd.notify(
-            topic text, recipient text, payload jsonb, send_at timestamptz DEFAULT now(), dedup_key text DEFAULT NULL,
-            ordering_key text DEFAULT NULL, expires_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL)
-        RETURNS bigint LANGUAGE sql AS 'SELECT 0'";
-    run(&client, before).await;
-    let (usual, keyed) =
-        ("SELECT outboxd.notify('t', 'r', '{}')", "SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'd')");
-    run(&client, &format!("PREPARE keyed(text) AS {}", keyed.replace("'t'", "$1"))).await;
-    assert_eq!(refused(&client, usual).await.code, "42725", "one too many");
-    migrate::run(&mut client, Install::Always).await.unwrap();
-    for call in [usual, keyed, "EXECUTE keyed('t')"] {
-        assert!(value::<i64>(&client, call).await > 0, "{call}");
-    }
 }
 
 #[tokio::test]
@@ -116,74 +98,6 @@ async fn migrating_neither_waits_for_the_apps_transactions_nor_holds_up_its_writ
     run(&other_app, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')").await;
     open.rollback().await.unwrap();
     run(&app, "COMMIT").await;
-}
-
-/// Brings a schema from the version before to this one while the app has a transaction open that has done `write`, and
-/// goes on writing. What else there was before is `rows`. Returns a session of an owner.
-async fn migrate_beside_writes(version: i64, table: &str, rows: &str, write: &str) -> Client {
-    let database = postgres::empty_database().await;
-    let (migrator, app, other_app) = (database.connect().await, database.connect().await, database.connect().await);
-    let (mut last, mut before) = (String::new(), "CREATE SCHEMA outboxd;".to_owned());
-    for migration in migrate::status(&migrator).await.unwrap() {
-        let text = if migration.version == version { &mut last } else { &mut before };
-        *text += if migration.version <= version { &migration.sql } else { "" };
-    }
-    run(&migrator, &before).await;
-    run(&migrator, rows).await;
-    run(&app, &format!("BEGIN; {write}")).await;
-    let migration = tokio::spawn(async move {
-        run(&migrator, &format!("BEGIN; {last}; COMMIT")).await;
-        migrator
-    });
-    let waits = format!("SELECT count(*) > 0 FROM pg_locks WHERE relation = '{table}'::regclass AND NOT granted");
-    until(&other_app, &waits).await;
-    run(&other_app, "SET lock_timeout = '1s'").await;
-    for _ in 0..20 {
-        run(&other_app, write).await;
-    }
-    assert!(!migration.is_finished(), "the app's transaction is still open");
-    run(&app, "COMMIT").await;
-    let migrator = migration.await.unwrap();
-    run(&other_app, write).await;
-    migrator
-}
-
-#[tokio::test]
-async fn lighter_tables_come_to_a_running_app_without_holding_up_its_writes() {
-    let rows = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, error) VALUES
-        ('t', 'dead', '{}', 'FAILED', '2026-01-01', 'no'), ('t', 'sent', '{}', 'SENT', '2026-01-01', NULL)";
-    let insert = "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')";
-    let owner = migrate_beside_writes(17, "outboxd.notification_log", rows, insert).await;
-    let failed = "SELECT failed_at = finished_at AND failed_at = '2026-01-01' FROM outboxd.notification_log WHERE status = 'FAILED'";
-    assert!(value::<bool>(&owner, failed).await, "what was generated stays as it was");
-}
-
-#[tokio::test]
-async fn letters_come_to_a_running_app_without_holding_up_its_writes() {
-    let rows =
-        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status) VALUES ('t', 'r', '{}', 'QUEUED');
-                INSERT INTO outboxd.outbox (id, channel) VALUES (1, 2)";
-    // What notify() did until then.
-    let notify = "WITH l AS (INSERT INTO outboxd.notification_log (topic, recipient, payload, status) VALUES ('t', 'r', '{}', 'QUEUED') RETURNING id)
-                  INSERT INTO outboxd.outbox (id) SELECT id FROM l";
-    let owner = migrate_beside_writes(18, "outboxd.outbox", rows, notify).await;
-    let kept = "SELECT count(*) = 23 AND count(o.topic) = 0 AND max(o.route_step) = 2 FROM outboxd.outbox o JOIN outboxd.notification_log USING (id)";
-    assert!(value::<bool>(&owner, kept).await, "live rows stay as they were");
-}
-
-#[tokio::test]
-async fn fewer_indexes_come_to_a_running_app_without_holding_up_its_writes_and_every_timer_is_kept() {
-    let rows = "INSERT INTO outboxd.outbox (id, seq, state, ordering_key, live_key, retry_at) VALUES
-        (1, 1, 3, 'k', NULL, NULL), (2, 2, 0, 'k', 'k', '2026-01-01'), (3, 3, 0, NULL, NULL, '2026-01-02')";
-    // What notify() did until then.
-    let notify = "INSERT INTO outboxd.outbox (id, topic, recipient, payload, send_at, created_at)
-                  VALUES (nextval('outboxd.notification_log_id_seq') + 3, 't', 'r', '{}', now(), now())";
-    let owner = migrate_beside_writes(22, "outboxd.outbox", rows, notify).await;
-    let fill = migrate::status(&owner).await.unwrap().into_iter().find(|migration| migration.version == 23).unwrap();
-    run(&owner, &fill.sql).await;
-    let kept = "SELECT string_agg(format('%s %s', t.id, t.at = o.retry_at), ',' ORDER BY t.id)
-                  FROM outboxd.timer t JOIN outboxd.outbox o USING (id)";
-    assert_eq!(value::<String>(&owner, kept).await, "2 t,3 t");
 }
 
 #[tokio::test]
@@ -227,6 +141,48 @@ async fn a_newer_schema_is_refused() {
     .await;
     let error = migrate::run(&mut client, Install::IfChanged).await.expect_err("it is from the future");
     assert!(matches!(error, Error::SchemaNewer { schema: 9999, binary } if binary == migrate::newest()), "{error:?}");
+}
+
+/// As a build from before the first release left it.
+const OLD_HISTORY: &str = "CREATE SCHEMA outboxd;
+    CREATE TABLE outboxd.refinery_schema_history (version int8 PRIMARY KEY, name varchar, applied_on varchar, checksum varchar);
+    INSERT INTO outboxd.refinery_schema_history VALUES
+        (1, 'create_notification_log', '2026-01-01', '1'), (23, 'set_the_timers_there_are', '2026-01-01', '1');
+    CREATE TABLE outboxd.notification_log (id bigint PRIMARY KEY);
+    INSERT INTO outboxd.notification_log VALUES (1)";
+
+#[tokio::test]
+async fn a_database_with_the_old_history_is_refused_and_says_what_to_do() {
+    let database = postgres::empty_database().await;
+    let mut client = database.connect().await;
+    run(&client, OLD_HISTORY).await;
+    for install in [Install::Always, Install::IfChanged] {
+        let error = migrate::run(&mut client, install).await.expect_err("nothing leads on from there");
+        assert!(
+            matches!(&error, Error::BeforeFirstRelease { found } if found == "create_notification_log"),
+            "{error:?}"
+        );
+    }
+    assert!(matches!(migrate::status(&client).await, Err(Error::BeforeFirstRelease { .. })));
+    assert_eq!(values::<i64>(&client, "SELECT id FROM outboxd.notification_log").await, [1], "it is left as it was");
+    for args in [&["migrate"][..], &["migrate", "--status"], &["migrate", "--dry-run"]] {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_outboxd"));
+        command.args(args).env_clear().env("DATABASE_URL", database.url()).kill_on_drop(true);
+        let done = command.output().await.expect("it runs");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(78), "{args:?}: {said}");
+        for part in [
+            "create_notification_log",
+            "let that build deliver what waits",
+            "DROP SCHEMA outboxd CASCADE",
+            "copy what you need",
+        ] {
+            assert!(said.contains(part), "{args:?}: {part} is missing: {said}");
+        }
+    }
+    // What it says to do works. The lock was let go.
+    run(&client, "DROP SCHEMA outboxd CASCADE").await;
+    migrate::run(&mut client, Install::Always).await.unwrap();
 }
 
 #[tokio::test]
@@ -289,7 +245,10 @@ async fn roles_that_may_not_be_created_are_warned_of_and_granted_once_a_dba_made
     let (mut owner, mut notices) = connect_hearing_notices(&url).await;
 
     let report = migrate::run(&mut owner, Install::Always).await.unwrap();
-    assert_eq!(report.roles_missing, ["outboxd_app", "outboxd_audience", "outboxd_operator", "outboxd_service"]);
+    assert_eq!(
+        report.roles_missing,
+        ["outboxd_app", "outboxd_audience", "outboxd_operator", "outboxd_reader", "outboxd_service",]
+    );
     assert_eq!(
         notices.recv().await.unwrap(),
         "WARNING: role outboxd_app is missing and may not be created by owner: let a DBA run sql/roles.sql, then migrate again"
@@ -302,8 +261,9 @@ async fn roles_that_may_not_be_created_are_warned_of_and_granted_once_a_dba_made
     let report = migrate::run(&mut owner, Install::Always).await.unwrap();
     assert_eq!(report.roles_missing, [""; 0]);
     let granted = "SELECT has_function_privilege(r, 'outboxd.' || f, 'EXECUTE') FROM (VALUES
-        ('outboxd_app', 'notify_many(text, jsonb)'), ('outboxd_operator', 'cancel(bigint)'), ('outboxd_service', '_ring()')) v(r, f)";
-    assert_eq!(values::<bool>(&owner, granted).await, [true; 3]);
+        ('outboxd_app', 'notify_many(text, jsonb)'), ('outboxd_app', 'notify(text, text, json, timestamptz, text, text, timestamptz, jsonb)'),
+        ('outboxd_operator', 'cancel(bigint)'), ('outboxd_reader', '_count_active()'), ('outboxd_service', '_ring()')) v(r, f)";
+    assert_eq!(values::<bool>(&owner, granted).await, [true; 5]);
     assert!(value::<bool>(&owner, "SELECT pg_has_role('outboxd_service', 'pg_read_all_stats', 'MEMBER')").await);
     let reads = "SELECT proowner::regrole::text FROM pg_proc WHERE proname = '_read_audience'";
     assert_eq!(value::<String>(&owner, reads).await, "outboxd_audience");

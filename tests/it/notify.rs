@@ -1,9 +1,12 @@
 //! notify() and the plain INSERT: what a commit leaves, what a rollback leaves, what is refused and how.
 
-use tokio_postgres::types::Type;
+use serde_json::{Value, json};
+use tokio_postgres::Client;
+use tokio_postgres::types::{ToSql, Type};
 
 use crate::support::postgres;
-use crate::support::sql::{Refusal, refused, run, value};
+use crate::support::sql::{Refusal, refused, run, value, values};
+use crate::support::world::{Carrier, World};
 
 #[tokio::test]
 async fn a_rolled_back_transaction_leaves_no_row() {
@@ -18,17 +21,35 @@ async fn a_rolled_back_transaction_leaves_no_row() {
 }
 
 #[tokio::test]
-async fn a_committed_notification_has_its_record_and_its_live_work() {
+async fn both_rows_are_there_right_after_the_commit_and_the_log_says_queued() {
+    let database = postgres::database().await;
+    let (app, observer) = (database.connect().await, database.connect().await);
+    run(&app, "BEGIN").await;
+    let id: i64 = value(&app, "SELECT outboxd.notify('t', 'r', '{\"a\": 1}')").await;
+    let seen = format!(
+        "SELECT concat_ws(' ', l.status, l.topic, l.recipient, l.payload, o.topic, o.state, o.epoch, o.attempts)
+           FROM outboxd.notification_log l JOIN outboxd.outbox o USING (id) WHERE id = {id}"
+    );
+    let wanted = ["QUEUED t r {\"a\": 1} t ready 0 0"];
+    assert_eq!(values::<String>(&app, &seen).await, wanted, "by the transaction itself");
+    assert_eq!(values::<String>(&observer, &seen).await, [""; 0], "by nobody else before the commit");
+    run(&app, "COMMIT").await;
+    assert_eq!(values::<String>(&observer, &seen).await, wanted);
+}
+
+#[tokio::test]
+async fn a_committed_notification_has_all_that_was_given() {
     let client = postgres::database().await.connect().await;
     let id: i64 = value(
         &client,
-        "SELECT outboxd.notify('t', 'r', '{\"a\": 1}', ordering_key => 'k', headers => '{\"traceparent\": \"00\"}',
-                               expires_at => now() + interval '1 hour')",
+        "SELECT outboxd.notify('t', 'r', '{\"a\": 1}', dedup_key => 'd', ordering_key => 'k',
+                               headers => '{\"traceparent\": \"00\"}', expires_at => now() + interval '1 hour')",
     )
     .await;
     let row = client
         .query_one(
-            "SELECT l.status::text, l.payload::text, l.headers ->> 'traceparent', l.expires_at > now(), o.ordering_key, o.state
+            "SELECT l.status::text, l.payload::text, l.headers ->> 'traceparent', l.expires_at > now(), l.dedup_key,
+                    l.ordering_key, o.ordering_key, o.state::text, o.has_turn
                FROM outboxd.notification_log l JOIN outboxd.outbox o USING (id) WHERE id = $1",
             &[&id],
         )
@@ -38,21 +59,12 @@ async fn a_committed_notification_has_its_record_and_its_live_work() {
     assert_eq!(row.get::<_, &str>(1), "{\"a\": 1}");
     assert_eq!(row.get::<_, &str>(2), "00");
     assert!(row.get::<_, bool>(3));
-    assert_eq!(row.get::<_, &str>(4), "k");
-    assert_eq!(row.get::<_, i16>(5), 3, "a row with a key waits to be admitted");
-}
-
-#[tokio::test]
-async fn the_topics_lane_comes_with_the_row_and_an_unknown_topic_gets_none() {
-    let client = postgres::database().await.connect().await;
-    run(&client, "INSERT INTO outboxd.topic (name) VALUES ('known')").await;
-    run(&client, "SELECT outboxd.notify('known', 'r', '{}'), outboxd.notify('unknown', 'r', '{}')").await;
-    run(&client, "SELECT outboxd.notify('known', 'r', '{}', dedup_key => 'k')").await;
-    run(&client, "SELECT outboxd.notify_many('known', '[{\"recipient\": \"r\", \"payload\": 1}]')").await;
-    let wrong = "SELECT count(*) FROM outboxd.outbox o JOIN outboxd.notifications n USING (id)
-                   LEFT JOIN outboxd.topic t ON t.name = n.topic WHERE o.lane <> coalesce(t.lane, 0)";
-    assert_eq!(value::<i64>(&client, wrong).await, 0);
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox WHERE lane > 0").await, 3);
+    assert_eq!((row.get::<_, &str>(4), row.get::<_, &str>(5), row.get::<_, &str>(6)), ("d", "k", "k"));
+    assert_eq!(
+        (row.get::<_, &str>(7), row.get::<_, bool>(8)),
+        ("blocked", false),
+        "a row with a key waits for its turn"
+    );
 }
 
 #[tokio::test]
@@ -80,94 +92,41 @@ async fn the_present_is_due_also_inside_a_long_transaction() {
     assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox").await, 2);
 }
 
+const REQUIRED: &str = "topic, recipient and payload are required.";
+const TOPIC: &str = "A topic has 1 to 200 bytes.";
+const RECIPIENT: &str = "A recipient (device token, phone number, URL …) has 1 to 4096 characters.";
+const KEY: &str = "A key has 1 to 512 bytes; hash longer keys, pass NULL for none.";
+const TIME: &str = "Leave send_at out to send now, expires_at for a notification that does not expire.";
+const HEADERS: &str = "Pass an object of strings: {\"traceparent\": \"00-…\"}.";
+
 /// (what the call is, SQLSTATE, message, hint)
+// One line a case reads as the table it is.
+#[rustfmt::skip]
 const REFUSED: &[(&str, &str, &str, &str)] = &[
-    ("NULL, 'r', '{}'", "22004", "notify: topic must not be NULL", "topic, recipient and payload are required."),
-    ("'t', NULL, '{}'", "22004", "notify: recipient must not be NULL", "topic, recipient and payload are required."),
-    ("'t', 'r', NULL", "22004", "notify: payload must not be NULL", "topic, recipient and payload are required."),
-    ("'t', 'r', '{}', NULL", "22004", "notify: send_at must not be NULL", "Leave send_at out to send now."),
-    ("'', 'r', '{}'", "22023", "notify: topic has 0 bytes", "A topic has 1 to 200 bytes."),
-    ("repeat('x', 201), 'r', '{}'", "22023", "notify: topic has 201 bytes", "A topic has 1 to 200 bytes."),
-    ("repeat('한', 67), 'r', '{}'", "22023", "notify: topic has 201 bytes", "A topic has 1 to 200 bytes."),
-    (
-        "'t', '', '{}'",
-        "22023",
-        "notify: recipient has 0 characters",
-        "A recipient (device token, phone number, URL …) has 1 to 4096 characters.",
-    ),
-    (
-        "'t', repeat('x', 4097), '{}'",
-        "22023",
-        "notify: recipient has 4097 characters",
-        "A recipient (device token, phone number, URL …) has 1 to 4096 characters.",
-    ),
-    (
-        "'t', 'r', '{}', dedup_key => ''",
-        "22023",
-        "notify: dedup_key has 0 bytes",
-        "A key has 1 to 512 bytes; hash longer keys, pass NULL for none.",
-    ),
-    (
-        "'t', 'r', '{}', dedup_key => repeat('x', 513)",
-        "22023",
-        "notify: dedup_key has 513 bytes",
-        "A key has 1 to 512 bytes; hash longer keys, pass NULL for none.",
-    ),
-    (
-        "'t', 'r', '{}', ordering_key => repeat('x', 513)",
-        "22023",
-        "notify: ordering_key has 513 bytes",
-        "A key has 1 to 512 bytes; hash longer keys, pass NULL for none.",
-    ),
-    (
-        "'t', 'r', '{}', send_at => 'infinity'",
-        "22023",
-        "notify: send_at infinity is not a time",
-        "send_at may be at most 5 years ahead; leave it out to send now.",
-    ),
-    (
-        "'t', 'r', '{}', send_at => '-infinity'",
-        "22023",
-        "notify: send_at -infinity is not a time",
-        "send_at may be at most 5 years ahead; leave it out to send now.",
-    ),
-    (
-        "'t', 'r', '{}', send_at => '9999-01-01 00:00Z'",
-        "22023",
-        "notify: send_at 9999-01-01 00:00:00+00 is too far ahead",
-        "send_at may be at most 5 years ahead; leave it out to send now.",
-    ),
-    (
-        "'t', 'r', '{}', expires_at => '2001-01-01 00:00Z'",
-        "22023",
-        "notify: expires_at 2001-01-01 00:00:00+00 is not after send_at",
-        "Past expires_at nothing is sent; leave it out for a notification that does not expire.",
-    ),
-    (
-        "'t', 'r', '{}', send_at => '2001-01-01 00:00Z', expires_at => '2002-01-01 00:00Z'",
-        "22023",
-        "notify: expires_at 2002-01-01 00:00:00+00 is past",
-        "Past expires_at nothing is sent; leave it out for a notification that does not expire.",
-    ),
-    (
-        "'t', 'r', '{}', expires_at => 'infinity'",
-        "22023",
-        "notify: expires_at infinity is not a time",
-        "Past expires_at nothing is sent; leave it out for a notification that does not expire.",
-    ),
-    (
-        "'t', 'r', '{}', headers => '[]'",
-        "22023",
-        "notify: headers is a JSON array, not an object",
-        "Pass an object of strings: {\"traceparent\": \"00-…\"}.",
-    ),
-    (
-        "'t', 'r', '{}', headers => '{\"ok\": \"x\", \"retries\": 3}'",
-        "22023",
-        "notify: header retries is not a string",
-        "Pass an object of strings: {\"traceparent\": \"00-…\"}.",
-    ),
-    // Postgres itself refuses NUL, before any of our code sees it.
+    ("NULL, 'r', '{}'", "22004", "notify: topic must not be NULL", REQUIRED),
+    ("'t', NULL, '{}'", "22004", "notify: recipient must not be NULL", REQUIRED),
+    ("'t', 'r', NULL", "22004", "notify: payload must not be NULL", REQUIRED),
+    ("'t', 'r', NULL::jsonb", "22004", "notify: payload must not be NULL", REQUIRED),
+    ("'t', 'r', NULL::json", "22004", "notify: payload must not be NULL", REQUIRED),
+    ("'', 'r', '{}'", "23514", "notify: topic has 0 bytes", TOPIC),
+    ("repeat('x', 201), 'r', '{}'", "23514", "notify: topic has 201 bytes", TOPIC),
+    ("repeat('한', 67), 'r', '{}'", "23514", "notify: topic has 201 bytes", TOPIC),
+    ("'t', '', '{}'", "23514", "notify: recipient has 0 characters", RECIPIENT),
+    ("'t', repeat('x', 4097), '{}'", "23514", "notify: recipient has 4097 characters", RECIPIENT),
+    ("'t', 'r', '{}', dedup_key => ''", "23514", "notify: dedup_key has 0 bytes", KEY),
+    ("'t', 'r', '{}', dedup_key => repeat('x', 513)", "23514", "notify: dedup_key has 513 bytes", KEY),
+    ("'t', 'r', '{}', ordering_key => ''", "23514", "notify: ordering_key has 0 bytes", KEY),
+    ("'t', 'r', '{}', ordering_key => repeat('x', 513)", "23514", "notify: ordering_key has 513 bytes", KEY),
+    ("'t', 'r', '{}', send_at => 'infinity'", "23514", "notify: send_at infinity is not a time in the years 1 to 9999", TIME),
+    ("'t', 'r', '{}', send_at => '-infinity'", "23514", "notify: send_at -infinity is not a time in the years 1 to 9999", TIME),
+    ("'t', 'r', '{}', send_at => '10000-01-01 00:00Z'", "23514", "notify: send_at 10000-01-01 00:00:00+00 is not a time in the years 1 to 9999", TIME),
+    ("'t', 'r', '{}', expires_at => 'infinity'", "23514", "notify: expires_at infinity is not a time in the years 1 to 9999", TIME),
+    ("'t', 'r', '{}', headers => '[]'", "23514", "notify: headers is a JSON array, not an object", HEADERS),
+    ("'t', 'r', '{}', headers => 'null'", "23514", "notify: headers is a JSON null, not an object", HEADERS),
+    ("'t', 'r', '{}', headers => '{\"ok\": \"x\", \"retries\": 3}'", "23514", "notify: header retries is not a string", HEADERS),
+    ("'t', 'r', '{}', headers => '{\"list\": [\"x\"]}'", "23514", "notify: header list is not a string", HEADERS),
+    // Postgres itself refuses what is no JSON, and NUL, before any of our code sees it.
+    ("'t', 'r', 'hello'", "22P02", "invalid input syntax for type json", ""),
     ("'t', 'r', '\"\\u0000\"'", "22P05", "unsupported Unicode escape sequence", ""),
     ("'t', 'r', '{}', dedup_key => chr(0)", "54000", "null character not permitted", ""),
 ];
@@ -187,21 +146,14 @@ async fn bad_arguments_are_refused_with_a_code_a_message_and_a_hint() {
 }
 
 #[tokio::test]
-async fn the_payload_limit_is_a_setting_and_counts_the_text() {
+async fn a_payload_has_at_most_256_kib_of_text() {
     let client = postgres::database().await.connect().await;
     let of_bytes = |bytes: usize| format!("SELECT outboxd.notify('t', 'r', to_jsonb(repeat('x', {})))", bytes - 2);
     run(&client, &of_bytes(262_144)).await;
     let refusal = refused(&client, &of_bytes(262_145)).await;
-    assert_eq!(refusal.code, "54000");
+    assert_eq!(refusal.code, "23514");
     assert_eq!(refusal.message, "notify: payload has 262145 bytes, the limit is 262144");
-    assert!(refusal.hint.contains("UPDATE outboxd.setting SET payload_bytes_max = …"), "{refusal:?}");
-
-    run(&client, "UPDATE outboxd.setting SET payload_bytes_max = 2000").await;
-    run(&client, &of_bytes(2000)).await;
-    assert_eq!(refused(&client, &of_bytes(2001)).await.message, "notify: payload has 2001 bytes, the limit is 2000");
-    run(&client, "UPDATE outboxd.setting SET payload_bytes_max = 300000").await;
-    run(&client, &of_bytes(300_000)).await;
-    assert_eq!(refused(&client, "UPDATE outboxd.setting SET payload_bytes_max = 1000").await.code, "23514");
+    assert_eq!(refusal.hint, "Store the document elsewhere and send a reference.");
 }
 
 #[tokio::test]
@@ -212,9 +164,153 @@ async fn a_payload_that_is_stored_compressed_does_not_slip_under_the_limit() {
     assert!(value::<i32>(&client, "SELECT pg_column_size(body) FROM document").await < 262_144, "it is compressed");
     let refusal = refused(&client, "SELECT outboxd.notify('t', 'r', body) FROM document").await;
     assert_eq!(refusal.message, "notify: payload has 1000002 bytes, the limit is 262144");
-    // A number of few bytes whose text is long counts as what is sent.
+    // A number of few bytes whose text is long counts as what is sent; here the table itself refuses.
     let refusal = refused(&client, "SELECT outboxd.notify('t', 'r', '[1e131071, 1e131071]')").await;
-    assert_eq!(refusal.message, "notify: payload has 262148 bytes, the limit is 262144");
+    assert_eq!(refusal.code, "23514");
+    assert!(refusal.message.contains("\"payload_has_at_most_256_kib\""), "{refusal:?}");
+}
+
+/// (constraint, column, value that breaks it)
+#[rustfmt::skip]
+const BROKEN: &[(&str, &str, &str)] = &[
+    ("topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters", "topic", "''"),
+    ("topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters", "topic", "repeat('x', 201)"),
+    ("topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters", "topic", "repeat('한', 67)"),
+    ("topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters", "recipient", "''"),
+    ("topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters", "recipient", "repeat('한', 4097)"),
+    ("keys_have_1_to_512_bytes", "dedup_key", "''"),
+    ("keys_have_1_to_512_bytes", "dedup_key", "repeat('x', 513)"),
+    ("keys_have_1_to_512_bytes", "ordering_key", "''"),
+    ("keys_have_1_to_512_bytes", "ordering_key", "repeat('한', 171)"),
+    ("payload_has_at_most_256_kib", "payload", "to_jsonb(repeat('x', 262143))"),
+    ("headers_are_an_object_of_strings", "headers", "'[]'"),
+    ("headers_are_an_object_of_strings", "headers", "'null'"),
+    ("headers_are_an_object_of_strings", "headers", "'\"text\"'"),
+    ("headers_are_an_object_of_strings", "headers", "'{\"a\": 1}'"),
+    ("headers_are_an_object_of_strings", "headers", "'{\"a\": null}'"),
+    ("headers_are_an_object_of_strings", "headers", "'{\"a\": []}'"),
+    ("headers_are_an_object_of_strings", "headers", "'{\"a\": [\"x\"]}'"),
+    ("headers_are_an_object_of_strings", "headers", "'{\"a\": \"x\", \"b\": {\"c\": \"x\"}}'"),
+];
+
+/// The columns a notification needs, one of them, or one more, with this value: names and values.
+fn with(column: &str, value: &str) -> (Vec<String>, Vec<String>) {
+    let mut columns = vec![("topic", "'t'"), ("recipient", "'r'"), ("payload", "'{}'::jsonb")];
+    columns.retain(|(name, _)| *name != column);
+    columns.push((column, value));
+    columns.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).unzip()
+}
+
+fn notify_with(column: &str, value: &str) -> String {
+    let (names, values) = with(column, value);
+    let arguments: Vec<String> = names.iter().zip(values).map(|(name, value)| format!("{name} => {value}")).collect();
+    format!("SELECT outboxd.notify({})", arguments.join(", "))
+}
+
+fn insert_with(column: &str, value: &str) -> String {
+    let (names, values) = with(column, value);
+    format!("INSERT INTO outboxd.notification_log ({}) VALUES ({})", names.join(", "), values.join(", "))
+}
+
+/// Both ways refuse it: notify() with a hint, the table by the name of the rule.
+async fn assert_refused_by_both(client: &Client, constraint: &str, column: &str, value: &str) {
+    let refusal = refused(client, &notify_with(column, value)).await;
+    assert_eq!(refusal.code, "23514", "{column} {value}: {refusal:?}");
+    assert!(refusal.message.starts_with("notify: ") && !refusal.hint.is_empty(), "{column} {value}: {refusal:?}");
+    let refusal = refused(client, &insert_with(column, value)).await;
+    assert_eq!(refusal.code, "23514", "{column} {value}: {refusal:?}");
+    assert!(refusal.message.contains(&format!("\"{constraint}\"")), "{column} {value}: {refusal:?}");
+}
+
+#[tokio::test]
+async fn each_rule_of_the_table_holds_for_notify_and_for_a_plain_insert() {
+    let client = postgres::database().await.connect().await;
+    for (constraint, column, value) in BROKEN {
+        assert_refused_by_both(&client, constraint, column, value).await;
+    }
+    let mut tried: Vec<&str> = BROKEN.iter().map(|(constraint, ..)| *constraint).collect();
+    tried.push("times_are_in_the_years_1_to_9999"); // below
+    let rules = "SELECT conname::text FROM pg_constraint WHERE contype = 'c' AND conrelid = 'outboxd.notification_log'::regclass";
+    for rule in values::<String>(&client, rules).await {
+        assert!(tried.contains(&rule.as_str()), "nobody tries to break {rule}");
+    }
+    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.notification_log").await, 0);
+}
+
+#[tokio::test]
+async fn the_longest_and_the_strangest_legal_values_pass_both_ways() {
+    let client = postgres::database().await.connect().await;
+    let legal = [
+        ("topic", "repeat('x', 200)"),
+        ("recipient", "repeat('한', 4096)"),
+        ("ordering_key", "repeat('한', 170)"),
+        ("payload", "to_jsonb(repeat('x', 262142))"),
+        ("payload", "'null'::jsonb"),
+        ("headers", "'{}'"),
+        ("headers", "'{\"a\": \"\", \"b\": \"[]\"}'"),
+        ("send_at", "'0001-01-01 00:00Z'"),
+        ("send_at", "'9999-12-31 00:00Z'"),
+        ("expires_at", "'0001-01-01 00:00Z'"),
+        ("expires_at", "'9999-12-31 00:00Z'"),
+    ];
+    for (column, value) in legal {
+        run(&client, &notify_with(column, value)).await;
+        run(&client, &insert_with(column, value)).await;
+    }
+    let rows = "SELECT count(*) FROM outboxd.notification_log";
+    assert_eq!(value::<i64>(&client, rows).await, 2 * i64::try_from(legal.len()).unwrap());
+}
+
+#[tokio::test]
+async fn times_outside_the_years_1_to_9999_are_refused_by_both() {
+    let client = postgres::database().await.connect().await;
+    for column in ["send_at", "expires_at"] {
+        for time in ["infinity", "-infinity", "0001-12-31 23:59Z BC", "10000-01-01 00:00Z", "294276-12-31 00:00Z"] {
+            let value = format!("'{time}'");
+            assert_refused_by_both(&client, "times_are_in_the_years_1_to_9999", column, &value).await;
+            let item =
+                format!("jsonb_build_array(jsonb_build_object('recipient', 'r', 'payload', 1, '{column}', '{time}'))");
+            let refusal = refused(&client, &format!("SELECT outboxd.notify_many('t', {item})")).await;
+            assert_eq!(refusal.code, "23514", "{column} {time}: {refusal:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_notification_that_is_already_expired_is_recorded_and_not_refused() {
+    let world = World::new(Carrier::Memory).await;
+    let past = "'2001-01-01 00:00Z'";
+    run(&world.app, &notify_with("expires_at", past)).await;
+    run(&world.app, &insert_with("expires_at", past)).await;
+    let item = format!("'[{{\"recipient\": \"r\", \"payload\": 1, \"expires_at\": {}}}]'", past.replace('\'', "\""));
+    run(&world.app, &format!("SELECT outboxd.notify_many('t', {item})")).await;
+    run(&world.app, "SELECT outboxd.notify('t', 'r', '{}', ordering_key => 'k', expires_at => '2001-01-01')").await;
+    let recorded = "SELECT string_agg(status::text, ' ' ORDER BY id) FROM outboxd.notification_log";
+    assert_eq!(value::<String>(&world.app, recorded).await, "QUEUED PENDING QUEUED QUEUED");
+    let _instance = world.setup.start().await;
+    world.settle().await;
+    let ended = "SELECT DISTINCT concat_ws(' ', status, error) FROM outboxd.notifications";
+    assert_eq!(values::<String>(&world.app, ended).await, ["FAILED expired"]);
+    assert_eq!(world.provider.count(), 0);
+}
+
+#[tokio::test]
+async fn null_for_an_optional_argument_means_its_default() {
+    let client = postgres::database().await.connect().await;
+    let optional = ["send_at", "dedup_key", "ordering_key", "expires_at", "headers"];
+    for argument in optional {
+        run(&client, &notify_with(argument, "NULL")).await;
+        let item = format!("[{{\"recipient\": \"r\", \"payload\": {{}}, \"{argument}\": null}}]");
+        run(&client, &format!("SELECT outboxd.notify_many('t', '{item}')")).await;
+    }
+    run(&client, "SELECT outboxd.notify('t', 'r', '{}', NULL, NULL, NULL, NULL, NULL)").await;
+    run(&client, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    let alike = "SELECT DISTINCT concat_ws(' ', l.status, l.payload, l.send_at BETWEEN l.created_at - interval '1 min' AND clock_timestamp(),
+                                 l.dedup_key IS NULL, l.ordering_key IS NULL, l.expires_at IS NULL, l.headers IS NULL, o.state)
+                   FROM outboxd.notification_log l JOIN outboxd.outbox o USING (id)";
+    assert_eq!(values::<String>(&client, alike).await, ["QUEUED {} t t t t t ready"]);
+    let rows = "SELECT count(*) FROM outboxd.notification_log";
+    assert_eq!(value::<i64>(&client, rows).await, 2 * i64::try_from(optional.len()).unwrap() + 2);
 }
 
 #[tokio::test]
@@ -230,7 +326,7 @@ async fn the_longest_topic_and_key_fit_the_index_in_any_script() {
     run(&client, &format!("SELECT * FROM outboxd.receive({topic}, {key})")).await;
 }
 
-/// Postgres picks one of two functions by the types it is given; whoever calls should not notice.
+/// Postgres picks one of three functions by the types it is given; whoever calls should not notice.
 #[tokio::test]
 async fn every_way_to_give_the_arguments_is_understood() {
     let client = postgres::database().await.connect().await;
@@ -238,27 +334,64 @@ async fn every_way_to_give_the_arguments_is_understood() {
         "'t', 'r', '{}'",
         "topic => 't', recipient => 'r', payload => '{}'",
         "payload => jsonb_build_object(), recipient => 'r'::varchar, topic => 't'::varchar",
+        "payload => json_build_object(), recipient => 'r', topic => 't'",
         "'t'::text, 'r'::text, '{}'::jsonb",
-        "'t'::varchar, 'r'::varchar, '{}'::jsonb",
-        "'t'::name, 'r', '{}'",
-        "'t'::bpchar, 'r'::bpchar, '{}'",
+        "'t'::varchar, 'r'::varchar, '{}'::json",
+        "'t'::name, 'r', '{}'::text",
+        "'t'::bpchar, 'r'::bpchar, '{}'::varchar",
         "'t', 'r', '{}', now()",
-        "'t', 'r', '{}', clock_timestamp()",
+        "'t', 'r', '{}'::json, clock_timestamp()",
         "'t', 'r', '{}', '2020-01-01', NULL, NULL, NULL, NULL",
+        "'t', 'r', '{}'::jsonb, '2020-01-01', NULL, NULL, NULL, NULL",
         "'t', 'r', '{}', dedup_key => 'd'",
         "'t'::text, 'r'::text, '{}'::jsonb, ordering_key => 'o'::text",
         "'t'::varchar, 'r', '{}', expires_at => now() + interval '1 hour'",
         "topic => 't'::text, payload => '{}', headers => '{}', recipient => 'r'",
+        "topic => 't'::text, payload => '{}'::json, headers => '{}', recipient => 'r'",
     ];
     for way in ways {
         run(&client, &format!("SELECT outboxd.notify({way})")).await;
     }
     let written =
-        "SELECT count(*) FROM outboxd.notifications WHERE topic = 't' AND recipient = 'r' AND status = 'QUEUED'";
+        "SELECT count(*) FROM outboxd.notifications WHERE topic = 't' AND recipient = 'r' AND status = 'QUEUED'
+                      AND payload = '{}'";
     assert_eq!(value::<i64>(&client, written).await, ways.len() as i64);
-    // What a driver is told to send.
-    let usual = client.prepare("SELECT outboxd.notify($1, $2, $3)").await.unwrap();
-    assert_eq!(usual.params(), [Type::TEXT, Type::TEXT, Type::JSONB]);
-    let keyed = client.prepare("SELECT outboxd.notify($1, $2, $3, dedup_key => $4)").await.unwrap();
-    assert_eq!(keyed.params(), [Type::VARCHAR, Type::TEXT, Type::JSONB, Type::TEXT]);
+}
+
+#[tokio::test]
+async fn a_payload_is_the_same_as_jsonb_json_text_or_an_untyped_literal() {
+    let client = postgres::database().await.connect().await;
+    let document = r#"{"b": 1.50, "a": ["x", null], "한": "\"quoted\""}"#;
+    for form in ["::jsonb", "::json", "::text", "::varchar", ""] {
+        run(&client, &format!("SELECT outboxd.notify('t', 'r', '{document}'{form})")).await;
+    }
+    let payloads: Vec<Value> = values(&client, "SELECT payload FROM outboxd.notification_log").await;
+    let wanted: Value = serde_json::from_str(document).unwrap();
+    assert_eq!(payloads, vec![wanted; 5]);
+    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox WHERE state = 'ready'").await, 5);
+}
+
+#[tokio::test]
+async fn a_driver_can_bind_the_payload_in_each_form() {
+    let client = postgres::database().await.connect().await;
+    let document = json!({"text": "hello", "n": [1, 2]});
+    let text = document.to_string();
+    let forms: [(&str, Type, &(dyn ToSql + Sync)); 4] = [
+        ("$3::jsonb", Type::JSONB, &document),
+        ("$3::json", Type::JSON, &document),
+        ("$3::text", Type::TEXT, &text),
+        // Not said: text.
+        ("$3", Type::TEXT, &text),
+    ];
+    for (form, kind, payload) in &forms {
+        let usual = client.prepare(&format!("SELECT outboxd.notify($1, $2, {form})")).await.unwrap();
+        assert_eq!(usual.params(), [Type::TEXT, Type::TEXT, kind.clone()], "{form}");
+        client.query_one(&usual, &[&"t", &"r", *payload]).await.unwrap();
+        let keyed = client.prepare(&format!("SELECT outboxd.notify($1, $2, {form}, dedup_key => $4)")).await.unwrap();
+        assert_eq!(keyed.params(), [Type::TEXT, Type::TEXT, kind.clone(), Type::TEXT], "{form}");
+        client.query_one(&keyed, &[&"t", &"r", *payload, &Some(*form)]).await.unwrap();
+        client.query_one(&keyed, &[&"t", &"r", *payload, &None::<&str>]).await.unwrap();
+    }
+    let payloads: Vec<Value> = values(&client, "SELECT payload FROM outboxd.notification_log").await;
+    assert_eq!(payloads, vec![document.clone(); 3 * forms.len()]);
 }

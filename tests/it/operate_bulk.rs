@@ -10,8 +10,8 @@ use crate::support::world::{Carrier, World};
 /// Dead letters of topic `dead`, one failed each second up to now.
 async fn kill(client: &Client, count: i32) {
     let sql = format!(
-        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error, http_status, channel)
-         SELECT 'dead', 'r' || n, '{{}}', 'FAILED', now() - ({count} - n) * interval '1 s', now() - ({count} - n) * interval '1 s',
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, error, http_status, channel)
+         SELECT 'dead', 'r' || n, '{{}}', 'FAILED', now() - ({count} - n) * interval '1 s',
                 CASE WHEN n % 2 = 0 THEN 'timeout' ELSE 'refused' END, CASE WHEN n % 2 = 0 THEN NULL ELSE 400 END,
                 CASE WHEN n % 3 = 0 THEN 'sms' ELSE 'push' END
            FROM generate_series(1, {count}) n"
@@ -115,7 +115,7 @@ async fn a_big_retry_is_worked_off_in_batches_and_leaves_what_failed_since() {
         r#"retry {"error_like": "timeout"} postgres running 1500 100 7"#
     );
     // The first of them fails again: it is a new dead letter.
-    run(&client, "WITH o AS (DELETE FROM outboxd.outbox WHERE id = 2) UPDATE outboxd.notification_log SET status = 'FAILED', error = 'timeout', finished_at = now(), failed_at = now() WHERE id = 2").await;
+    run(&client, "WITH o AS (DELETE FROM outboxd.outbox WHERE id = 2) UPDATE outboxd.notification_log SET status = 'FAILED', error = 'timeout', finished_at = now() WHERE id = 2").await;
     assert!(work_off(&client).await >= 14, "a hundred at a time");
     assert_eq!(
         value::<String>(&client, progress).await,
@@ -186,13 +186,14 @@ async fn cancel_where_takes_back_what_waits_and_flags_what_is_in_flight() {
     run(&client, "SELECT outboxd._admit('{k}')").await;
     run(&client, "SELECT outboxd.notify('t', 'later', '{}', send_at => now() + interval '1 day')").await;
     run(&client, "SELECT outboxd.notify('keep', 'r', '{}')").await;
-    run(&client, "UPDATE outboxd.outbox SET state = 2, instance = 1, epoch = 1, attempts = 1 WHERE id = 1").await;
+    run(&client, "UPDATE outboxd.outbox SET state = 'processing', instance = 1, epoch = 1, attempts = 1 WHERE id = 1")
+        .await;
     assert_eq!(act(&client, r#"cancel_where('{"topic": "t", "recipient": "r5"}')"#).await, "1 0 f");
     let soon = r#"cancel_where(jsonb_build_object('topic', 't', 'until', now() + interval '1 h'))"#;
     assert_eq!(act(&client, soon).await, "6 0 f");
     assert_eq!(act(&client, r#"cancel_where('{"recipient": "r5"}', false)"#).await, "1 1 f");
-    let next = "SELECT concat_ws(' ', state, live_key) FROM outboxd.outbox WHERE id = 6";
-    assert_eq!(value::<String>(&client, next).await, "0 k", "the next of its key has its turn");
+    let next = "SELECT concat_ws(' ', state, has_turn) FROM outboxd.outbox WHERE id = 6";
+    assert_eq!(value::<String>(&client, next).await, "ready t", "the next of its key has its turn");
     assert_eq!(act(&client, r#"cancel_where('{"topic": "t"}', false)"#).await, "6 6 f");
     assert_eq!(act(&client, r#"cancel_where('{"topic": "t"}', false)"#).await, "0 0 f");
     let rows = "SELECT string_agg(concat_ws(' ', id, status), ', ' ORDER BY id) FROM outboxd.notifications";

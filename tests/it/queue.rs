@@ -40,7 +40,7 @@ async fn open(kind: QueueKind) -> Arc<dyn Queue> {
 }
 
 fn messages(ids: std::ops::Range<i64>) -> Vec<Message> {
-    ids.map(|id| Message { id, epoch: 1 }).collect()
+    ids.map(|id| Message { id, epoch: 1, route_step: 0, topic: Arc::from("orders") }).collect()
 }
 
 fn ids(deliveries: &[Delivery]) -> Vec<i64> {
@@ -82,5 +82,5 @@ async fn assert_nothing_arrives(consumer: &mut Box<dyn Consumer>) {
 }
 
 fn distinct(deliveries: &[Delivery]) -> usize {
-    deliveries.iter().map(|delivery| delivery.message).collect::<HashSet<_>>().len()
+    deliveries.iter().map(|delivery| &delivery.message).collect::<HashSet<_>>().len()
 }

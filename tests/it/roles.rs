@@ -1,12 +1,14 @@
-//! Who may do what: the app its five functions and its INSERT, operators the views and actions, nobody through
-//! PUBLIC; and no search_path changes what our functions do.
+//! Who may do what: the app its five functions and its INSERT, operators the views and actions, readers the views, nobody
+//! through PUBLIC; and no search_path changes what our functions do.
 
 use std::collections::BTreeSet;
 
+use chrono::{DateTime, Utc};
+use serde_json::Value;
 use tokio_postgres::Client;
 
 use crate::support::postgres::{self, connect};
-use crate::support::sql::{file_letters, refused, run, value, values};
+use crate::support::sql::{refused, run, value, values};
 
 const APP_FUNCTIONS: [&str; 5] = ["notify", "notify_many", "publish", "receive", "respond"];
 const ACTIONS: [&str; 15] = [
@@ -51,6 +53,10 @@ async fn privileges(client: &Client, role: &str) -> BTreeSet<String> {
     values::<String>(client, &sql).await.into_iter().collect()
 }
 
+/// The names of the views that are for people.
+const PUBLIC_VIEWS: &str = "SELECT relname::text FROM pg_class
+    WHERE relnamespace = 'outboxd'::regnamespace AND relkind = 'v' AND left(relname, 1) <> '_'";
+
 fn set(items: impl IntoIterator<Item = String>) -> BTreeSet<String> {
     items.into_iter().collect()
 }
@@ -58,15 +64,49 @@ fn set(items: impl IntoIterator<Item = String>) -> BTreeSet<String> {
 #[tokio::test]
 async fn the_app_may_do_its_part_and_nothing_else() {
     let client = postgres::database().await.connect().await;
-    let columns = ["topic", "recipient", "payload", "send_at", "dedup_key", "ordering_key", "expires_at", "headers"];
+    let written =
+        ["id", "topic", "recipient", "payload", "send_at", "dedup_key", "ordering_key", "expires_at", "headers"];
+    let returned = ["id", "topic", "created_at", "send_at", "status", "epoch", "attempts"];
     let mut wanted = set(APP_FUNCTIONS.map(|f| format!("function {f} execute")));
-    wanted.extend(columns.map(|c| format!("column notification_log.{c} insert")));
-    wanted.extend(["column notification_log.id select".to_string(), "schema usage".to_string()]);
-    // The functions behind the table's CHECK and a default are called as whoever inserts: one looks at its arguments, the
-    // other rings if the bell, which the default reads, is to be rung.
-    wanted.extend(["_check_notification", "_ring_at_insert"].map(|f| format!("function {f} execute")));
-    wanted.insert("sequence doorbell select".to_string());
+    wanted.extend(written.map(|c| format!("column notification_log.{c} insert")));
+    wanted.extend(returned.map(|c| format!("column notification_log.{c} select")));
+    wanted.insert("schema usage".to_string());
+    // The function behind a column's default is called as whoever inserts. It rings if the bell, which the default reads, is
+    // to be rung.
+    wanted.extend(["function _ring_at_insert execute", "sequence doorbell select"].map(String::from));
     assert_eq!(privileges(&client, "outboxd_app").await, wanted);
+}
+
+#[tokio::test]
+async fn readers_read_every_view_and_can_do_nothing() {
+    let database = postgres::database().await;
+    let admin = database.connect().await;
+    let mut wanted = set(["function _count_active execute".to_string(), "schema usage".to_string()]);
+    let views: Vec<String> = values(&admin, PUBLIC_VIEWS).await;
+    wanted.extend(views.iter().map(|view| format!("relation {view} select")));
+    assert_eq!(privileges(&admin, "outboxd_reader").await, wanted);
+
+    run(&admin, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    let reader = database.connect_as_member_of("outboxd_reader").await;
+    for view in &views {
+        run(&reader, &format!("SELECT * FROM outboxd.{view}")).await;
+    }
+    assert_eq!(value::<i64>(&reader, "SELECT count(*) FROM outboxd.notifications").await, 1);
+    for sql in [
+        "SELECT outboxd.notify('t', 'r', '{}')",
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')",
+        "SELECT outboxd.cancel(1)",
+        "SELECT outboxd.retry(1)",
+        "SELECT outboxd.pause('t')",
+        "SELECT outboxd.retry_where('{}')",
+        "UPDATE outboxd.dead_letters SET recipient = 'x'",
+        "DELETE FROM outboxd.dead_letters",
+        "SELECT * FROM outboxd.notification_log",
+        "SELECT * FROM outboxd.outbox",
+        "SELECT * FROM outboxd.audit",
+    ] {
+        assert_eq!(refused(&reader, sql).await.code, "42501", "{sql}");
+    }
 }
 
 #[tokio::test]
@@ -74,9 +114,8 @@ async fn operators_read_views_and_act_and_nothing_else() {
     let client = postgres::database().await.connect().await;
     let mut wanted = set(ACTIONS.map(|f| format!("function {f} execute")));
     wanted.insert("function _count_active execute".to_string());
-    let views = "SELECT 'relation ' || relname || ' select' FROM pg_class
-                  WHERE relnamespace = 'outboxd'::regnamespace AND relkind = 'v' AND left(relname, 1) <> '_'";
-    wanted.extend(values::<String>(&client, views).await);
+    let views: Vec<String> = values(&client, PUBLIC_VIEWS).await;
+    wanted.extend(views.iter().map(|view| format!("relation {view} select")));
     wanted.extend(["relation audit select".to_string(), "schema usage".to_string()]);
     assert_eq!(privileges(&client, "outboxd_operator").await, wanted);
 }
@@ -111,7 +150,11 @@ async fn public_has_nothing() {
 async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
     let database = postgres::database().await;
     let app = database.connect_as_member_of("outboxd_app").await;
-    run(&app, "SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'd', ordering_key => 'k')").await;
+    for payload in ["'{}'", "'{}'::text", "'{}'::json", "'{}'::jsonb"] {
+        let keys = "dedup_key => 'd', ordering_key => 'k'";
+        run(&app, &format!("SELECT outboxd.notify('t', 'r', {payload}), outboxd.notify('t', 'r', {payload}, {keys})"))
+            .await;
+    }
     run(&app, r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1}]')"#).await;
     run(&app, "SELECT outboxd.publish('t', 'k', '{}')").await;
     run(&app, "SELECT * FROM outboxd.receive('c', 'm'); SELECT outboxd.respond('c', 'm', '1')").await;
@@ -128,7 +171,7 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
         "SELECT recipient FROM outboxd.notification_log",
         "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}') RETURNING payload",
         "INSERT INTO outboxd.notification_log (topic, recipient, payload, status) VALUES ('t', 'r', '{}', 'QUEUED')",
-        "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE VALUES (1, 't', 'r', '{}')",
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, created_at) VALUES ('t', 'r', '{}', now())",
         "UPDATE outboxd.notification_log SET topic = 'x'",
         "DELETE FROM outboxd.notification_log",
         "TRUNCATE outboxd.notification_log",
@@ -178,17 +221,38 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
     }
 }
 
+/// They name every column of their model, let the server fill in those they have no value for, and read back what it did.
+#[tokio::test]
+async fn the_app_can_insert_the_way_orms_do() {
+    let app = postgres::database().await.connect_as_member_of("outboxd_app").await;
+    let insert = "INSERT INTO outboxd.notification_log
+        (id, topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
+        VALUES (DEFAULT, $1, $2, $3, DEFAULT, $4, $5, $6, $7)
+        RETURNING id, topic, created_at, send_at, status::text, epoch, attempts";
+    let nothing = None::<&str>;
+    let row = app
+        .query_one(
+            insert,
+            &[&"t", &"r", &serde_json::json!({}), &nothing, &nothing, &None::<DateTime<Utc>>, &None::<Value>],
+        )
+        .await
+        .unwrap();
+    let at = |column: &str| row.get::<_, DateTime<Utc>>(column);
+    assert!(row.get::<_, i64>("id") > 0 && at("send_at") >= at("created_at"));
+    assert_eq!((row.get::<_, &str>("topic"), row.get::<_, &str>("status")), ("t", "PENDING"));
+    assert_eq!((row.get::<_, i32>("epoch"), row.get::<_, i32>("attempts")), (0, 0));
+    let own = "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) VALUES (1, 't', 'r', '{}')";
+    assert_eq!(refused(&app, own).await.code, "428C9", "ids are drawn by the server");
+}
+
 #[tokio::test]
 async fn an_operators_login_reads_each_view_and_takes_each_action() {
     let database = postgres::database().await;
     let admin = database.connect().await;
     run(&admin, "SELECT outboxd.notify('t', 'r', '{}') FROM generate_series(1, 3)").await;
-    file_letters(&admin).await;
     run(&admin, "UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now() WHERE id = 3; DELETE FROM outboxd.outbox WHERE id = 3").await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
-    let views = "SELECT relname::text FROM pg_class WHERE relnamespace = 'outboxd'::regnamespace AND relkind = 'v'
-                    AND left(relname, 1) <> '_'";
-    for view in values::<String>(&admin, views).await {
+    for view in values::<String>(&admin, PUBLIC_VIEWS).await {
         run(&operator, &format!("SELECT * FROM outboxd.{view}")).await;
     }
     assert_eq!(value::<String>(&operator, "SELECT outboxd.cancel(1)").await, "canceled");
@@ -208,7 +272,7 @@ async fn an_operators_login_reads_each_view_and_takes_each_action() {
         "SELECT * FROM outboxd.outbox",
         "DELETE FROM outboxd.audit",
         "UPDATE outboxd.audit SET actor = 'someone else'",
-        "UPDATE outboxd.setting SET payload_bytes_max = 2000",
+        "UPDATE outboxd.setting SET audience_rows_max = 2000",
         "UPDATE outboxd.dead_letters SET error = ''",
         "SELECT outboxd.notify('t', 'r', '{}')",
         "SELECT outboxd._requeue('{1}')",
@@ -224,8 +288,8 @@ async fn an_operators_login_reads_each_view_and_takes_each_action() {
     }
 }
 
-/// It writes every name with its schema instead, because setting a search_path costs more than all it does.
-const WRITTEN_OUT: [&str; 2] = ["notify", "notify"];
+/// It writes every name with its schema instead, because setting a search_path costs a tenth of all it does.
+const WRITTEN_OUT: [&str; 1] = ["notify"];
 
 #[tokio::test]
 async fn every_security_definer_function_pins_its_search_path_or_writes_its_names_out() {
@@ -254,15 +318,23 @@ const HOSTILE: &str = "
         FOR it IN SELECT p.proname, pg_get_function_identity_arguments(p.oid) AS args, format_type(p.prorettype, NULL) AS result FROM pg_catalog.pg_proc p
                    WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.prokind = 'f' AND NOT p.proretset
                      AND p.proname IN ('octet_length', 'length', 'isfinite', 'now', 'clock_timestamp', 'date_part', 'extract', 'pg_notify', 'jsonb_typeof', 'lower',
-                                       'current_setting', 'pg_sequence_last_value', 'nextval', 'hashtext', 'pg_advisory_xact_lock')
+                                       'current_setting', 'pg_sequence_last_value', 'nextval', 'abs', 'jsonb_path_exists', 'timestamptz_le', 'timestamptz_lt',
+                                       'int4lt', 'int4gt', 'int4pl', 'texteq', 'jsonb', 'text', 'int4', 'int8', 'timestamptz')
                      AND NOT EXISTS (SELECT FROM unnest(p.proargtypes) t WHERE t::regtype::text IN ('internal', 'cstring'))
         LOOP
             EXECUTE format('CREATE FUNCTION hostile.%I(%s) RETURNS %s LANGUAGE plpgsql AS $$ BEGIN RAISE ''hostile function''; END $$', it.proname, it.args, it.result);
         END LOOP;
     END $do$;
-    CREATE DOMAIN hostile.text AS pg_catalog.text CHECK (VALUE = 'nothing');
+    CREATE FUNCTION hostile.pg_column_size(jsonb) RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile function'; END $$;
+    CREATE DOMAIN hostile.text AS pg_catalog.text CHECK (VALUE OPERATOR(pg_catalog.=) 'nothing');
+    CREATE DOMAIN hostile.jsonb AS pg_catalog.jsonb CHECK (VALUE IS NULL);
+    CREATE DOMAIN hostile.json AS pg_catalog.json CHECK (VALUE IS NULL);
+    CREATE DOMAIN hostile.timestamptz AS pg_catalog.timestamptz CHECK (VALUE IS NULL);
+    CREATE DOMAIN hostile.bool AS pg_catalog.bool CHECK (VALUE IS NULL);
+    CREATE DOMAIN hostile.int8 AS pg_catalog.int8 CHECK (VALUE IS NULL);
     CREATE DOMAIN hostile.regclass AS pg_catalog.regclass CHECK (VALUE IS NULL);
-    CREATE TABLE hostile.setting AS SELECT 1 AS payload_bytes_max, interval '0' AS send_ahead_max;
+    CREATE TYPE hostile.status AS ENUM ('hostile'); CREATE TYPE hostile.state AS ENUM ('hostile');
+    CREATE TABLE hostile.setting AS SELECT 1 AS audience_rows_max;
     GRANT USAGE ON SCHEMA hostile TO PUBLIC";
 
 #[tokio::test]
@@ -275,12 +347,22 @@ async fn a_hostile_search_path_does_not_change_what_our_functions_do() {
     for client in [&app, &operator] {
         run(client, "CREATE TEMP TABLE notification_log (id bigint, topic text); CREATE TEMP TABLE outbox (id bigint)")
             .await;
-        run(client, "CREATE TEMP TABLE setting (payload_bytes_max int); CREATE TEMP TABLE audit (id bigint)").await;
+        run(client, "CREATE TEMP TABLE setting (audience_rows_max int); CREATE TEMP TABLE audit (id bigint)").await;
         run(client, "SET search_path = hostile, pg_temp, outboxd, pg_catalog").await;
     }
     let bell = "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
     run(&admin, bell).await;
-    run(&app, "SELECT outboxd.notify('t', 'r', '{}'), outboxd.notify('t', 'r', '{}', dedup_key => 'k', headers => '{\"a\": \"b\"}')").await;
+    for form in ["", "::pg_catalog.jsonb", "::pg_catalog.json", "::pg_catalog.text"] {
+        // The usual call, one with everything, the same again (its key is taken), and one for later.
+        let everything = "send_at => '2020-01-01', dedup_key => 'k', ordering_key => 'o', expires_at => '2099-01-01', headers => '{\"a\": \"b\"}'";
+        for more in ["", everything, everything, "send_at => '2099-01-01'"] {
+            let comma = if more.is_empty() { "" } else { ", " };
+            run(&app, &format!("SELECT outboxd.notify('t', 'r', '{{}}'{form}{comma}{more})")).await;
+        }
+        // What is refused is refused for its own reason.
+        let refusal = refused(&app, &format!("SELECT outboxd.notify('t', '', '{{}}'{form})")).await;
+        assert_eq!(refusal.message, "notify: recipient has 0 characters");
+    }
     run(&app, r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1, "dedup_key": "k"}]')"#).await;
     run(&app, "SELECT outboxd.publish('t', 'k', '{}')").await;
     run(&app, "SELECT * FROM outboxd.receive('c', 'm'); SELECT outboxd.respond('c', 'm', '1')").await;
@@ -289,5 +371,8 @@ async fn a_hostile_search_path_does_not_change_what_our_functions_do() {
     run(&operator, "SELECT * FROM outboxd.queue_state; SELECT * FROM outboxd.notifications").await;
     let counts = "SELECT concat_ws(' ', (SELECT count(*) FROM outboxd.notification_log), (SELECT count(*) FROM outboxd.outbox),
                          (SELECT count(*) FROM outboxd.event), (SELECT count(*) FROM outboxd.inbox), (SELECT count(*) FROM outboxd.audit))";
-    assert_eq!(value::<String>(&admin, counts).await, "3 2 1 1 4");
+    // 4 × (usual, later), one with the key, one plain; those for later and the plain one wait.
+    assert_eq!(value::<String>(&admin, counts).await, "10 5 1 1 4");
+    let written = "SELECT count(*) FROM outboxd.notification_log WHERE topic = 't' AND payload = '{}' AND recipient IN ('r', 'plain')";
+    assert_eq!(value::<i64>(&admin, written).await, 10);
 }

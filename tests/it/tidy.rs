@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::postgres;
-use crate::support::sql::{value, values};
+use crate::support::sql::{run, value, values};
 
 /// Lowest first. A module imports only from lines above its own; modules of one line do not know each other.
 const LAYERS: &[&[&str]] = &[
@@ -39,10 +39,9 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("config", "store::connect", "one parser of connection strings, beside the connector that obeys it"),
     ("wakeup", "producer::Producer", "wakeup decides when producer and relay make a pass"),
     ("wakeup", "relay::Relay", "wakeup decides when producer and relay make a pass"),
-    ("wakeup", "relay::Scan", "wakeup decides when producer and relay make a pass"),
-    ("worker", "wakeup::Nudge", "a handle to say that there is work"),
-    ("bulk", "wakeup::Nudge", "a handle to say that there is work"),
-    ("sweeper", "wakeup::Nudge", "a handle to say that there is work"),
+    ("worker", "wakeup::Wake", "a handle to say that there is work"),
+    ("bulk", "wakeup::Wake", "a handle to say that there is work"),
+    ("sweeper", "wakeup::Wake", "a handle to say that there is work"),
     ("sweeper", "heartbeat::Seen", "what the heartbeat heard of the others"),
     ("heartbeat", "worker::Progress", "what the heartbeat tells of the worker"),
 ];
@@ -244,6 +243,8 @@ async fn every_view_every_column_of_one_and_every_public_function_has_a_comment(
 #[tokio::test]
 async fn the_schema_is_the_one_checked_in() {
     let client = postgres::database().await.connect().await;
+    // Constants in constraints are shown in the session's time zone.
+    run(&client, "SET timezone = 'UTC'").await;
     let lines: Vec<String> = values(&client, include_str!("schema_dump.sql")).await;
     let found = format!("{}\n", lines.join("\n"));
     let path = root().join("tests/schema.sql");

@@ -19,7 +19,7 @@ INSERT INTO outboxd.instance (started_at, ttl, pid, roles, queue_kind, host, ver
 VALUES (now() - interval '3 h', '1 h', 812, '{producer,relay,worker,scheduler,api}', 'stream', 'web-1', '0.1.0', 3);
 INSERT INTO outboxd.instance_report (instance, clock_skew_ms, queue_reachable, queue_policy, queue_memory_bytes, queue_memory_max_bytes)
 VALUES (1, 4, true, 'noeviction', 12582912, 268435456);
-INSERT INTO outboxd.topic (name) VALUES ('orders'), ('quiz');
+INSERT INTO outboxd.topic (name, paused_at) VALUES ('quiz', now() - interval '30 min');
 INSERT INTO outboxd.route VALUES ('orders', 0, 'push'), ('orders', 1, 'sms'), ('quiz', 0, 'push');
 INSERT INTO outboxd.rollup_minute VALUES
   (date_trunc('minute', now()) - interval '2 min', 1000, 2200, 1210), (date_trunc('minute', now()) - interval '1 min', 2200, 3385, 1190),
@@ -40,9 +40,9 @@ INSERT INTO outboxd.notification_log (topic, recipient, payload, created_at, sen
   ('quiz', 'device-4', '{"text": "Time for the quiz"}', now() - interval '2 min', now() - interval '2 min'),
   ('quiz', 'device-5', '{"text": "Time for the quiz"}', now() - interval '10 min', now() + interval '20 h');
 UPDATE outboxd.notification_log SET status = 'QUEUED' WHERE id <= 4;
-INSERT INTO outboxd.outbox (id, lane, state, instance, next_at, route_step, attempts, retry_at) VALUES
-  (1, 1, 2, 1, now() + interval '5 min', 0, 1, NULL), (2, 1, 0, NULL, now() - interval '4 min', 1, 3, now() + interval '2 min'),
-  (3, 2, 0, NULL, now() - interval '2 min', 0, 0, NULL), (4, 2, 0, NULL, now() - interval '2 min', 0, 0, NULL);
+INSERT INTO outboxd.outbox (id, topic, state, instance, lease_until, route_step, attempts, retry_at) VALUES
+  (1, 'orders', 'processing', 1, now() + interval '5 min', 0, 1, NULL), (2, 'orders', 'ready', NULL, NULL, 1, 3, now() + interval '2 min'),
+  (3, 'quiz', 'ready', NULL, NULL, 0, 0, NULL), (4, 'quiz', 'ready', NULL, NULL, 0, 0, NULL);
 INSERT INTO outboxd.attempt (notification_id, token, number, started_at, ended_at, duration_ms, instance, http_status, outcome, channel, error) VALUES
   (2, 1, 1, now() - interval '5 min', now() - interval '5 min', 31, 1, 503, 'failed', 'push', 'answered 503'),
   (2, 3, 2, now() - interval '4 min', now() - interval '4 min', 5000, 1, NULL, 'unknown', 'push', 'no answer in time'),
@@ -53,8 +53,6 @@ SELECT 'orders', 'device-' || n, '{"text": "hello"}', 'FAILED', now() - interval
 INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, channel, attempts, http_status, error) VALUES
   ('orders', 'device-9', '{"text": "hello"}', 'FAILED', now() - interval '11 min', now() - interval '1 min', 'push', 1, 400, 'answered 400'),
   ('quiz', 'device-8', '{"text": "hello"}', 'SENT', now() - interval '1 min', now() - interval '1 min', 'push', 1, 200, NULL);
-UPDATE outboxd.notification_log SET failed_at = finished_at WHERE status = 'FAILED';
-UPDATE outboxd.topic SET paused_at = now() - interval '30 min' WHERE name = 'quiz';
 "#;
 
 /// What makes one run of the session look like the next.

@@ -36,21 +36,16 @@ const QUESTIONS: &[&str] = &[
 async fn fill(client: &Client, history: i32, waiting: i32, dead: i32) {
     let statement = format!(
         "ALTER TABLE outboxd.notification_log SET (autovacuum_enabled = off);
-         INSERT INTO outboxd.topic (name) SELECT 't' || n FROM generate_series(0, 9) n;
          INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, channel, attempts)
          SELECT 't' || n % 10, 'r', '{{}}', 'SENT', now() - interval '1 day', now() - interval '1 day', 'push', 1
            FROM generate_series(1, {history}) n;
          INSERT INTO outboxd.attempt (notification_id, token, outcome, channel) SELECT n, 1, 'failed', 'push' FROM generate_series(1, {history} / 10) n;
-         INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, failed_at, channel, attempts, error)
-         SELECT 't' || n % 10, 'r', '{{}}', 'FAILED', now() - interval '1 day', now() - n * interval '50 s', now() - n * interval '50 s', 'push', 4, 'no'
+         INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, channel, attempts, error)
+         SELECT 't' || n % 10, 'r', '{{}}', 'FAILED', now() - interval '1 day', now() - n * interval '50 s', 'push', 4, 'no'
            FROM generate_series(1, {dead}) n;
          INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
          SELECT 't' || n % 10, 'r', '{{}}', now() + n * interval '1 s' FROM generate_series(1, {waiting} / 2) n;
-         WITH queued AS (
-             INSERT INTO outboxd.notification_log (topic, recipient, payload, status)
-             SELECT 't' || n % 10, 'r', '{{}}', 'QUEUED' FROM generate_series(1, {waiting} / 4) n RETURNING id, topic)
-         INSERT INTO outboxd.outbox (id, lane) SELECT q.id, t.lane FROM queued q JOIN outboxd.topic t ON t.name = q.topic;
-         SELECT count(outboxd.notify('t' || n % 10, 'r', '{{}}')) FROM generate_series(1, {waiting} / 4) n;
+         SELECT count(outboxd.notify('t' || n % 10, 'r', '{{}}')) FROM generate_series(1, {waiting} / 2) n;
          ANALYZE"
     );
     run(client, &statement).await;
@@ -103,7 +98,7 @@ async fn no_view_scans_the_history_and_each_answers_within_50_ms() {
             if is_latest { found.iter().filter(|f| f.starts_with("Seq")).cloned().collect() } else { found };
         assert_eq!(wanted, [""; 0], "{question}\n{plan:#}");
         // Above 100,000 the server would compile the query first, which takes longer than the answer may.
-        assert!(plan["Total Cost"].as_f64().unwrap() < 10_000.0, "{question}\n{plan:#}");
+        assert!(plan["Total Cost"].as_f64().unwrap() < 50_000.0, "{question}\n{plan:#}");
         let best = best_of_five(&client, question).await;
         assert!(best < Duration::from_millis(50), "{question} takes {best:?}");
     }
@@ -119,12 +114,10 @@ async fn a_small_queue_is_counted_on_the_spot_and_a_big_one_by_the_census() {
     run(&client, "SELECT outboxd.notify('a', 'r', '{}') FROM generate_series(1, 3)").await;
     run(&client, "SELECT outboxd.notify('a', 'r', '{}', send_at => now() + interval '1 h')").await;
     run(&client, "SELECT outboxd.notify('b', 'r', '{}') FROM generate_series(1, 2)").await;
-    run(&client, "INSERT INTO outboxd.topic (name) VALUES ('a'); UPDATE outboxd.outbox SET lane = 1 WHERE id <= 3")
-        .await;
-    run(&client, "UPDATE outboxd.outbox SET state = 2, instance = 1 WHERE id = 1").await;
+    run(&client, "UPDATE outboxd.outbox SET state = 'processing', instance = 1 WHERE id = 1").await;
     let counts = "SELECT concat_ws(' ', topic, status, count, oldest_age < interval '1 min', counted_at = now())
                     FROM outboxd.queue_state ORDER BY 1";
-    let small = ["(new topic) QUEUED 2 t t", "a PENDING 1 t t", "a PROCESSING 1 t t", "a QUEUED 2 t t"];
+    let small = ["a PENDING 1 t t", "a PROCESSING 1 t t", "a QUEUED 2 t t", "b QUEUED 2 t t"];
     assert_eq!(values::<String>(&client, counts).await, small);
     assert!(value::<bool>(&client, "SELECT outboxd._take_census()").await);
     assert_eq!(values::<String>(&client, counts).await, small, "a small census is not worth showing");
@@ -133,8 +126,9 @@ async fn a_small_queue_is_counted_on_the_spot_and_a_big_one_by_the_census() {
     fill(&client, 10, 30_000, 10).await;
     run(&client, "UPDATE outboxd.census SET taken_at = '-infinity'; SELECT outboxd._take_census()").await;
     run(&client, "SELECT outboxd.notify('after', 'r', '{}')").await;
-    let after = "SELECT count(*) FROM outboxd.queue_state WHERE counted_at < now() AND topic <> '(new topic)'";
-    assert!(value::<i64>(&client, after).await > 20);
+    let shown = "SELECT count(*) FROM outboxd.queue_state WHERE counted_at < now()";
+    assert!(value::<i64>(&client, shown).await > 20);
+    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.queue_state WHERE topic = 'after'").await, 0);
     let total = "SELECT sum(count)::bigint FROM outboxd.queue_state";
     assert_eq!(value::<i64>(&client, total).await, 30_016, "as of the census");
     assert_eq!(value::<i64>(&client, "SELECT ready_unpublished FROM outboxd.outbox_lag").await, 15_004);
@@ -150,7 +144,7 @@ async fn an_empty_installation_has_no_lag() {
     assert_eq!(value::<String>(&client, lag).await, "0 00:00:00 0");
     run(&client, "SELECT outboxd.notify('a', 'r', '{}')").await;
     assert!(value::<bool>(&client, "SELECT ready_unpublished = 1 AND oldest_age > '0' FROM outboxd.outbox_lag").await);
-    run(&client, "SELECT outboxd.pause('a'); UPDATE outboxd.outbox SET lane = 1").await;
+    run(&client, "SELECT outboxd.pause('a')").await;
     assert_eq!(value::<String>(&client, lag).await, "0 00:00:00 0", "a paused topic is not late");
 }
 
@@ -159,20 +153,17 @@ async fn stuck_says_why_each_row_is_late() {
     let client = postgres::database().await.connect().await;
     run(
         &client,
-        "INSERT INTO outboxd.topic (name) VALUES ('own'), ('other');
-         INSERT INTO outboxd.route VALUES ('own', 0, 'push'), ('own', 1, 'sms'), ('default', 0, 'hook');
-         SELECT outboxd.notify('own', 'r', '{}') FROM generate_series(1, 7);
-         UPDATE outboxd.outbox SET lane = 1, next_at = now() - interval '2 min' WHERE id <= 7;
-         UPDATE outboxd.outbox SET state = 2, instance = 7, next_at = now() - interval '10 s' WHERE id = 1;
-         UPDATE outboxd.outbox SET state = 1, batch = 1 WHERE id = 2;
+        "INSERT INTO outboxd.route VALUES ('own', 0, 'push'), ('own', 1, 'sms'), ('default', 0, 'hook');
+         SELECT outboxd.notify('own', 'r', '{}') FROM generate_series(1, 8);
+         SELECT outboxd.notify('own', 'r', '{}', ordering_key => 'k');
+         UPDATE outboxd.notification_log SET created_at = now() - interval '2 min', send_at = now() - interval '2 min' WHERE id <> 7;
+         UPDATE outboxd.outbox SET state = 'processing', instance = 7, lease_until = now() - interval '10 s' WHERE id = 1;
+         UPDATE outboxd.outbox SET state = 'published', instance = 7, published_at = now() - interval '2 min' WHERE id = 2;
          UPDATE outboxd.outbox SET route_step = 1 WHERE id = 4;
          UPDATE outboxd.outbox SET retry_at = now() + interval '1 min' WHERE id = 5;
-         UPDATE outboxd.outbox SET state = 2, instance = 7, next_at = now() + interval '10 s' WHERE id = 6;
-         UPDATE outboxd.outbox SET next_at = now() WHERE id = 7;
-         SELECT outboxd.notify('own', 'r', '{}', ordering_key => 'k');
-         UPDATE outboxd.outbox SET lane = 1, next_at = now() - interval '2 min' WHERE id = 8;
+         UPDATE outboxd.outbox SET state = 'processing', instance = 7, lease_until = now() + interval '10 s' WHERE id = 6;
+         UPDATE outboxd.outbox SET retry_at = now() - interval '20 s' WHERE id = 8;
          SELECT outboxd.notify('other', 'r', '{}'), outboxd.notify('third', 'r', '{}'), outboxd.pause('other'), outboxd.pause_channel('hook');
-         UPDATE outboxd.outbox SET lane = 2 WHERE id = 9;
          INSERT INTO outboxd.channel_hold (channel, held_until, reason) VALUES ('sms', now() - interval '1 s', 'failures');
          INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at) VALUES ('own', 'r', '{}', now() - interval '20 s');
          INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at) VALUES ('own', 'r', '{}', now() - interval '2 s')",
@@ -183,26 +174,29 @@ async fn stuck_says_why_each_row_is_late() {
         values::<String>(&client, why).await,
         [
             "1 | lease expired | push | 7",
-            "2 | published without progress | push",
+            "2 | published without progress | push | 7",
             "3 | never published | push",
             "4 | circuit open | sms",
-            "8 | waiting behind key | push",
-            "9 | topic paused | hook",
-            "10 | channel paused | hook",
-            "11 | never released",
+            "8 | never published | push",
+            "9 | waiting behind key | push",
+            "10 | topic paused | hook",
+            "11 | channel paused | hook",
+            "12 | never released",
         ]
     );
+    let since = "SELECT count(*) FROM outboxd.stuck WHERE since NOT BETWEEN now() - interval '3 min' AND now() OR stuck_for < '0'";
+    assert_eq!(value::<i64>(&client, since).await, 0);
 }
 
 #[tokio::test]
-async fn what_was_queued_is_counted_from_nothing_after_a_crash_of_the_server() {
+async fn what_was_queued_is_told_by_release_numbers_also_after_a_gap_or_a_restore() {
     let client = postgres::database().await.connect().await;
     let minutes = "INSERT INTO outboxd.rollup_minute (minute, seq_first, seq_last)
                    SELECT date_trunc('minute', now()) - n * interval '1 min', first, last
-                     FROM (VALUES (4, 900, 1000), (3, 1000, 1040), (2, 7, 12), (1, 12, 20)) m(n, first, last)";
+                     FROM (VALUES (6, 900, 1000), (5, 1000, 1040), (3, 1050, 1060), (2, 7, 12), (1, 12, 20)) m(n, first, last)";
     run(&client, minutes).await;
     let queued: Vec<i64> = values(&client, "SELECT queued FROM outboxd.throughput ORDER BY minute").await;
-    assert_eq!(queued, [100, 40, 12, 8]);
+    assert_eq!(queued, [100, 40, 20, 5, 8]);
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ pub(super) async fn pace(place: &Place, rate: u32, span: Duration) -> Result<Vec
         let client = place.connect().await?;
         sessions.spawn(async move {
             let payload = serde_json::json!({ "text": TEXT });
-            let statement = client.prepare("SELECT outboxd.notify($1, $2, $3)").await?;
+            let statement = client.prepare("SELECT outboxd.notify($1, $2, $3::jsonb)").await?;
             let mut commits = Vec::new();
             for n in (session..count).step_by(SESSIONS as usize) {
                 sleep_until(began + Duration::from_secs_f64(f64::from(n) / f64::from(rate))).await;

@@ -4,10 +4,10 @@ use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
 use super::report::{Finding, State};
 use crate::config::Config;
+use crate::migrate;
 use crate::store::connect;
 
 const DESCRIBE_SERVER: &str = include_str!("../../../sql/queries/check_describe_server.sql");
-const READ_MIGRATION: &str = include_str!("../../../sql/queries/check_read_migration.sql");
 
 /// Versions (as `server_version_num` / 10000) that are tested.
 const SUPPORTED: std::ops::RangeInclusive<u32> = 14..=18;
@@ -46,11 +46,11 @@ async fn look(client: &Client) -> Result<Vec<Finding>, tokio_postgres::Error> {
             );
             Finding::new("schema", State::Warn, text)
         }
-        (true, true, true) => {
-            let row = first_row(client, READ_MIGRATION).await?;
-            let version = row.as_ref().and_then(|row| row.get("version")).unwrap_or("none").to_owned();
-            Finding::new("schema", State::Ok, format!("outboxd at migration {version}"))
-        }
+        (true, true, true) => match migrate::schema_version(client).await {
+            Ok(version) => Finding::new("schema", State::Ok, format!("outboxd at migration {version}")),
+            Err(migrate::Error::Database(error)) => return Err(error),
+            Err(error) => Finding::new("schema", State::Failed, error.to_string()),
+        },
     };
     findings.push(schema);
     Ok(findings)

@@ -99,7 +99,7 @@ async fn sell(client: &tokio_postgres::Client, order: usize, sales: &Sales) -> R
     let payload = serde_json::json!({ "order": id, "text": format!("Order {id} is paid: {amount} won.") });
     client.batch_execute("BEGIN").await?;
     client.execute("INSERT INTO shop.orders (id, phone, amount) VALUES ($1, $2, $3)", &[&id, &phone, &amount]).await?;
-    client.query("SELECT outboxd.notify($1, $2, $3)", &[&TOPIC, &phone, &payload]).await?;
+    client.query("SELECT outboxd.notify($1, $2, $3::jsonb)", &[&TOPIC, &phone, &payload]).await?;
     if order.is_multiple_of(ROLLED_BACK_ONE_IN) {
         client.batch_execute("ROLLBACK").await?;
         sales.rolled_back.fetch_add(1, Ordering::Relaxed);

@@ -137,7 +137,7 @@ impl ListConsumer {
         }
         let deliver = |(element, name): (Element, String)| {
             let name = Arc::from(name);
-            self.hand.hold(&name, 1);
+            self.hand.hold(&name);
             let times_delivered = element.deliveries_before.saturating_add(1);
             Delivery { message: element.message, times_delivered, handle: Handle::Element(name) }
         };
@@ -265,12 +265,12 @@ struct ListAcker {
 impl Acker for ListAcker {
     async fn ack(&self, deliveries: &[Delivery]) -> Result<()> {
         let elements = deliveries.iter().filter_map(|delivery| match &delivery.handle {
-            Handle::Element(element) => Some((Arc::clone(element), 1)),
+            Handle::Element(element) => Some(Arc::clone(element)),
             _ => None,
         });
         let acknowledging = self.hand.start_ack(elements);
         let mut pipe = redis::pipe();
-        for (element, _) in &acknowledging.names {
+        for element in &acknowledging.names {
             pipe.cmd("LREM").arg(&self.processing).arg(-1).arg(&**element).ignore();
         }
         if !pipe.is_empty() {

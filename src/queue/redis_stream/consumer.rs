@@ -9,14 +9,14 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::super::connection::Link;
+use super::super::element::Element;
 use super::super::failure::Failure;
 use super::super::fairness;
 use super::super::hand::Hand;
 use super::super::keys::{FIELD, GROUP};
 use super::super::liveness::{Liveness, Others};
-use super::super::{Acker, Consumer, Delivery, Handle, Result, Tended, metrics};
+use super::super::{Acker, Consumer, Delivery, Handle, Result, Tended, element, metrics};
 use super::Shared;
-use super::pack::{Part, unpack};
 use super::pending::LOOKED_AT_MAX;
 use super::reply::{Entry, Pending, Read};
 
@@ -34,8 +34,6 @@ pub(super) struct StreamConsumer {
     hand: Hand,
     /// Pending for this consumer and in hand, to be handed out first.
     ready: VecDeque<Delivery>,
-    /// How many messages the entries read last had, rounded up.
-    entry_size: usize,
     /// Entries may be pending for this consumer that were never handed out.
     rescan: bool,
 }
@@ -52,7 +50,6 @@ impl StreamConsumer {
             liveness,
             hand: Hand::default(),
             ready: VecDeque::new(),
-            entry_size: 1,
             rescan: true,
             shared,
         })
@@ -99,47 +96,31 @@ impl StreamConsumer {
         let mut garbage = Vec::new();
         for (id, fields) in entries {
             let raw = fields.iter().flatten().find(|(name, _)| name == FIELD.as_bytes());
-            match raw.and_then(|(_, raw)| unpack(raw)) {
-                Some(elements) => decoded.push((elements, id)),
-                // Never counted as a message.
-                None => garbage.push((id, 0)),
+            match raw.and_then(|(_, raw)| element::decode(raw)) {
+                Some(element) => decoded.push((element, id)),
+                None => garbage.push(id),
             }
         }
         if !garbage.is_empty() {
             self.shared.remove(&garbage).await?;
             self.shared.broker.dropped_garbage(garbage.len());
         }
-        let mut deliveries = Vec::with_capacity(decoded.len() * self.entry_size);
-        for (elements, id) in decoded {
+        let deliver = |(element, id): (Element, String)| {
             let before = delivered.get(&id).copied().unwrap_or(0);
             let id = Arc::from(id);
-            self.hand.hold(&id, elements.len());
-            let parts = Part::all(id, elements.len());
-            deliveries.extend(elements.iter().zip(parts).map(|(element, part)| Delivery {
-                message: element.message,
-                times_delivered: element.deliveries_before.saturating_add(before).saturating_add(1),
-                handle: Handle::Part(part),
-            }));
-        }
-        Ok(deliveries)
+            self.hand.hold(&id);
+            let times_delivered = element.deliveries_before.saturating_add(before).saturating_add(1);
+            Delivery { message: element.message, times_delivered, handle: Handle::Entry(id) }
+        };
+        Ok(decoded.into_iter().map(deliver).collect())
     }
 
-    /// Hands out what is ready, up to `max`: whole entries if it can be, so that they are done with at once.
-    fn hand_out(&mut self, max: usize) -> Vec<Delivery> {
-        let mut count = max.min(self.ready.len());
-        while count > 0 && count < self.ready.len() && is_one_entry(&self.ready[count - 1], &self.ready[count]) {
-            count -= 1;
-        }
-        let count = if count == 0 { max.min(self.ready.len()) } else { count };
-        self.ready.drain(..count).collect()
-    }
-
-    /// Waits for new entries, as many as probably carry `max` messages, in one round trip.
+    /// Waits for new entries, up to `max`, in one round trip.
     async fn read(&mut self, max: usize, block: Duration) -> std::result::Result<Vec<Entry>, Failure> {
         let mut pipe = redis::pipe();
         self.liveness.beat_if_due(&mut pipe, &self.shared.broker.keys);
         pipe.cmd("XREADGROUP").arg("GROUP").arg(GROUP).arg(&self.name).arg("COUNT");
-        pipe.arg((max / self.entry_size).max(1));
+        pipe.arg(max);
         // BLOCK 0 would block for ever.
         pipe.arg("BLOCK").arg((block.as_millis() as u64).max(1));
         pipe.arg("STREAMS").arg(&self.shared.broker.keys.main).arg(">");
@@ -165,10 +146,6 @@ impl StreamConsumer {
     }
 }
 
-fn is_one_entry(one: &Delivery, other: &Delivery) -> bool {
-    matches!((&one.handle, &other.handle), (Handle::Part(one), Handle::Part(other)) if one.is_with(other))
-}
-
 /// `ms-seq` as numbers: as text 10-0 would come before 9-0.
 fn entry_order(id: &str) -> (u64, u64) {
     let (ms, seq) = id.split_once('-').unwrap_or((id, "0"));
@@ -187,7 +164,7 @@ impl Consumer for StreamConsumer {
                 self.scan().await?;
             }
             if !self.ready.is_empty() {
-                return Ok(self.hand_out(max));
+                return Ok(self.ready.drain(..max.min(self.ready.len())).collect());
             }
             let left = deadline.saturating_duration_since(Instant::now());
             // Cleared only when every entry has arrived: whoever stops waiting before that finds it set.
@@ -203,13 +180,12 @@ impl Consumer for StreamConsumer {
                 }
                 Ok(entries) => entries,
             };
-            let count = entries.len();
             let deliveries = self.accept(entries, &HashMap::new()).await?;
             self.rescan = false;
             if !deliveries.is_empty() {
-                self.entry_size = deliveries.len().div_ceil(count);
-                self.ready.extend(deliveries);
-            } else if Instant::now() >= deadline {
+                return Ok(deliveries);
+            }
+            if Instant::now() >= deadline {
                 return Ok(Vec::new());
             }
         }
@@ -259,7 +235,7 @@ struct StreamAcker {
 impl Acker for StreamAcker {
     async fn ack(&self, deliveries: &[Delivery]) -> Result<()> {
         let entries = deliveries.iter().filter_map(|delivery| match &delivery.handle {
-            Handle::Part(part) => part.acknowledge(),
+            Handle::Entry(id) => Some(Arc::clone(id)),
             _ => None,
         });
         let acknowledging = self.hand.start_ack(entries);

@@ -50,7 +50,7 @@ for _, line in ipairs(pending) do
   redis.call('XACK', KEYS[1], ARGV[1], line[1])
   redis.call('XDEL', KEYS[1], line[1])
   if entry and entry[2][2] then
-    redis.call('XADD', KEYS[1], '*', ARGV[3], (string.gsub(entry[2][2], '[^,]+', given_back)))
+    redis.call('XADD', KEYS[1], '*', ARGV[3], given_back(entry[2][2]))
   end
 end
 return #pending

@@ -47,7 +47,7 @@ const WRONG: &[(&str, &str)] = &[
     ("[worker]\nlease = \"5s\"", "worker.lease is 5s; it must exceed the timeout of channels.push (5s)"),
     (
         "[channels.sms]\nurl = \"https://sms.example\"\nrate_limit = \"1/s\"",
-        "worker.lease is 1m; it must exceed the timeout of channels.sms (5s) and the wait for its rate_limit (1m 4s)",
+        "worker.lease is 1m; it must exceed the timeout of channels.sms (5s) and the wait for its rate_limit (2m 8s)",
     ),
     ("[queue]\nkind = \"stream\"", "queue.kind needs Redis; set redis_url"),
     (
@@ -63,6 +63,7 @@ const WRONG: &[(&str, &str)] = &[
         "[relay]\nrepublish_after = \"20m\"",
         "reconcile.published_after is 10m; it must be longer than relay.republish_after (20m)",
     ),
+    ("[worker]\nshort_way = true", "worker.short_way is not a key that outboxd knows"),
     ("worker = 5", "routes.default.worker is not a key"),
     ("[[channels.sms]]\nurl = \"x\"", "channels.sms is a table; write [channels.sms] with method, url"),
     ("[retention.sent]\nx = 1", "retention.sent is a value, not a table"),

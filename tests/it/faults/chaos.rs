@@ -34,7 +34,6 @@ async fn random_kills_of_instances_and_redis_lose_nothing_and_repeat_only_what_w
         .setup
         .clone()
         .redis(redis.url(), "stream", &unique_prefix())
-        .short_way()
         .replace("[relay]\n", "[relay]\nbatch = 20\n")
         .toml("max_attempts = 100\n");
     world.provider.answer_with(|call| match Fate::of(call) {
@@ -55,8 +54,6 @@ async fn random_kills_of_instances_and_redis_lose_nothing_and_repeat_only_what_w
         "SELECT concat_ws(' ', count(*), count(*) FILTER (WHERE status = 'SENT')) FROM outboxd.notification_log";
     assert_eq!(sql::value::<String>(&world.app, ended).await, format!("{committed} {committed}"));
     assert_first_successes_in_order(&world);
-    let settled: i64 = sql::value(&world.app, "SELECT coalesce(max(settled_to), 0) FROM outboxd.lane").await;
-    assert!(settled > 0, "backlogs were among it, published by stretches");
 }
 
 /// What the provider does with a call; the ledger shows later which.

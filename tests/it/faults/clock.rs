@@ -57,7 +57,7 @@ async fn an_instance_off_by(seconds: i64) {
         SELECT outboxd.notify('orders', 'later', '{}', send_at => now() + interval '2 s')";
     sql::run(&world.app, write).await;
     let lease = "SELECT count(*) = 1 FROM outboxd.outbox o JOIN outboxd.notifications l USING (id)
-                  WHERE l.recipient = 'long' AND o.state = 2 AND o.next_at BETWEEN clock_timestamp() AND clock_timestamp() + interval '8 s'";
+                  WHERE l.recipient = 'long' AND o.state = 'processing' AND o.lease_until BETWEEN clock_timestamp() AND clock_timestamp() + interval '8 s'";
     sql::until(&world.app, lease).await;
     world.provider.wait_for(6, SOON).await;
     sql::until(

@@ -60,8 +60,8 @@ async fn a_campaign_whose_every_instance_is_killed_at_each_step_reaches_everybod
 #[tokio::test]
 async fn a_bulk_retry_is_finished_by_the_next_instance_and_retries_nobody_twice() {
     let world = World::new(Carrier::Stream).await;
-    let dead = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error)
-                SELECT 'orders', 'r' || n, '{}', 'FAILED', now() - n * interval '1 s', now() - n * interval '1 s', 'refused' FROM generate_series(1, 2000) n";
+    let dead = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, error)
+                SELECT 'orders', 'r' || n, '{}', 'FAILED', now() - n * interval '1 s', 'refused' FROM generate_series(1, 2000) n";
     sql::run(&world.app, dead).await;
     sql::run(&world.app, "SELECT outboxd.retry_dead('orders')").await;
     dies_at(&world.setup.clone().roles("producer,relay"), "after_bulk_step=abort").await;
@@ -112,7 +112,7 @@ async fn leases_ended_by_a_sweep_that_dies_are_ended_once_and_free_their_keys() 
     let verdict = world.settle().await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(sql::value::<i64>(&world.app, unknown).await, 21, "and none of them twice");
-    assert_eq!(verdict.repeated.len(), 20, "all but the one whose time was over");
+    assert_eq!(verdict.repeated.len(), 20, "all but the one whose time was over: {verdict:?}");
     let ends = "SELECT string_agg(recipient || ' ' || status, ', ' ORDER BY id) FROM outboxd.notifications WHERE recipient IN ('head', 'next')";
     assert_eq!(sql::value::<String>(&world.app, ends).await, "head FAILED, next SENT");
 }
@@ -124,11 +124,11 @@ async fn a_loss_that_was_noticed_by_an_instance_that_died_is_noticed_by_the_next
     world.setup = world.setup.clone().redis(redis.url(), "stream", &unique_prefix());
     let mut first = world.setup.clone().roles("producer,relay").failpoints("after_loss=abort").start().await;
     world.notify(300).await;
-    sql::until(&world.app, "SELECT count(*) = 300 FROM outboxd.outbox WHERE state = 1").await;
+    sql::until(&world.app, "SELECT count(*) = 300 FROM outboxd.outbox WHERE state = 'published'").await;
     sql::until(&world.app, "SELECT max(queue_counter) > 0 FROM outboxd.instance").await;
     redis.run::<String>("FLUSHALL").await;
     first.exit_code().await;
-    let published = "SELECT count(*) FROM outboxd.outbox WHERE state = 1";
+    let published = "SELECT count(*) FROM outboxd.outbox WHERE state = 'published'";
     assert_eq!(sql::value::<i64>(&world.app, published).await, 300, "nobody has published them again yet");
     let _second = world.setup.start().await;
     world.settle().await.assert_nothing_lost().assert_no_duplicate();

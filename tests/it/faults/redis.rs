@@ -73,7 +73,7 @@ async fn a_failover_that_loses_acknowledged_writes_costs_no_message() {
     pair.primary.replicated_to(&pair.replica).await;
     pair.stop_replication().await;
     world.notify(300).await;
-    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox WHERE state = 0").await;
+    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox WHERE state = 'ready'").await;
     pair.primary.kill();
     world.settle().await.assert_nothing_lost().assert_duplicates_explained();
 }

@@ -1,20 +1,12 @@
 //! Somebody's transaction that idles for hours: its snapshot keeps every dead row, and nothing of ours gets slower.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outboxd::channel::failover::Router;
-use outboxd::holds::Holds;
-use outboxd::publisher::Publisher;
-use outboxd::queue::{self, Consumer, Message};
-use outboxd::relay::{Relay, Scan};
-use outboxd::store::Store;
-use outboxd::store::claim::Case;
-use outboxd::store::instance::InstanceId;
+use outboxd::queue::{Consumer, Message};
+use outboxd::store::claim::{Case, Key};
 use outboxd::store::record::Sent;
 
-use crate::duty::{config, register};
+use super::Stepped;
 use crate::support::{postgres, sql};
 
 const ROUNDS: usize = 12;
@@ -39,15 +31,8 @@ async fn a_snapshot_that_is_held_for_long_leaves_polls_claims_and_records_as_fas
     for table in ["notification_log", "outbox", "publication"] {
         sql::run(&client, &format!("ALTER TABLE outboxd.{table} SET (autovacuum_enabled = off)")).await;
     }
-    let config = config(&database, &[]);
-    let store = Store::open(&config).unwrap();
-    let queue = queue::open(&config.queue, None).await.unwrap();
-    let publisher = Publisher::new(store.clone(), Arc::clone(&queue), config.queue.window);
-    let instance = InstanceId::new(register(&client).await);
-    let router = Arc::new(Router::new(&BTreeMap::new(), &BTreeMap::new()).unwrap());
-    let holds = Arc::new(Holds::new(store.clone(), instance.clone(), router, &config));
-    let mut relay = Relay::new(store.clone(), publisher, holds, instance.clone(), &config.relay);
-    let mut consumer = queue.consumer("worker").await.unwrap();
+    let mut stepped = Stepped::on(&database).await;
+    let mut consumer = stepped.queue.consumer("worker").await.unwrap();
 
     let held =
         idle.build_transaction().isolation_level(tokio_postgres::IsolationLevel::RepeatableRead).start().await.unwrap();
@@ -64,7 +49,7 @@ async fn a_snapshot_that_is_held_for_long_leaves_polls_claims_and_records_as_fas
         if number == ROUNDS * 2 / 3 {
             sql::run(&client, "VACUUM (ANALYZE)").await;
         }
-        rounds.push(work_off(&store, &mut relay, &mut *consumer, instance.get()).await);
+        rounds.push(work_off(&mut stepped, &mut *consumer).await);
     }
     held.commit().await.unwrap();
     println!("after {} rows: {:?}; after {}: {:?}", ROWS, rounds[0], ROUNDS * ROWS, rounds[ROUNDS - 1]);
@@ -80,47 +65,45 @@ async fn a_snapshot_that_is_held_for_long_leaves_polls_claims_and_records_as_fas
 }
 
 /// Publishes, claims and records what was written; then polls with nothing to find.
-async fn work_off(store: &Store, relay: &mut Relay, consumer: &mut dyn Consumer, instance: i32) -> Times {
+async fn work_off(stepped: &mut Stepped, consumer: &mut dyn Consumer) -> Times {
+    let Stepped { store, relay, instance, .. } = stepped;
     let mut times = Times { poll: Duration::MAX, claim: Duration::MAX, record: Duration::MAX };
     let mut done = 0;
     while done < ROWS {
-        relay.pass(Scan::Quick).await.unwrap();
-        relay.move_bounds().await.unwrap();
+        relay.pass().await.unwrap();
         let taken = consumer.take(100, Duration::from_millis(1)).await.unwrap();
-        let messages: Vec<Message> = taken.iter().map(|delivery| delivery.message).collect();
+        let messages: Vec<Message> = taken.iter().map(|delivery| delivery.message.clone()).collect();
         let started = Instant::now();
-        let claims = store.claim(&messages, instance, LEASE, &[]).await.unwrap();
+        let claims = store.claim(&messages, *instance, LEASE).await.unwrap();
         if messages.len() == 100 {
             times.claim = times.claim.min(started.elapsed());
         }
-        let sent: Vec<Sent> = claims.iter().map(|(message, case)| sent(*message, case)).collect();
+        let sent: Vec<Sent> = claims.iter().map(|(key, case)| sent(*key, case)).collect();
         let started = Instant::now();
-        assert_eq!(store.record_sent(&sent, instance).await.unwrap().sent.len(), sent.len());
+        assert_eq!(store.record_sent(&sent, *instance).await.unwrap().sent.len(), sent.len());
         if messages.len() == 100 {
             times.record = times.record.min(started.elapsed());
         }
         consumer.acker().ack(&taken).await.unwrap();
         done += taken.len();
     }
-    // Until the bound has followed.
     for _ in 0..10 {
-        tokio::time::sleep(Duration::from_millis(55)).await;
-        relay.move_bounds().await.unwrap();
         let started = Instant::now();
-        assert_eq!(relay.pass(Scan::Exact).await.unwrap().found, 0);
+        assert_eq!(relay.pass().await.unwrap().pushed, 0);
         times.poll = times.poll.min(started.elapsed());
     }
     times
 }
 
-fn sent(message: Message, case: &Case) -> Sent {
-    let Case::Claimed(claimed) = case else { panic!("{message:?} was claimable: {case:?}") };
+fn sent(key: Key, case: &Case) -> Sent {
+    let Case::Claimed(claimed) = case else { panic!("{key:?} was claimable: {case:?}") };
     Sent {
         id: claimed.id,
         token: claimed.token,
         topic: claimed.topic.clone(),
         channel: "webhook".into(),
         http_status: 200,
+        created_at: claimed.created_at,
         published_at: claimed.published_at,
     }
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use outboxd::store::Store;
-use outboxd::store::publish::{LaneScan, Stretches};
+use outboxd::store::publish::FreshScan;
 
 use crate::duty::{config, register};
 use crate::support::{postgres, sql};
 
-const LANE_0: [LaneScan; 1] = [LaneScan { lane: 0, after: 0, take: 1 }];
+const ONE: FreshScan<'_> = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], take: 1 };
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -21,17 +21,17 @@ async fn one_look_tells_the_claims_to_be_ended_and_how_long_what_is_published_ha
     let look = store.look_over(&[], 10).await.unwrap();
     assert_eq!((look.expired.len(), look.published_for), (0, None), "ready rows wait for nobody's claim");
 
-    store.reserve_fresh(&LANE_0, instance, &[], Stretches::Unused).await.unwrap();
+    store.reserve_fresh(ONE, instance, &[]).await.unwrap();
     let waited = store.look_over(&[], 10).await.unwrap().published_for.expect("one is published");
     assert!(waited < MINUTE, "{waited:?}");
-    sql::run(&client, "UPDATE outboxd.outbox SET next_at = now() - interval '1 min' WHERE state = 1").await;
+    sql::run(&client, "UPDATE outboxd.outbox SET published_at = now() - interval '1 min' WHERE state = 'published'").await;
     let waited = store.look_over(&[], 10).await.unwrap().published_for.expect("it still is");
     assert!(waited >= MINUTE && waited < 2 * MINUTE, "{waited:?}");
 
     // Claimed: one under a lease that is over, one by an instance that is dead, one by one that lives.
     sql::run(
         &client,
-        "UPDATE outboxd.outbox SET state = 2, epoch = 1, instance = id, next_at = now() + (id - 1.5) * interval '1 h' WHERE id <= 3",
+        "UPDATE outboxd.outbox SET state = 'processing', epoch = 1, instance = id, lease_until = now() + (id - 1.5) * interval '1 h' WHERE id <= 3",
     )
     .await;
     let look = store.look_over(&[2], 10).await.unwrap();
@@ -39,13 +39,4 @@ async fn one_look_tells_the_claims_to_be_ended_and_how_long_what_is_published_ha
     ids.sort_unstable();
     assert_eq!((ids, look.published_for), (vec![1, 2], None));
     assert_eq!(store.look_over(&[2], 1).await.unwrap().expired.len(), 1, "no more than asked for");
-
-    // What is in a stretch is published too.
-    store.settle(&[0], store.highest_seq().await.unwrap(), true).await.unwrap();
-    let stretch = store.reserve_stretch(&LANE_0, instance, &[]).await.unwrap();
-    assert_eq!(stretch.reserved.messages.len(), 1);
-    sql::run(&client, "UPDATE outboxd.publication SET pushed_at = now() - interval '1 min' WHERE lane IS NOT NULL")
-        .await;
-    let waited = store.look_over(&[], 10).await.unwrap().published_for.expect("a stretch is published");
-    assert!(waited >= MINUTE && waited < 2 * MINUTE, "{waited:?}");
 }

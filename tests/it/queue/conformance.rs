@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::poll;
 use outboxd::config::QueueKind;
-use outboxd::queue::{Depth, Message, Queue};
+use outboxd::queue::{Delivery, Depth, Message, Queue};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +49,7 @@ for_every_backend!(
     acknowledging_after_another_took_over_is_no_error,
     a_take_that_nobody_waits_for_any_more_loses_nothing,
     copies_of_one_message_are_each_delivered,
+    a_message_arrives_as_it_was_pushed_whatever_is_in_its_topic,
     ten_thousand_messages_reach_four_consumers_of_which_one_is_killed,
 );
 
@@ -191,8 +192,7 @@ async fn a_take_that_nobody_waits_for_any_more_loses_nothing(queue: Arc<dyn Queu
 }
 
 async fn copies_of_one_message_are_each_delivered(queue: Arc<dyn Queue>) {
-    let copy = Message { id: 1, epoch: 1 };
-    queue.push(&[copy, copy]).await.unwrap();
+    queue.push(&[messages(1..2), messages(1..2)].concat()).await.unwrap();
     let mut consumer = queue.consumer("a").await.unwrap();
     let taken = consumer.take(10, NO_WAIT).await.unwrap();
     assert_eq!(ids(&taken), [1, 1]);
@@ -202,6 +202,25 @@ async fn copies_of_one_message_are_each_delivered(queue: Arc<dyn Queue>) {
     assert_eq!(consumer.take(10, NO_WAIT).await.unwrap(), [], "the other copy is in hand, not lost");
     consumer.acker().ack(&taken[1..]).await.unwrap();
     assert_eq!(queue.depth().await.unwrap(), Depth::default());
+}
+
+async fn a_message_arrives_as_it_was_pushed_whatever_is_in_its_topic(queue: Arc<dyn Queue>) {
+    let message = |id, epoch, route_step, topic: &str| Message { id, epoch, route_step, topic: Arc::from(topic) };
+    let pushed = [
+        message(1, 0, 0, "orders"),
+        message(i64::MAX, i32::MAX, i16::MAX, "a:1:2:b"),
+        message(2, 3, 1, " 결제\r\n완료 "),
+        message(3, 1, 2, &"t".repeat(200)),
+    ];
+    queue.push(&pushed).await.unwrap();
+    let arrived = |taken: Vec<Delivery>| taken.into_iter().map(|delivery| delivery.message).collect::<Vec<_>>();
+    let mut first = queue.consumer("first").await.unwrap();
+    assert_eq!(arrived(first.take(10, NO_WAIT).await.unwrap()), pushed);
+    // And again after it was given back, which rewrites it.
+    first.close().await.unwrap();
+    let again = queue.consumer("again").await.unwrap().take(10, NO_WAIT).await.unwrap();
+    assert!(again.iter().all(|delivery| delivery.times_delivered == 2), "{again:?}");
+    assert_eq!(arrived(again), pushed);
 }
 
 async fn ten_thousand_messages_reach_four_consumers_of_which_one_is_killed(queue: Arc<dyn Queue>) {

@@ -324,12 +324,12 @@ async fn garbage_by_hand_is_dropped_and_blocks_nothing(config: QueueConfig) {
     let server = RedisServer::forgetful();
     let queue = open_at(&config, server.url()).await.unwrap();
     let key = format!("{{{}}}:v1:{}", config.prefix, queue.kind());
-    for garbage in ["hello", "1:2:3:4", "\u{fffd}"] {
+    for garbage in ["hello", "1:2:3:4", "1:2:3:4:", "\u{fffd}"] {
         match config.kind {
             QueueKind::List => server.run::<()>(&format!("LPUSH {key} {garbage}")).await,
             _ => {
                 server.run::<()>(&format!("XADD {key} * m {garbage}")).await;
-                server.run::<()>(&format!("XADD {key} * other 1:1")).await;
+                server.run::<()>(&format!("XADD {key} * other 1:1:0:0:orders")).await;
             }
         }
     }

@@ -48,13 +48,13 @@ async fn garbage_in_the_own_list_is_removed_when_it_is_found_by_looking() {
         .arg(&processing)
         .arg(b"\xff\xfe")
         .arg("nonsense")
-        .arg("5:1")
+        .arg("5:1:0:0:orders")
         .exec_async(&mut connection)
         .await
         .unwrap();
     let mut consumer = queue.consumer("w").await.unwrap();
     assert_eq!(ids(&consumer.take(10, NO_WAIT).await.unwrap()), [5]);
-    assert_eq!(shared().run::<Vec<String>>(&format!("LRANGE {processing} 0 -1")).await, ["5:1"]);
+    assert_eq!(shared().run::<Vec<String>>(&format!("LRANGE {processing} 0 -1")).await, ["5:1:0:0:orders"]);
 }
 
 #[tokio::test]

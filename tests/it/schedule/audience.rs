@@ -73,6 +73,22 @@ async fn a_bad_audience_fails_its_run_visibly_and_leaves_the_others_alone() {
 }
 
 #[tokio::test]
+async fn a_payload_that_is_too_long_fails_the_run_before_anybody_has_a_notification() {
+    let database = postgres::database().await;
+    // More than one chunk of copies.
+    let client = app(&database, 4_500).await;
+    let huge = "CREATE OR REPLACE VIEW app.audience AS SELECT 'member-' || n AS recipient,
+                       CASE WHEN n = 4500 THEN to_jsonb(repeat('x', 262143)) ELSE '{}' END AS payload FROM app.member ORDER BY n";
+    sql::run(&client, huge).await;
+    create(&client, "huge", "").await;
+    let _instance = plain_instance(&database).await;
+    run_is(&client, "huge", "failed").await;
+    let error: String = sql::value(&client, "SELECT error FROM outboxd.schedule_runs").await;
+    assert!(error.contains("payload_has_at_most_256_kib"), "{error}");
+    assert_eq!(rows_of(&client, "huge").await, (0, 0));
+}
+
+#[tokio::test]
 async fn a_function_that_wants_the_slot_gets_it_and_a_recipient_named_twice_is_sent_one() {
     let database = postgres::database().await;
     let client = app(&database, 1).await;

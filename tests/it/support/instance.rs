@@ -8,7 +8,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 
-use super::{clock, process};
+use super::prometheus::Scrape;
+use super::{clock, http, process};
 
 /// How an instance is started: its configuration file and what the environment adds.
 #[derive(Debug, Clone)]
@@ -22,10 +23,9 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// An instance on this database with the in-process queue, quick to notice and quick to retry. Messages travel through
-    /// the queue, all of them: see [`Setup::short_way`].
+    /// An instance on this database with the in-process queue, quick to notice and quick to retry.
     pub fn new(database_url: &str) -> Setup {
-        let toml = "[worker]\nshort_way = false\nlease = \"8s\"\nheartbeat = \"500ms\"\nheartbeat_ttl = \"3s\"\n\
+        let toml = "[worker]\nlease = \"8s\"\nheartbeat = \"500ms\"\nheartbeat_ttl = \"3s\"\n\
             [relay]\nrepublish_after = \"1s\"\n[queue]\nconsumer_ttl = \"1s\"\n"
             .to_owned();
         Setup {
@@ -43,11 +43,6 @@ impl Setup {
         self.redis_url = Some(url.to_owned());
         self.toml = self.toml.replace("[queue]\n", &format!("[queue]\nkind = \"{kind}\"\nprefix = \"{prefix}\"\n"));
         self
-    }
-
-    /// An instance claims what is new for its own workers while they are idle, as it does by default.
-    pub fn short_way(self) -> Setup {
-        self.replace("short_way = false", "short_way = true")
     }
 
     /// Everything goes to one channel, `webhook`, at this URL, retried every 100 ms.
@@ -188,6 +183,12 @@ impl Instance {
         let line = log.lines().find(|line| line.contains("\"listening\"")).expect("it says so");
         let entry: serde_json::Value = serde_json::from_str(line).expect("JSON lines");
         entry["addr"].as_str().expect("the address").parse().expect("an address")
+    }
+
+    /// One of its metrics as it is now; 0 if there is none of that name and those labels.
+    pub async fn metric(&mut self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let scrape = Scrape::parse(&http::get(self.http_addr().await, "/metrics", &[]).await.body);
+        scrape.value(name, labels).unwrap_or(0.0)
     }
 
     pub async fn wait_for_log(&mut self, text: &str) {

@@ -161,6 +161,14 @@ struct Shared {
     connections: AtomicU64,
     open: watch::Sender<usize>,
     streamed: AtomicU64,
+    at_once: Mutex<AtOnce>,
+}
+
+/// Requests that wait for their answer.
+#[derive(Debug, Default)]
+struct AtOnce {
+    now: usize,
+    most: usize,
 }
 
 /// A running provider; it stops when dropped.
@@ -201,6 +209,7 @@ impl Provider {
             connections: AtomicU64::new(0),
             open: watch::Sender::new(0),
             streamed: AtomicU64::new(0),
+            at_once: Mutex::default(),
         });
         let stop = CancellationToken::new();
         let serving = accept(listener, Arc::clone(&shared), stop.clone());
@@ -245,6 +254,11 @@ impl Provider {
     /// How many requests have arrived.
     pub fn count(&self) -> usize {
         self.shared.ledger.lock().unwrap().len()
+    }
+
+    /// The most requests that ever waited for their answer at once.
+    pub fn most_at_once(&self) -> usize {
+        self.shared.at_once.lock().unwrap().most
     }
 
     /// How many connections were accepted.
@@ -299,9 +313,19 @@ async fn serve(mut stream: TcpStream, connection: u64, shared: &Shared) {
             call.order = ledger.len();
             ledger.push(call.clone());
             shared.written.send_replace(ledger.len());
+            let mut at_once = shared.at_once.lock().unwrap();
+            at_once.now += 1;
+            at_once.most = at_once.most.max(at_once.now);
             let scripted = shared.script.lock().unwrap().pop_front();
             scripted.unwrap_or_else(|| shared.rule.lock().unwrap()(&call))
         };
+        if !reply.delay.is_zero() {
+            tokio::time::sleep(reply.delay).await;
+        }
+        // Before the answer: whoever has it may ask again.
+        if matches!(reply.act, Act::Answer { .. }) {
+            shared.at_once.lock().unwrap().now -= 1;
+        }
         if !act(&mut stream, reply, shared).await.unwrap_or(false) {
             return;
         }
@@ -341,9 +365,6 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Ca
 
 /// Does what was asked; true if the connection goes on.
 async fn act(stream: &mut TcpStream, reply: Reply, shared: &Shared) -> std::io::Result<bool> {
-    if !reply.delay.is_zero() {
-        tokio::time::sleep(reply.delay).await;
-    }
     match reply.act {
         Act::Answer { status, headers, body, then_close } => {
             let mut bytes = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n", body.len()).into_bytes();

@@ -40,17 +40,6 @@ pub async fn run(client: &Client, sql: &str) {
     client.batch_execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
 }
 
-/// Files the letters that live rows carry, so that a test can treat them like rows the log knew from the beginning.
-pub async fn file_letters(client: &Client) {
-    let file = "WITH filed AS (
-                    INSERT INTO outboxd.notification_log (id, created_at, send_at, status, topic, recipient, payload)
-                    OVERRIDING SYSTEM VALUE
-                    SELECT id, created_at, send_at, 'QUEUED', topic, recipient, payload FROM outboxd.outbox WHERE topic IS NOT NULL)
-                UPDATE outboxd.outbox SET topic = NULL, recipient = NULL, payload = NULL, created_at = NULL, send_at = NULL
-                 WHERE topic IS NOT NULL";
-    run(client, file).await;
-}
-
 /// Runs statements that are refused.
 pub async fn refused(client: &Client, sql: &str) -> Refusal {
     match client.batch_execute(sql).await {

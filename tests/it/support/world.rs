@@ -1,10 +1,11 @@
 //! A database, a provider, and how instances between them are set up: what most tests of faults begin with.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use outboxd::config::{QueueConfig, QueueKind};
-use outboxd::queue::{self, Queue};
+use outboxd::queue::{self, Message, Queue};
 use tokio_postgres::Client;
 
 use super::instance::{Instance, Setup};
@@ -19,8 +20,11 @@ pub enum Carrier {
     Memory,
     List,
     Stream,
-    /// The stream, and past it as long as an instance's own workers are idle.
-    ShortWay,
+}
+
+/// A message about a row of [`World::notify`] that is on the first channel of its route.
+pub fn message(id: i64, epoch: i32) -> Message {
+    Message { id, epoch, route_step: 0, topic: Arc::from("orders") }
 }
 
 pub struct World {
@@ -46,7 +50,6 @@ impl World {
             Carrier::Memory => setup,
             Carrier::List => setup.redis(redis::shared().url(), "list", &prefix),
             Carrier::Stream => setup.redis(redis::shared().url(), "stream", &prefix),
-            Carrier::ShortWay => setup.redis(redis::shared().url(), "stream", &prefix).short_way(),
         };
         World { app: database.connect().await, database, provider, setup, prefix }
     }
@@ -89,6 +92,13 @@ impl World {
     /// The instances' own stream, for a test that pushes by hand.
     pub async fn queue(&self) -> Arc<dyn Queue> {
         queue::open(&self.queue_config(), Some(&redis::shared().url().into())).await.expect("Redis answers")
+    }
+
+    /// How many messages were ever added to the instances' stream, each as an entry of its own.
+    pub async fn pushed(&self) -> i64 {
+        let info = redis::shared().run::<::redis::Value>(&format!("XINFO STREAM {{{}}}:v1:stream", self.prefix)).await;
+        let info: HashMap<String, ::redis::Value> = ::redis::from_redis_value(info).expect("names and values");
+        ::redis::from_redis_value(info["entries-added"].clone()).expect("a count")
     }
 
     /// Waits until every row has ended, then judges.

@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let order: i64 =
             transaction.query_one("INSERT INTO orders (customer) VALUES ($1) RETURNING id", &[&customer]).await?.get(0);
         let payload = serde_json::json!({ "order": order, "text": "Thank you for your order." });
-        let notify = "SELECT outboxd.notify('order.paid', $1, $2, ordering_key => $1)";
+        let notify = "SELECT outboxd.notify('order.paid', $1, $2::jsonb, ordering_key => $1)";
         transaction.query_one(notify, &[&customer, &payload]).await?;
         if number % 5 == 0 {
             transaction.rollback().await?;

@@ -1,0 +1,154 @@
+-- The three tables of the core, and what belongs to them.
+--
+--   notification_log  the record: one row per notification, from the app's transaction to the end of its retention
+--   outbox            the live work: one narrow row from QUEUED until the notification has ended, then deleted
+--   publication       one batch being pushed to the queue, from its reservation until the push is known to have arrived
+
+CREATE TYPE outboxd.status AS ENUM ('PENDING', 'QUEUED', 'SENT', 'FAILED', 'CANCELED');
+CREATE TYPE outboxd.state AS ENUM ('ready', 'published', 'processing', 'blocked');
+
+-- The doorbell: one shared word outside MVCC, a time in milliseconds since 1970.
+--
+--   busy and polling      ahead of now             the app does not ring
+--   listening             refreshed every second   the app rings (NOTIFY)
+--   down                  stale                    the app does not ring
+--
+-- A sequence leaves no dead row versions, takes no row lock and is seen by REPEATABLE READ too.
+CREATE SEQUENCE outboxd.doorbell MINVALUE 0 START 0;
+
+-- Rings, and returns the time. Replaced by sql/functions/_ring_at_insert.sql, which needs functions that come later.
+CREATE FUNCTION outboxd._ring_at_insert() RETURNS timestamptz LANGUAGE sql AS $$ SELECT pg_catalog.clock_timestamp() $$;
+
+-- Half of each page is left free: all rows of a page become SENT in one statement, before anything can be pruned, and
+-- with room for the second version that update is HOT. No index may name `status` or `finished_at`: it would end that.
+-- `due_at` and `failed_at` are NULL before and after QUEUED → SENT, so their partial indexes do not stand in its way.
+-- A CHECK costs every statement some microseconds, so there are few, one a subject. The payload's is not asked again
+-- when the notification ends.
+CREATE TABLE outboxd.notification_log (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- An INSERT rings through this default, whoever makes it: a tenth of what a trigger costs. Within 2,500 ms of
+    -- 2,500 ms ago is 0 to 5 s ago. NULL, which does not ring: no right to read the bell.
+    created_at   timestamptz NOT NULL DEFAULT
+        CASE WHEN abs(date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value('outboxd.doorbell'::regclass) - 2500) <= 2500
+             THEN outboxd._ring_at_insert() ELSE clock_timestamp() END,
+    -- Not now(): that is when the transaction began, which is not the order in which an app wrote.
+    send_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at   timestamptz,
+    finished_at  timestamptz,
+    due_at       timestamptz GENERATED ALWAYS AS (CASE WHEN status = 'PENDING' THEN send_at END) STORED,
+    failed_at    timestamptz GENERATED ALWAYS AS (CASE WHEN status = 'FAILED' THEN finished_at END) STORED,
+    status       outboxd.status NOT NULL DEFAULT 'PENDING',
+    -- Survives the outbox row: an operator's retry cannot use an old token again.
+    epoch        integer NOT NULL DEFAULT 0,
+    attempts     integer NOT NULL DEFAULT 0,
+    http_status  smallint,
+    topic        text NOT NULL,
+    recipient    text NOT NULL,
+    payload      jsonb NOT NULL,
+    headers      jsonb,
+    dedup_key    text,
+    ordering_key text,
+    channel      text,
+    error        text,
+
+    -- Bytes where an index must hold the value: 200 + 512 fit a B-tree page in any script.
+    CONSTRAINT topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters
+        CHECK (octet_length(topic) BETWEEN 1 AND 200 AND length(recipient) BETWEEN 1 AND 4096),
+    CONSTRAINT keys_have_1_to_512_bytes
+        CHECK (octet_length(dedup_key) BETWEEN 1 AND 512 AND octet_length(ordering_key) BETWEEN 1 AND 512),
+    CONSTRAINT payload_has_at_most_256_kib
+        CHECK (finished_at IS NOT NULL OR octet_length(payload::text) <= 262144),
+    CONSTRAINT headers_are_an_object_of_strings
+        -- Strict: a lax path looks into arrays, and ["x"] would pass for a string.
+        CHECK (jsonb_typeof(headers) = 'object'
+               AND NOT jsonb_path_exists(headers, 'strict $.* ? (@.type() != "string")', silent => true)),
+    -- What every program can represent.
+    CONSTRAINT times_are_in_the_years_1_to_9999
+        CHECK (send_at BETWEEN '0001-01-01+00' AND '9999-12-31+00' AND expires_at BETWEEN '0001-01-01+00' AND '9999-12-31+00')
+) WITH (fillfactor = 50);
+
+-- By topic, so that a campaign of a million rows does not stand in front of another topic's single row.
+CREATE INDEX notification_log_due ON outboxd.notification_log (topic, due_at, id) WHERE due_at IS NOT NULL;
+-- Finds an earlier PENDING row of the same key: rows of a key are released in this order, whoever releases them.
+CREATE INDEX notification_log_due_key ON outboxd.notification_log (ordering_key, due_at, id)
+    WHERE due_at IS NOT NULL AND ordering_key IS NOT NULL;
+CREATE INDEX notification_log_failed ON outboxd.notification_log (failed_at) INCLUDE (topic) WHERE failed_at IS NOT NULL;
+CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log (topic, dedup_key) WHERE dedup_key IS NOT NULL;
+
+-- CACHE 1 is part of the protocol: the fast path looks a little below the last number, and a cached one is always late.
+CREATE SEQUENCE outboxd.outbox_seq CACHE 1;
+
+-- state  ready       waits to be published; with `retry_at`: not before then
+--        published   in the queue since `published_at`, put there by `instance`
+--        processing  claimed by `instance`, until `lease_until`
+--        blocked     waits behind an earlier row of its ordering_key
+--
+-- No index names `state`, `ordering_key` never changes and `retry_at` stays NULL in a normal life: its updates are HOT,
+-- and the free half of the page has room for them.
+CREATE TABLE outboxd.outbox (
+    id               bigint PRIMARY KEY,
+    -- Its position in its topic and its key, drawn at release.
+    seq              bigint NOT NULL DEFAULT nextval('outboxd.outbox_seq'),
+    published_at     timestamptz,
+    lease_until      timestamptz,
+    -- Whatever comes back or late carries it: retries, heads of keys, recalled and released rows.
+    retry_at         timestamptz,
+    -- In the message and, raised by the claim, the token of the attempt.
+    epoch            integer NOT NULL DEFAULT 0,
+    attempts         integer NOT NULL DEFAULT 0,
+    instance         integer,
+    route_step       smallint NOT NULL DEFAULT 0,
+    channel_attempts smallint NOT NULL DEFAULT 0,
+    state            outboxd.state NOT NULL DEFAULT 'ready',
+    cancel           boolean NOT NULL DEFAULT false,
+    -- A row with a key that is not blocked.
+    has_turn         boolean NOT NULL DEFAULT false,
+    topic            text NOT NULL,
+    ordering_key     text
+) WITH (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000
+);
+ALTER SEQUENCE outboxd.outbox_seq OWNED BY outboxd.outbox.seq;
+
+-- What was never published, topic by topic: what is blocked or waits for a time is outside it.
+CREATE INDEX outbox_fresh ON outboxd.outbox (topic, seq) WHERE ordering_key IS NULL AND retry_at IS NULL;
+CREATE INDEX outbox_due ON outboxd.outbox (topic, retry_at) WHERE retry_at IS NOT NULL;
+CREATE INDEX outbox_key ON outboxd.outbox (ordering_key, seq) WHERE ordering_key IS NOT NULL;
+CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox (ordering_key) WHERE has_turn;
+
+CREATE TABLE outboxd.publication (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    instance    integer NOT NULL,
+    reserved_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Here, and not a publication's id in each row: confirming a batch is one DELETE, recalling it a batch of look-ups.
+    ids         bigint[] NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- Topics of which an operator has said something.
+CREATE TABLE outboxd.topic (
+    name      text PRIMARY KEY,
+    paused_at timestamptz,
+    CONSTRAINT topic_has_1_to_200_bytes CHECK (octet_length(name) BETWEEN 1 AND 200)
+);
+
+-- Every attempt that did not end in a recorded success: failed, unknown, late, duplicate.
+CREATE TABLE outboxd.attempt (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    notification_id bigint NOT NULL,
+    token           integer NOT NULL,
+    number          integer,
+    started_at      timestamptz,
+    ended_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    duration_ms     integer,
+    instance        integer,
+    http_status     smallint,
+    outcome         text NOT NULL,
+    channel         text,
+    error           text,
+    response        text,
+
+    CONSTRAINT outcome_is_known_to_us CHECK (outcome IN ('failed', 'unknown', 'late failure', 'duplicate', 'late success'))
+);
+CREATE INDEX attempt_notification ON outboxd.attempt (notification_id);

@@ -1,0 +1,27 @@
+-- What holds a channel, for every instance: an operator's pause, an open circuit, a provider's Retry-After.
+-- origin '' speaks for the whole channel.
+CREATE TABLE outboxd.channel_hold (
+    channel     text NOT NULL,
+    origin      text NOT NULL DEFAULT '',
+    paused_at   timestamptz,
+    held_until  timestamptz,
+    reason      text,
+    -- How often in a row the circuit opened.
+    openings    integer NOT NULL DEFAULT 0,
+    -- Who may make the one call that shows whether the provider is back, and until when.
+    probe_by    integer,
+    probe_until timestamptz,
+    changed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (channel, origin),
+    CONSTRAINT only_whole_channels_are_paused CHECK (paused_at IS NULL OR origin = ''),
+    CONSTRAINT holds_and_only_they_have_a_reason CHECK ((held_until IS NULL) = (reason IS NULL)),
+    CONSTRAINT probes_have_an_owner_and_an_end CHECK ((probe_by IS NULL) = (probe_until IS NULL))
+);
+
+-- The routes of the configuration in use, so that views can tell which channel a waiting row is meant for.
+CREATE TABLE outboxd.route (
+    topic    text NOT NULL,
+    position smallint NOT NULL,
+    channel  text NOT NULL,
+    PRIMARY KEY (topic, position)
+);

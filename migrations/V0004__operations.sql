@@ -1,0 +1,68 @@
+-- What operators did: who, when, what, to how many.
+
+CREATE TABLE outboxd.audit (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    actor    text NOT NULL DEFAULT session_user,
+    action   text NOT NULL,
+    subject  text NOT NULL,
+    affected bigint NOT NULL,
+    detail   jsonb
+);
+CREATE INDEX audit_at ON outboxd.audit (at);
+
+-- One row: this installation's identity and the limits of reading an audience.
+CREATE TABLE outboxd.setting (
+    only_row          boolean PRIMARY KEY DEFAULT true,
+    install_id        text NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 12),
+    audience_rows_max bigint NOT NULL DEFAULT 5000000,
+    audience_time_max interval NOT NULL DEFAULT '2 minutes',
+    -- Which functions and views are installed; see src/migrate.rs.
+    sql_installed     text NOT NULL DEFAULT '',
+    CONSTRAINT there_is_one_row_of_settings CHECK (only_row),
+    CONSTRAINT audience_has_1_row_or_more CHECK (audience_rows_max > 0),
+    CONSTRAINT audience_time_is_between_100_ms_and_1_hour CHECK (audience_time_max BETWEEN '100 ms' AND '1 hour')
+);
+INSERT INTO outboxd.setting DEFAULT VALUES;
+
+-- Big actions of operators: the call only writes this row, running instances work it off in small batches, one
+-- instance at a time. `cursor_part`, `cursor_at` and `cursor_id` say how far it is; what happened after `started_at` is not touched, so
+-- that a row that fails again is not retried for ever.
+CREATE TABLE outboxd.bulk_action (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    action     text NOT NULL,
+    filter     jsonb NOT NULL,
+    actor      text NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at   timestamptz,
+    stopped_by text,
+    matched    bigint NOT NULL,
+    done       bigint NOT NULL DEFAULT 0,
+    rows_max   bigint,
+    phase      smallint NOT NULL DEFAULT 0,
+    cursor_part text NOT NULL DEFAULT '',
+    cursor_at  timestamptz NOT NULL DEFAULT '-infinity',
+    cursor_id  bigint NOT NULL DEFAULT 0,
+    -- The batch before, while it waits to be sent: the next one waits for most of it.
+    batch      bigint[] NOT NULL DEFAULT '{}',
+    stepped_at timestamptz,
+    next_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    error      text,
+    CONSTRAINT bulk_actions_retry_or_cancel CHECK (action IN ('retry', 'cancel')),
+    CONSTRAINT only_ended_bulk_actions_are_stopped CHECK (stopped_by IS NULL OR ended_at IS NOT NULL)
+);
+CREATE INDEX bulk_action_open ON outboxd.bulk_action (id) WHERE ended_at IS NULL;
+
+-- How far retention has come in each table. A walk goes up the table once; what it passed and had to leave (kept
+-- longer, not yet ended) is found when it starts again, about once a day, so that history is not read again and
+-- again. `position` is the last id looked at (inbox: received_at in microseconds since 1970).
+
+CREATE TABLE outboxd.retention_walk (
+    name         text PRIMARY KEY,
+    position     bigint NOT NULL DEFAULT 0,
+    is_caught_up boolean NOT NULL DEFAULT false,
+    restarted_at timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 50);
+
+INSERT INTO outboxd.retention_walk (name)
+VALUES ('notification_log'), ('attempt'), ('event'), ('inbox'), ('audit'), ('schedule_run');

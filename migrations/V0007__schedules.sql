@@ -1,0 +1,84 @@
+-- Campaigns that repeat: at each slot of `cron` in `timezone` everybody in `audience` gets a notification.
+--
+-- `next_slot` is worked out by an instance: NULL, it has not looked yet; with an `error`, it cannot. `version` goes up
+-- with each change, so that what was worked out for the schedule as it was is not used for what it is now.
+
+CREATE TABLE outboxd.schedule (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name       text NOT NULL UNIQUE,
+    cron       text NOT NULL,
+    timezone   text NOT NULL,
+    topic      text NOT NULL,
+    audience   text NOT NULL,
+    lead       interval NOT NULL,
+    spread     interval NOT NULL,
+    catch_up   interval NOT NULL,
+    version    integer NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Slots after this moment count.
+    changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    next_slot  timestamptz,
+    error      text,
+
+    CONSTRAINT name_has_1_to_200_bytes CHECK (octet_length(name) BETWEEN 1 AND 200),
+    CONSTRAINT topic_has_1_to_200_bytes CHECK (octet_length(topic) BETWEEN 1 AND 200),
+    CONSTRAINT lead_is_up_to_a_day CHECK (lead BETWEEN '0' AND '1 day'),
+    CONSTRAINT spread_is_up_to_a_day CHECK (spread BETWEEN '0' AND '1 day'),
+    CONSTRAINT catch_up_is_up_to_a_week CHECK (catch_up BETWEEN '0' AND '7 days'),
+    CONSTRAINT schedules_with_an_error_have_no_slot CHECK (error IS NULL OR next_slot IS NULL)
+);
+
+-- One row per slot of a schedule, as it was when the slot came near: history that outlives the schedule.
+--
+--   preparing ─► prepared ─► released        missed: nobody ran in time
+--        └─► failed     └─► canceled         canceled: the schedule was dropped or changed
+--
+-- The audience is read once, in one statement, into schedule_recipient (`attempt` counts the readings; `staged` is the
+-- one that stands), and copied from there into notification_log in chunks: `position` says how far. A crash between
+-- any two statements is gone on from.
+
+CREATE TABLE outboxd.schedule_run (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    schedule_id bigint NOT NULL,
+    version     integer NOT NULL,
+    schedule    text NOT NULL,
+    topic       text NOT NULL,
+    audience    text NOT NULL,
+    spread      interval NOT NULL,
+    slot        timestamptz NOT NULL,
+    -- The slot, or later if it was missed: the spread begins here.
+    release_at  timestamptz NOT NULL,
+    state       text NOT NULL,
+    attempt     integer NOT NULL DEFAULT 0,
+    staged      integer,
+    position    bigint NOT NULL DEFAULT 0,
+    recipients  bigint,
+    prepared    bigint NOT NULL DEFAULT 0,
+    released    bigint NOT NULL DEFAULT 0,
+    error       text,
+    started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    prepared_at timestamptz,
+    ended_at    timestamptz,
+
+    CONSTRAINT a_slot_runs_once UNIQUE (schedule_id, version, slot),
+    CONSTRAINT state_is_known_to_us CHECK (state IN ('preparing', 'prepared', 'released', 'missed', 'failed', 'canceled')),
+    CONSTRAINT ended_runs_and_only_they_have_ended_at CHECK ((state IN ('preparing', 'prepared')) = (ended_at IS NULL)),
+    CONSTRAINT failed_runs_have_an_error CHECK (state <> 'failed' OR error IS NOT NULL)
+) WITH (fillfactor = 70);
+CREATE INDEX schedule_run_open ON outboxd.schedule_run (id) WHERE ended_at IS NULL OR staged IS NOT NULL;
+CREATE INDEX schedule_run_slot ON outboxd.schedule_run (slot);
+
+-- Unlogged: a million rows that live for minutes need not be written twice. A server crash empties it; the run
+-- then reads its audience again, and who has a notification already gets no second one.
+CREATE UNLOGGED TABLE outboxd.schedule_recipient (
+    run_id    bigint NOT NULL,
+    attempt   integer NOT NULL,
+    n         bigint NOT NULL,
+    recipient text NOT NULL,
+    payload   jsonb NOT NULL,
+    PRIMARY KEY (run_id, attempt, n),
+    -- What notification_log would refuse fails the reading, not each copy of a chunk.
+    CONSTRAINT recipient_has_1_to_4096_characters CHECK (length(recipient) BETWEEN 1 AND 4096),
+    CONSTRAINT payload_has_at_most_256_kib CHECK (octet_length(payload::text) <= 262144)
+);
+

@@ -1,0 +1,84 @@
+//! When what came back or late is due: retries, heads of keys, recalled and released rows.
+//!
+//! A look finds the topics that have such rows, one step down the index each. Rows that went leave dead index entries
+//! behind; while those make looks expensive (a foreign snapshot keeps vacuum from them), looks become seldom, and in
+//! between the topics known are asked without looking far back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Looks are this far apart, and this many times as long as one takes.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_SHARE: u32 = 20;
+/// A look that costs less than this is also made whenever something may have become due.
+const CHEAP_LOOK: Duration = Duration::from_millis(3);
+
+/// What is known of due topics.
+#[derive(Debug)]
+pub(super) struct DueTopics {
+    /// When the next row of each is due.
+    topics: BTreeMap<Arc<str>, Instant>,
+    look_at: Instant,
+    cost: Duration,
+    /// Something may have become due since the last look.
+    is_woken: bool,
+}
+
+impl DueTopics {
+    pub(super) fn new() -> DueTopics {
+        DueTopics { topics: BTreeMap::new(), look_at: Instant::now(), cost: Duration::ZERO, is_woken: true }
+    }
+
+    /// Everything may be due, however long ago.
+    pub(super) fn look_again(&mut self) {
+        self.look_at = Instant::now();
+    }
+
+    /// Something may be due.
+    pub(super) fn wake(&mut self) {
+        self.is_woken = true;
+    }
+
+    /// Whether to look for topics now.
+    pub(super) fn wants_look(&self, now: Instant) -> bool {
+        now >= self.look_at || (self.is_woken && self.cost < CHEAP_LOOK)
+    }
+
+    /// A look found these; it began then.
+    pub(super) fn looked(&mut self, found: Vec<(Arc<str>, Duration)>, began: Instant) {
+        let now = Instant::now();
+        self.cost = now - began;
+        self.look_at = now + LOOK_EVERY.max(self.cost * LOOK_SHARE);
+        self.is_woken = false;
+        self.topics = found.into_iter().map(|(topic, due_in)| (topic, began + due_in)).collect();
+    }
+
+    /// Topics with rows whose time has come; after a wake-up without a look, all that are known.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Arc<str>> {
+        let is_woken = std::mem::take(&mut self.is_woken);
+        let due = self.topics.iter().filter(|(_, at)| is_woken || **at <= now);
+        due.map(|(topic, _)| Arc::clone(topic)).collect()
+    }
+
+    /// The next row of this topic is due in so long; `None`: as far as is known there is none.
+    pub(super) fn note(&mut self, topic: &Arc<str>, due_in: Option<Duration>) {
+        match due_in {
+            Some(due_in) => {
+                self.topics.insert(Arc::clone(topic), Instant::now() + due_in);
+            }
+            None => {
+                // Kept, so that it is asked while looks are seldom; the next look forgets it.
+                let look_at = self.look_at;
+                self.topics.insert(Arc::clone(topic), look_at);
+            }
+        }
+    }
+
+    /// How long until something is due, leaving out topics that may not go.
+    pub(super) fn next_in(&self, may_go: impl Fn(&str) -> bool) -> Duration {
+        let now = Instant::now();
+        let next = self.topics.iter().filter(|(topic, _)| may_go(topic)).map(|(_, at)| *at).min();
+        next.map_or(self.look_at, |next| next.min(self.look_at)).saturating_duration_since(now)
+    }
+}

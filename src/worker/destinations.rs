@@ -1,0 +1,76 @@
+//! Where messages go, as far as can be told before they are claimed.
+//!
+//! A message names its topic and its position on the route, so its channel is known. Where the URL comes from the row, one
+//! unlocked SELECT reads what it is made of. That is only a hint, for the limits: what is called is what the claim returns.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tracing::debug;
+
+use super::Worker;
+use super::room::Destination;
+use crate::channel::failover::Provider;
+use crate::channel::{CHANNEL_WIDE, Outgoing};
+use crate::notification::NotificationId;
+use crate::queue::{Delivery, Message};
+use crate::store::claim;
+
+/// The destinations of these messages, in their order.
+pub(super) async fn find(worker: &Worker, deliveries: &[Delivery]) -> Vec<Destination> {
+    let providers: Vec<Option<&Arc<Provider>>> =
+        deliveries.iter().map(|delivery| provider(worker, &delivery.message)).collect();
+    let ids: Vec<i64> = deliveries
+        .iter()
+        .zip(&providers)
+        .filter(|(_, provider)| provider.is_some_and(|provider| provider.channel.calls_many_origins()))
+        .map(|(delivery, _)| delivery.message.id)
+        .collect();
+    let rows = if ids.is_empty() { HashMap::new() } else { read(worker, &ids).await };
+    let destination = |(delivery, provider): (&Delivery, Option<&Arc<Provider>>)| {
+        let provider = provider?;
+        let origin = match provider.channel.calls_many_origins() {
+            false => Arc::from(CHANNEL_WIDE),
+            true => origin(provider, rows.get(&delivery.message.id)?)?,
+        };
+        Some((Arc::clone(provider), origin))
+    };
+    deliveries.iter().zip(providers).map(destination).collect()
+}
+
+/// A route that became shorter goes on with its last channel.
+fn provider<'a>(worker: &'a Worker, message: &Message) -> Option<&'a Arc<Provider>> {
+    let route = worker.router.route_for(&message.topic).ok()?;
+    let step = usize::try_from(message.route_step).unwrap_or(0).min(route.channels.len() - 1);
+    route.channels.get(step)
+}
+
+/// Without an answer nothing is known: the claim tells.
+async fn read(worker: &Worker, ids: &[i64]) -> HashMap<i64, claim::Destination> {
+    match worker.store.read_destinations(ids).await {
+        Ok(rows) => rows.into_iter().map(|row| (row.id, row)).collect(),
+        Err(error) => {
+            debug!(%error, messages = ids.len(), "destinations are not known before the claim");
+            HashMap::new()
+        }
+    }
+}
+
+/// `None`: there is no such URL; the attempt will say why.
+fn origin(provider: &Provider, row: &claim::Destination) -> Option<Arc<str>> {
+    let payload: &RawValue = serde_json::from_str(&row.payload).ok()?;
+    let headers: Option<&RawValue> = row.headers.as_deref().map(serde_json::from_str).transpose().ok()?;
+    let outgoing = Outgoing {
+        id: NotificationId(row.id),
+        webhook_id: "",
+        topic: &row.topic,
+        recipient: &row.recipient,
+        payload,
+        headers,
+        span: None,
+        created_at: row.created_at,
+        attempt: 1,
+    };
+    provider.channel.target(&outgoing).ok().map(|target| Arc::clone(target.origin()))
+}

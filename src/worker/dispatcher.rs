@@ -1,0 +1,354 @@
+//! Holds messages until they may start, claims those that may, and starts their calls.
+//!
+//! A message is claimed only with its permits in hand: one of the instance's calls, and one of its channel's and
+//! destination's. So no more is claimed than is called at once, a crash leaves few outcomes unknown, and nothing is
+//! claimed and given back. What cannot start within a second goes back to Postgres unclaimed, with its time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use metrics::{counter, histogram};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::warn;
+
+use super::recorder::{self, Acks, Finished};
+use super::room::{Destination, Line, Room, Taken, Turn};
+use super::taker::Batch;
+use super::{Worker, destinations, sender};
+use crate::channel::circuit::Pass;
+use crate::channel::limit::{Full, Permit};
+use crate::failpoint;
+use crate::holds::May;
+use crate::queue::{Delivery, Message};
+use crate::retry::{HoldDecision, decide_on_hold};
+use crate::store;
+use crate::store::claim::{Case, Claimed, Key, PutBack};
+
+/// Messages that may wait here, for each call there may be.
+const ROOM_FACTOR: usize = 8;
+/// Messages of a paused topic come back when it is resumed: the relay does not look at it before.
+const PAUSED_WAIT: Duration = Duration::ZERO;
+/// Waits after errors: the first, and at most.
+const ERROR_WAIT_MIN: Duration = Duration::from_millis(50);
+const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// What a call holds while it is claimed and made; dropping it lets the next start.
+pub(super) struct Permits {
+    slot: Option<OwnedSemaphorePermit>,
+    limit: Option<Permit>,
+    freed: Arc<Notify>,
+}
+
+impl Permits {
+    /// The call starts now.
+    pub(super) fn start(&mut self) {
+        if let Some(limit) = &mut self.limit {
+            limit.start(Instant::now());
+        }
+    }
+}
+
+impl Drop for Permits {
+    fn drop(&mut self) {
+        drop((self.limit.take(), self.slot.take()));
+        self.freed.notify_one();
+    }
+}
+
+/// A message that may start.
+struct Start {
+    taken: Taken,
+    destination: Destination,
+    pass: Pass,
+    permits: Permits,
+}
+
+pub(super) struct Dispatcher {
+    pub(super) worker: Arc<Worker>,
+    pub(super) calls: TaskTracker,
+    pub(super) finished: mpsc::Sender<Finished>,
+    pub(super) cut_off: CancellationToken,
+    pub(super) slots: Arc<Semaphore>,
+    /// One claim at a time: what may start while it waits for the disk goes into the next, and a big claim is cheap.
+    pub(super) claims: Arc<Semaphore>,
+    pub(super) freed: Arc<Notify>,
+}
+
+/// What the dispatcher waits for.
+enum Event {
+    Batch(Option<Batch>),
+    Freed,
+    Shutdown,
+}
+
+impl Dispatcher {
+    pub(super) fn new(worker: Arc<Worker>, finished: mpsc::Sender<Finished>, cut_off: CancellationToken) -> Dispatcher {
+        Dispatcher {
+            slots: Arc::new(Semaphore::new(worker.config.concurrency)),
+            claims: Arc::new(Semaphore::new(1)),
+            freed: Arc::new(Notify::new()),
+            calls: TaskTracker::new(),
+            worker,
+            finished,
+            cut_off,
+        }
+    }
+
+    /// Works until shutdown; what waits then goes back to the queue. Claims and calls under way are left to finish.
+    pub(super) async fn run(self: Arc<Self>, mut batches: mpsc::Receiver<Batch>, shutdown: CancellationToken) {
+        let mut room = Room::default();
+        loop {
+            let rate_wait = self.start(&mut room, &shutdown);
+            let has_room = room.len() < self.worker.config.concurrency * ROOM_FACTOR;
+            match self.next(&mut batches, has_room, rate_wait, &shutdown).await {
+                Event::Batch(Some(batch)) => self.let_in(&mut room, batch).await,
+                Event::Batch(None) | Event::Shutdown => break,
+                Event::Freed => {}
+            }
+        }
+    }
+
+    async fn next(
+        &self,
+        batches: &mut mpsc::Receiver<Batch>,
+        has_room: bool,
+        rate_wait: Option<Duration>,
+        shutdown: &CancellationToken,
+    ) -> Event {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => Event::Shutdown,
+            batch = batches.recv(), if has_room => Event::Batch(batch),
+            () = self.freed.notified() => Event::Freed,
+            () = tokio::time::sleep(rate_wait.unwrap_or_default()), if rate_wait.is_some() => Event::Freed,
+        }
+    }
+
+    /// Sorts a batch into lines; what cannot start within a second goes back.
+    async fn let_in(self: &Arc<Self>, room: &mut Room, batch: Batch) {
+        let Batch { deliveries, acks } = batch;
+        let destinations = destinations::find(&self.worker, &deliveries).await;
+        let mut back = Vec::new();
+        for (delivery, destination) in deliveries.into_iter().zip(destinations) {
+            let taken = Taken { delivery, acks: acks.clone() };
+            match self.wait_before_start(room, &taken.delivery.message, &destination) {
+                None => room.join(destination, taken),
+                Some((wait, next_step)) => back.push((taken, wait, next_step)),
+            }
+        }
+        self.put_back(back);
+    }
+
+    /// How long a message would have to wait, if it cannot start within a second, and where on its route it goes on.
+    fn wait_before_start(
+        &self,
+        room: &Room,
+        message: &Message,
+        destination: &Destination,
+    ) -> Option<(Duration, Option<i16>)> {
+        let worker = &self.worker;
+        if worker.holds.topic_is_paused(&message.topic) {
+            return Some((PAUSED_WAIT, None));
+        }
+        let (provider, origin) = destination.as_ref()?;
+        if let Some(wait) = worker.holds.held_for(provider.channel.name(), origin) {
+            return Some(self.on_hold(message, wait));
+        }
+        let concurrency = worker.config.concurrency;
+        let in_line = room.length(destination, &message.topic);
+        if in_line < provider.limits.per_second(origin, concurrency) {
+            return None;
+        }
+        Some((provider.limits.promise(origin, concurrency, Instant::now()), None))
+    }
+
+    /// A held channel: wait for it, or go on with the next.
+    fn on_hold(&self, message: &Message, wait: Duration) -> (Duration, Option<i16>) {
+        let Ok(route) = self.worker.router.route_for(&message.topic) else { return (wait, None) };
+        let step = usize::try_from(message.route_step).unwrap_or(0).min(route.channels.len() - 1);
+        match decide_on_hold(&route.policy, step) {
+            HoldDecision::Wait => (wait, None),
+            HoldDecision::NextChannel => (Duration::ZERO, i16::try_from(step + 1).ok()),
+        }
+    }
+
+    /// Claims as much as may start. Says how long until a rate limit lets more start, if that is what keeps it.
+    fn start(self: &Arc<Self>, room: &mut Room, shutdown: &CancellationToken) -> Option<Duration> {
+        let Ok(claim) = Arc::clone(&self.claims).try_acquire_owned() else { return None };
+        let (mut starts, mut back, mut rate_wait) = (Vec::new(), Vec::new(), None::<Duration>);
+        room.take_turns(|line| self.turn(line, &mut starts, &mut back, &mut rate_wait));
+        self.put_back(back);
+        if !starts.is_empty() {
+            let (dispatcher, shutdown) = (Arc::clone(self), shutdown.clone());
+            self.calls.spawn(async move {
+                dispatcher.claim(starts, &shutdown).await;
+                drop(claim);
+                dispatcher.freed.notify_one();
+            });
+        }
+        rate_wait
+    }
+
+    /// The first of a line starts if it may.
+    fn turn(
+        &self,
+        line: &mut Line,
+        starts: &mut Vec<Start>,
+        back: &mut Vec<(Taken, Duration, Option<i16>)>,
+        rate_wait: &mut Option<Duration>,
+    ) -> Turn {
+        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else { return Turn::Stop };
+        let mut pass = Pass::Normal;
+        let mut limit = None;
+        if let Some((provider, origin)) = &line.destination {
+            let channel = provider.channel.name();
+            match self.worker.holds.may_call(channel, origin) {
+                May::Call(granted) => pass = granted,
+                May::Wait(wait) => {
+                    let taken = line.messages.drain(..);
+                    back.extend(taken.map(|taken| {
+                        let (wait, next_step) = self.on_hold(&taken.delivery.message, wait);
+                        (taken, wait, next_step)
+                    }));
+                    return Turn::Stop;
+                }
+            }
+            match provider.limits.try_acquire(origin, Instant::now()) {
+                Ok(permit) => limit = Some(permit),
+                Err(full) => {
+                    if pass == Pass::Probe {
+                        self.worker.holds.give_back_probe(channel, origin);
+                    }
+                    if let Full::Rate(wait) = full {
+                        *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
+                    }
+                    return Turn::Stop;
+                }
+            }
+        }
+        let Some(taken) = line.messages.pop_front() else { return Turn::Stop };
+        let permits = Permits { slot: Some(slot), limit, freed: Arc::clone(&self.freed) };
+        starts.push(Start { taken, destination: line.destination.clone(), pass, permits });
+        Turn::Again
+    }
+
+    async fn claim(&self, starts: Vec<Start>, shutdown: &CancellationToken) {
+        failpoint::hit("after_take").await;
+        // Copies of a message that is here as well need no claim of their own.
+        let mut done: Vec<(Acks, Delivery)> = Vec::new();
+        let mut first: HashMap<(i64, i32), Start> = HashMap::with_capacity(starts.len());
+        for start in starts {
+            let message = &start.taken.delivery.message;
+            if let Some(copy) = first.insert((message.id, message.epoch), start) {
+                done.push(self.not_called(copy));
+            }
+        }
+        let messages: Vec<Message> = first.values().map(|start| start.taken.delivery.message.clone()).collect();
+        let claimed_at = Instant::now();
+        let Some(cases) = self.claim_patiently(&messages, shutdown).await else { return };
+        histogram!("outboxd_batch_rows", "step" => "claim").record(cases.len() as f64);
+        count_cases(&cases);
+        if cases.iter().any(|(_, case)| matches!(case, Case::Claimed(_))) {
+            failpoint::hit("after_claim").await;
+        }
+        for (key, case) in cases {
+            let Some(start) = first.remove(&key) else { continue };
+            match case {
+                Case::Claimed(claimed) => {
+                    self.worker.progress.saw_claimed(claimed.published_at);
+                    self.call(claimed, start, claimed_at);
+                }
+                Case::Held | Case::Sent | Case::Stale => done.push(self.not_called(start)),
+            }
+        }
+        for (acks, deliveries) in recorder::by_consumer(done.into_iter()) {
+            acks.ack(&deliveries).await;
+        }
+    }
+
+    fn call(&self, claimed: Box<Claimed>, start: Start, claimed_at: Instant) {
+        let Start { taken: Taken { delivery, acks }, destination, pass, permits } = start;
+        let call = sender::Call { claimed, delivery, acks, destination, pass, claimed_at };
+        let (worker, finished, cut_off) = (Arc::clone(&self.worker), self.finished.clone(), self.cut_off.clone());
+        self.calls.spawn(async move {
+            let outcome = sender::run(&worker, call, permits, &cut_off).await;
+            // The recorder outlives every call; if it is gone the process is ending and the lease speaks for the row.
+            let _ = finished.send(outcome).await;
+        });
+    }
+
+    /// It needs no call: its permits are free, and so is the probe it may have been granted.
+    fn not_called(&self, start: Start) -> (Acks, Delivery) {
+        if let (Pass::Probe, Some((provider, origin))) = (start.pass, &start.destination) {
+            self.worker.holds.give_back_probe(provider.channel.name(), origin);
+        }
+        (start.taken.acks, start.taken.delivery)
+    }
+
+    /// Claims, waiting out any outage. `None`: shutdown; the messages stay ours in the queue and go back with the consumer.
+    async fn claim_patiently(
+        &self,
+        messages: &[Message],
+        shutdown: &CancellationToken,
+    ) -> Option<Vec<(Key, Case)>> {
+        let worker = &self.worker;
+        let mut wait = ERROR_WAIT_MIN;
+        loop {
+            match worker.store.claim(messages, worker.instance.get(), worker.config.lease).await {
+                Ok(cases) => return Some(cases),
+                Err(error) => {
+                    // Whether the claim was made is unknown after an outage: then the second try finds it PROCESSING and
+                    // leaves it to its lease.
+                    if !matches!(error, store::Error::Contention(_)) {
+                        warn!(%error, messages = messages.len(), "claiming waits");
+                    }
+                    let pause = tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.5)));
+                    shutdown.run_until_cancelled(pause).await?;
+                    wait = (wait * 2).min(ERROR_WAIT_MAX);
+                }
+            }
+        }
+    }
+
+    /// Gives messages back to Postgres, unclaimed, and acknowledges them once it has them.
+    fn put_back(self: &Arc<Self>, messages: Vec<(Taken, Duration, Option<i16>)>) {
+        if messages.is_empty() {
+            return;
+        }
+        counter!("outboxd_put_back_total").increment(messages.len() as u64);
+        let dispatcher = Arc::clone(self);
+        self.calls.spawn(async move {
+            let rows: Vec<PutBack> = messages
+                .iter()
+                .map(|(taken, wait, next_step)| {
+                    let Message { id, epoch, .. } = taken.delivery.message;
+                    PutBack { id, epoch, wait: *wait, next_step: *next_step }
+                })
+                .collect();
+            let mut wait = ERROR_WAIT_MIN;
+            while let Err(error) = dispatcher.worker.store.put_back(&rows).await {
+                warn!(%error, messages = rows.len(), "messages that cannot start now wait to be put back");
+                let pause = tokio::time::sleep(wait);
+                if dispatcher.cut_off.run_until_cancelled(pause).await.is_none() {
+                    return;
+                }
+                wait = (wait * 2).min(ERROR_WAIT_MAX);
+            }
+            dispatcher.worker.wake.wake();
+            let taken = messages.into_iter().map(|(taken, ..)| (taken.acks, taken.delivery));
+            for (acks, deliveries) in recorder::by_consumer(taken) {
+                acks.ack(&deliveries).await;
+            }
+        });
+    }
+}
+
+/// Mostly they are all of one kind.
+fn count_cases(cases: &[(Key, Case)]) {
+    for same in cases.chunk_by(|(_, one), (_, next)| one.name() == next.name()) {
+        counter!("outboxd_claims_total", "case" => same[0].1.name()).increment(same.len() as u64);
+    }
+}

@@ -1,0 +1,120 @@
+//! Where messages wait, unclaimed, until they may start.
+//!
+//! They stand in lines, one for each destination and topic, and the lines take turns: a full destination keeps nobody else
+//! waiting, and neither does the backlog of another topic for the same destination.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::recorder::Acks;
+use crate::channel::failover::Provider;
+use crate::queue::Delivery;
+
+/// A message in our hands, and how to acknowledge it.
+pub(super) struct Taken {
+    pub(super) delivery: Delivery,
+    pub(super) acks: Acks,
+}
+
+/// Where a message goes, as far as can be told before its claim. `None`: nowhere, its claim will tell why.
+pub(super) type Destination = Option<(Arc<Provider>, Arc<str>)>;
+
+/// Messages for one destination of one topic, in the order they came.
+pub(super) struct Line {
+    pub(super) destination: Destination,
+    pub(super) messages: VecDeque<Taken>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    channel: Option<Arc<str>>,
+    origin: Option<Arc<str>>,
+    topic: Arc<str>,
+}
+
+/// What became of a line's turn.
+pub(super) enum Turn {
+    /// It may go on.
+    Again,
+    /// It cannot go on for now.
+    Stop,
+}
+
+/// All lines of one instance.
+#[derive(Default)]
+pub(super) struct Room {
+    lines: HashMap<Key, Line>,
+    /// Lines with messages, the next first.
+    turns: VecDeque<Key>,
+    messages: usize,
+}
+
+impl Room {
+    /// Messages that wait.
+    pub(super) fn len(&self) -> usize {
+        self.messages
+    }
+
+    /// The line of a message; it may be new.
+    fn key(destination: &Destination, topic: &Arc<str>) -> Key {
+        let (channel, origin) = destination
+            .as_ref()
+            .map(|(provider, origin)| (Arc::clone(provider.channel.name()), Arc::clone(origin)))
+            .unzip();
+        Key { channel, origin, topic: Arc::clone(topic) }
+    }
+
+    /// How many messages stand in the line of this destination and topic.
+    pub(super) fn length(&self, destination: &Destination, topic: &Arc<str>) -> usize {
+        self.lines.get(&Room::key(destination, topic)).map_or(0, |line| line.messages.len())
+    }
+
+    /// A message joins its line.
+    pub(super) fn join(&mut self, destination: Destination, taken: Taken) {
+        let key = Room::key(&destination, &taken.delivery.message.topic);
+        if let Some((provider, _)) = &destination {
+            provider.limits.begin_waiting();
+        }
+        let line = self.lines.entry(key.clone()).or_insert_with(|| Line { destination, messages: VecDeque::new() });
+        if line.messages.is_empty() {
+            self.turns.push_back(key);
+        }
+        line.messages.push_back(taken);
+        self.messages += 1;
+    }
+
+    /// Each line gets its turn, again and again, until it says stop or is empty.
+    pub(super) fn take_turns(&mut self, mut turn: impl FnMut(&mut Line) -> Turn) {
+        let mut stopped = VecDeque::new();
+        while let Some(key) = self.turns.pop_front() {
+            let Some(line) = self.lines.get_mut(&key) else { continue };
+            let before = line.messages.len();
+            let outcome = turn(line);
+            let gone = before - line.messages.len();
+            self.messages -= gone;
+            if let Some((provider, _)) = &line.destination {
+                (0..gone).for_each(|_| provider.limits.end_waiting());
+            }
+            if line.messages.is_empty() {
+                self.lines.remove(&key);
+                continue;
+            }
+            match outcome {
+                Turn::Again => self.turns.push_back(key),
+                Turn::Stop => stopped.push_back(key),
+            }
+        }
+        self.turns = stopped;
+    }
+}
+
+/// What is left goes back to the queue with its consumer.
+impl Drop for Room {
+    fn drop(&mut self) {
+        for line in self.lines.values() {
+            if let Some((provider, _)) = &line.destination {
+                (0..line.messages.len()).for_each(|_| provider.limits.end_waiting());
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Ordering keys under race: released in order whoever releases, and one row at a time with its turn.
+
+use chrono::{DateTime, Utc};
+use outboxd::store::Store;
+use outboxd::store::release::TopicScan;
+use tokio::task::JoinSet;
+use tokio_postgres::Client;
+
+use crate::duty::config;
+use crate::support::{postgres, sql};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn producers_that_race_for_due_rows_of_the_same_keys_release_each_key_in_order() {
+    const ROWS: i64 = 3_000;
+    let database = postgres::database().await;
+    let app = database.connect().await;
+    // Of two topics, due at odd times, some at the same time.
+    let insert = format!(
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, ordering_key, send_at)
+         SELECT CASE n % 2 WHEN 0 THEN 'a' ELSE 'b' END, 'r', '{{}}', 'k' || n % 7, now() - (n * 7919 % 1000) * interval '1 s'
+           FROM generate_series(1, {ROWS}) n"
+    );
+    sql::run(&app, &insert).await;
+    let from_the_start = |topic: &str, take| TopicScan { topic: topic.to_owned(), after: (DateTime::<Utc>::UNIX_EPOCH, 0), take };
+    let mut producers = JoinSet::new();
+    for take in [5, 7, 11] {
+        let (store, looker) = (Store::open(&config(&database, &[])).unwrap(), database.connect().await);
+        let scans = [from_the_start("a", take), from_the_start("b", take)];
+        producers.spawn(async move {
+            let mut released = 0;
+            while sql::value::<i64>(&looker, "SELECT count(*) FROM outboxd.outbox").await < ROWS {
+                released += store.release_due(&scans).await.unwrap().rows;
+            }
+            released
+        });
+    }
+    let shares: Vec<u64> = producers.join_all().await;
+    println!("released by each: {shares:?}");
+    assert!(shares.iter().all(|share| *share > 100) && shares.iter().sum::<u64>() == ROWS as u64, "{shares:?}");
+    let inversions = "SELECT count(*) FROM (
+        SELECT o.seq, lag(o.seq) OVER (PARTITION BY o.ordering_key ORDER BY l.send_at, l.id) AS before
+          FROM outboxd.outbox o JOIN outboxd.notification_log l USING (id)) s WHERE s.seq < s.before";
+    assert_eq!(sql::value::<i64>(&app, inversions).await, 0);
+}
+
+/// Two rows of one key. The one with the lower position is not committed yet, and somebody is about to give the other its
+/// turn.
+async fn race(app: &mut Client, late: &mut Client, other: &mut Client, store: &Store, other_commits: bool) -> (u64, String) {
+    let notify = "SELECT outboxd.notify('t', 'r', '{}', ordering_key => 'k')";
+    let (late, other) = (late.transaction().await.unwrap(), other.transaction().await.unwrap());
+    late.query_one(notify, &[]).await.unwrap();
+    sql::run(app, notify).await;
+    other.execute("SELECT outboxd._admit('{k}')", &[]).await.unwrap();
+    late.commit().await.unwrap();
+    // It sees the lower one, and nobody with the turn: the other's is not committed.
+    let waiting = {
+        let store = store.clone();
+        tokio::spawn(async move { store.admit(&["k".to_owned()]).await.unwrap() })
+    };
+    let waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'";
+    sql::until(app, waits).await;
+    if other_commits {
+        other.commit().await.unwrap();
+    } else {
+        other.rollback().await.unwrap();
+    }
+    let admitted = waiting.await.unwrap();
+    let turns = "SELECT string_agg(has_turn::text, ' ' ORDER BY seq) FROM outboxd.outbox";
+    (admitted, sql::value(app, turns).await)
+}
+
+#[tokio::test]
+async fn of_two_who_admit_rows_of_one_key_at_once_the_second_looks_again() {
+    for (other_commits, expected) in [(true, (0, "false true")), (false, (1, "true false"))] {
+        let database = postgres::database().await;
+        let (mut app, mut late, mut other) =
+            (database.connect().await, database.connect().await, database.connect().await);
+        let store = Store::open(&config(&database, &[])).unwrap();
+        let (admitted, turns) = race(&mut app, &mut late, &mut other, &store, other_commits).await;
+        assert_eq!((admitted, turns.as_str()), expected);
+        let second = "UPDATE outboxd.outbox SET has_turn = true, state = 'ready'";
+        assert_eq!(sql::refused(&app, second).await.code, "23505", "the table itself knows no two");
+    }
+}

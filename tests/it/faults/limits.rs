@@ -1,0 +1,131 @@
+//! Limits under a backlog: messages wait unclaimed, and whoever is not concerned does not wait.
+
+use std::time::Duration;
+
+use crate::support::instance::{Instance, Setup};
+use crate::support::provider::Reply;
+use crate::support::sql;
+use crate::support::world::{Carrier, World};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// The world's channel with these lines beside its URL.
+fn limited(world: &World, limits: &str) -> Setup {
+    world.setup.clone().replace("timeout = \"5s\"\n", &format!("timeout = \"5s\"\n{limits}\n"))
+}
+
+/// The same with the URL from the row.
+fn from_the_row(world: &World, limits: &str) -> Setup {
+    let fixed = format!("url = \"{}\"", world.provider.url("/hook"));
+    limited(world, limits).replace(&fixed, "url = \"{{ recipient }}\"\nallow_private = true")
+}
+
+/// Commits so many rows for the world's provider, whether or not the URL comes from the row.
+async fn notify(world: &World, topic: &str, rows: i32) {
+    let notify = "SELECT outboxd.notify($1, $2, '{}') FROM generate_series(1, $3)";
+    world.app.execute(notify, &[&topic, &world.provider.url("/hook"), &rows]).await.unwrap();
+}
+
+/// Works off a backlog. At most five claims in a hundred may be given back.
+async fn work_off(world: &World, setup: &Setup, rows: i32) {
+    notify(world, "orders", rows).await;
+    let mut instance = setup.start().await;
+    sql::until(&world.app, &format!("SELECT count(*) = {rows} FROM outboxd.notification_log WHERE status = 'SENT'")).await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    let claimed = instance.metric("outboxd_claims_total", &[("case", "claimed")]).await;
+    let given_back = instance.metric("outboxd_released_total", &[]).await;
+    let put_back = instance.metric("outboxd_put_back_total", &[]).await;
+    let took = "SELECT extract(epoch FROM max(l.finished_at) - min(i.started_at))::float8 FROM outboxd.notification_log l, outboxd.instance i";
+    let took: f64 = sql::value(&world.app, took).await;
+    println!("{rows} rows in {took:.1} s: {claimed} claims, {given_back} given back, {put_back} put back unclaimed");
+    assert!(given_back <= claimed * 0.05, "{given_back} of {claimed} claims were given back");
+}
+
+#[tokio::test]
+async fn a_backlog_for_one_destination_of_many_is_worked_off_within_its_limit() {
+    let world = World::new(Carrier::Stream).await;
+    world.provider.answer(Reply::ok().after(Duration::from_millis(10)));
+    work_off(&world, &from_the_row(&world, "max_in_flight_per_origin = 4"), 2_000).await;
+    assert_eq!(world.provider.most_at_once(), 4);
+}
+
+#[tokio::test]
+async fn a_backlog_for_a_channel_with_few_calls_at_once_is_worked_off_within_its_limit() {
+    let world = World::new(Carrier::Stream).await;
+    world.provider.answer(Reply::ok().after(Duration::from_millis(10)));
+    work_off(&world, &limited(&world, "max_in_flight = 4"), 2_000).await;
+    assert_eq!(world.provider.most_at_once(), 4);
+}
+
+#[tokio::test]
+async fn a_backlog_for_a_channel_with_a_rate_limit_is_worked_off_within_it() {
+    let world = World::new(Carrier::Stream).await;
+    work_off(&world, &limited(&world, "rate_limit = \"200/s\""), 800).await;
+    let at: Vec<_> = world.provider.ledger().iter().map(|call| call.at).collect();
+    // A call may take a while from its start to the provider's ledger.
+    let span = Duration::from_millis(900);
+    let most = (0..at.len()).map(|n| at[n..].iter().take_while(|later| **later - at[n] < span).count()).max();
+    assert!(most <= Some(200), "{most:?} calls within {span:?}");
+}
+
+/// Single rows of a topic of their own to a provider that another topic's backlog keeps busy for half a minute: for each,
+/// how many calls for the backlog were made between its commit and its own. Two hundred are a second of work.
+async fn in_front_of_singles(world: &World, setup: &Setup) -> Vec<usize> {
+    world.provider.answer(Reply::ok().after(Duration::from_millis(20)));
+    let _instance: Instance = setup.start().await;
+    notify(world, "bulk", 5_000).await;
+    world.provider.wait_for(100, SOON).await;
+    let mut in_front = Vec::new();
+    // The first is of a topic that nobody has seen, the others are of one that is known.
+    for n in 1..=5 {
+        let before = world.provider.count();
+        notify(world, "single", 1).await;
+        let sent = "SELECT count(*) FROM outboxd.notification_log WHERE topic = 'single' AND status = 'SENT'";
+        sql::until(&world.app, &format!("SELECT ({sent}) = {n}")).await;
+        let ledger = world.provider.ledger();
+        let single = ledger[before..].iter().position(|call| call.json()["topic"] == "single");
+        in_front.push(single.expect("it was called"));
+    }
+    let left: i64 = sql::value(&world.app, "SELECT count(*) FROM outboxd.outbox WHERE topic = 'bulk'").await;
+    println!("in front of singles: {in_front:?} calls; {left} of the backlog are left");
+    assert!(left > 3_000);
+    in_front
+}
+
+/// A second of work may wait in front of it, and half as much for chance.
+const IN_FRONT_MAX: usize = 300;
+
+#[tokio::test]
+async fn a_single_row_does_not_wait_for_another_topics_backlog_to_the_same_channel() {
+    let world = World::new(Carrier::Stream).await;
+    let in_front = in_front_of_singles(&world, &limited(&world, "max_in_flight = 4")).await;
+    assert!(in_front.iter().all(|calls| *calls < IN_FRONT_MAX), "{in_front:?}");
+}
+
+#[tokio::test]
+async fn a_single_row_does_not_wait_for_another_topics_backlog_to_the_same_destination() {
+    let world = World::new(Carrier::Stream).await;
+    let in_front = in_front_of_singles(&world, &from_the_row(&world, "max_in_flight_per_origin = 4")).await;
+    assert!(in_front.iter().all(|calls| *calls < IN_FRONT_MAX), "{in_front:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_start_within_a_second_goes_back_unclaimed_with_its_time() {
+    const ROWS: i32 = 100;
+    let world = World::new(Carrier::Stream).await;
+    world.provider.answer(Reply::ok().after(Duration::from_millis(500)));
+    let mut instance = from_the_row(&world, "max_in_flight_per_origin = 1").start().await;
+    notify(&world, "orders", ROWS).await;
+    world.provider.wait_for(1, SOON).await;
+    let back = "state = 'ready' AND retry_at > now() AND instance IS NULL";
+    sql::until(&world.app, &format!("SELECT count(*) > 50 FROM outboxd.outbox WHERE {back}")).await;
+    let burned = format!("SELECT count(*) FROM outboxd.outbox WHERE {back} AND (attempts > 0 OR epoch > 0)");
+    assert_eq!(sql::value::<i64>(&world.app, &burned).await, 0, "no attempt was burned");
+    let promised = format!("SELECT count(DISTINCT retry_at) > 25 FROM outboxd.outbox WHERE {back}");
+    assert!(sql::value::<bool>(&world.app, &promised).await, "each has a time of its own");
+    assert!(instance.metric("outboxd_put_back_total", &[]).await > 50.0);
+    world.provider.answer(Reply::ok());
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    let attempts = "SELECT count(*) FROM outboxd.notification_log WHERE status = 'SENT' AND attempts = 1";
+    assert_eq!(sql::value::<i64>(&world.app, attempts).await, i64::from(ROWS));
+}
