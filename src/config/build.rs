@@ -176,6 +176,7 @@ fn channel(s: &Section<'_>) -> ChannelConfig {
         allow_private: s.flag("allow_private"),
         allow: s.networks("allow"),
         deny: s.networks("deny"),
+        proxy: s.secret("proxy"),
         response_bytes_max: s.number("response_bytes_max"),
         retry_after_max: s.duration("retry_after_max"),
         circuit: CircuitConfig {
