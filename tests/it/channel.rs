@@ -5,6 +5,7 @@ mod classification;
 mod failover;
 mod guard;
 mod limits;
+mod proxy;
 mod request;
 mod transport;
 
