@@ -17,6 +17,7 @@ use ::http::HeaderMap;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use minijinja::Value;
+use reqwest::dns::Resolve;
 use serde_json::value::RawValue;
 use url::Url;
 
@@ -38,12 +39,11 @@ mod template;
 pub use envelope::webhook_id;
 pub use outcome::{Cause, Failed, Outcome};
 
-use crate::client::{Place, Resolve, System};
 use crate::config::ChannelConfig;
 use crate::notification::NotificationId;
 use crate::telemetry::trace::SpanContext;
 use compile::Address;
-use guard::Guard;
+use guard::{Guard, System};
 use headers::Headers;
 use http::Http;
 use sign::Signer;
@@ -96,7 +96,7 @@ pub struct Channel {
 /// Where one attempt goes: known before the call, so that limits and holds of its origin can be asked first.
 #[derive(Debug)]
 pub struct Target {
-    place: Place,
+    url: Arc<Url>,
     origin: Arc<str>,
     context: Option<Value>,
 }
@@ -150,8 +150,8 @@ impl Channel {
         let refused = |reason: String| Failed::refused(Cause::Template, reason);
         let context = self.templates.context(outgoing).map_err(refused)?;
         let (name, written) = match &self.address {
-            Address::Fixed { place, origin } => {
-                return Ok(Target { place: place.clone(), origin: Arc::clone(origin), context });
+            Address::Fixed { url, origin } => {
+                return Ok(Target { url: Arc::clone(url), origin: Arc::clone(origin), context });
             }
             Address::Path { template, written } => (template, Some(written)),
             Address::Data { template } => (template, None),
@@ -160,21 +160,20 @@ impl Channel {
         let text = self.templates.render(name, context.as_ref().unwrap_or(&empty), URL_BYTES_MAX).map_err(refused)?;
         let url = Url::parse(text.trim()).map_err(|error| refused(format!("template url: not a url: {error}")))?;
         self.guard.check_url(&url).map_err(|reason| Failed::refused(Cause::Guard, reason.to_string()))?;
-        let place = Place::new(&url).map_err(|error| refused(format!("template url: {error}")))?;
         let origin = match written {
             Some(written) if !written.holds(&url) => {
                 return Err(refused("template url: the data led out of what the operator wrote".to_owned()));
             }
             Some(_) => Arc::from(CHANNEL_WIDE),
-            None => Arc::clone(place.origin()),
+            None => Arc::from(origin(&url)),
         };
-        Ok(Target { place, origin, context })
+        Ok(Target { url: Arc::new(url), origin, context })
     }
 
     /// Makes one attempt at a target of this channel.
     pub async fn send_to(&self, target: Target, outgoing: &Outgoing<'_>) -> Outcome {
         match self.request(&target, outgoing) {
-            Ok((headers, body)) => self.http.call(&target.place, headers, body).await,
+            Ok((headers, body)) => self.http.call(&target.url, headers, body).await,
             Err(reason) => Outcome::Failed(Failed::refused(Cause::Template, reason)),
         }
     }
@@ -191,5 +190,27 @@ impl Channel {
         let mut headers = self.headers.render(&self.templates, context, outgoing, now)?;
         headers::sign(&mut headers, &self.signer, outgoing.webhook_id, &body)?;
         Ok((headers, Bytes::from(body)))
+    }
+}
+
+/// `scheme://host:port`, the port always written.
+fn origin(url: &Url) -> String {
+    let port = url.port_or_known_default().unwrap_or_default();
+    format!("{}://{}:{port}", url.scheme(), url.host_str().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_always_names_its_port() {
+        for (url, expected) in [
+            ("https://A.example/x", "https://a.example:443"),
+            ("http://a.example", "http://a.example:80"),
+            ("http://[::1]:8080/", "http://[::1]:8080"),
+        ] {
+            assert_eq!(origin(&Url::parse(url).unwrap()), expected);
+        }
     }
 }

@@ -227,6 +227,15 @@ pub struct ChannelConfig {
     pub allow: Vec<IpNet>,
     /// Networks no URL of this channel may reach.
     pub deny: Vec<IpNet>,
+    /// The forward proxy that all requests of this channel go through, `http://` or `https://`; may hold a password.
+    ///
+    /// A proxy resolves names itself and connects where it sees fit. So the guard checks only the addresses that a URL
+    /// spells out; what a name leads to, and whether that is private or on the `deny` list, is the proxy's to refuse.
+    ///
+    /// Without this key the environment's proxies (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) serve the
+    /// channels whose host the operator wrote and that have no `deny` list. The others connect directly: a variable of
+    /// the whole machine must not replace the guard.
+    pub proxy: Option<SecretString>,
     /// Response bytes read at most.
     pub response_bytes_max: usize,
     /// Longest Retry-After that is honoured.

@@ -28,7 +28,6 @@ pub mod scheduler;
 pub mod store;
 
 pub mod cli;
-pub mod client;
 pub mod config;
 pub mod failpoint;
 pub mod http;

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use ::http::Uri;
+use reqwest::dns::Resolve;
 use url::{Origin, Url};
 
 use super::guard::{Guard, Guarded, Source};
 use super::headers::Headers;
-use super::http::Http;
+use super::http::{Egress, Http};
 use super::sign::{BadSecret, Signer};
 use super::template::{Templates, Text, first_tag};
 use super::{CHANNEL_WIDE, Channel};
-use crate::client::{Place, Resolve};
 use crate::config::ChannelConfig;
 
 /// Where requests go.
@@ -18,8 +19,8 @@ use crate::config::ChannelConfig;
 pub(super) enum Address {
     /// Always the same URL.
     Fixed {
-        /// Made once.
-        place: Place,
+        /// Parsed once.
+        url: Arc<Url>,
         /// [`CHANNEL_WIDE`], shared.
         origin: Arc<str>,
     },
@@ -62,7 +63,9 @@ pub(super) fn channel(name: &str, config: &ChannelConfig, resolver: Arc<dyn Reso
     let body = config.body.as_deref().map(|source| templates.add("body", source)).transpose()?;
     let signer = Signer::new(&config.secrets)
         .map_err(|BadSecret { position }| format!("secret {position} is not whsec_ and base64"))?;
-    let http = Http::new(config, Guarded::new(guard.clone(), resolver)).map_err(|error| format!("client: {error}"))?;
+    let egress = egress(config, &guard)?;
+    let resolver = Guarded::new(guard.clone(), resolver, egress.proxy_name());
+    let http = Http::new(config, Arc::new(resolver), egress).map_err(|error| format!("client: {error}"))?;
     Ok(Channel { name: Arc::from(name), templates, address, headers, body, signer, guard, http })
 }
 
@@ -72,13 +75,23 @@ fn address(templates: &mut Templates, config: &ChannelConfig) -> Result<(Address
             let url = Url::parse(text.trim()).map_err(|error| format!("url: {error}"))?;
             let guard = Guard::new(config, Source::Configuration);
             guard.check_url(&url).map_err(|refused| refused.to_string())?;
-            let place = Place::new(&url).map_err(|error| format!("url: {error}"))?;
-            Ok((Address::Fixed { place, origin: Arc::from(CHANNEL_WIDE) }, guard))
+            Uri::try_from(url.as_str()).map_err(|_| "url: a host or path that no request can hold".to_owned())?;
+            Ok((Address::Fixed { url: Arc::new(url), origin: Arc::from(CHANNEL_WIDE) }, guard))
         }
         Text::Template(template) => Ok(match written(&config.url) {
             Some(written) => (Address::Path { template, written }, Guard::new(config, Source::Configuration)),
             None => (Address::Data { template }, Guard::new(config, Source::Data)),
         }),
+    }
+}
+
+/// The channel's own proxy, else the environment's. Where the guard checks names the environment is not asked: a
+/// variable that is set for the whole machine must not replace it.
+fn egress(config: &ChannelConfig, guard: &Guard) -> Result<Egress, String> {
+    match &config.proxy {
+        Some(url) => Egress::proxy(url),
+        None if guard.checks_names() => Ok(Egress::Direct),
+        None => Ok(Egress::Environment),
     }
 }
 

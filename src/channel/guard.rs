@@ -3,18 +3,21 @@
 //! A URL that comes from data may name our own network. Names are checked where they are resolved for the
 //! connection, so the address that was checked is the address that is connected to and a second answer of
 //! the DNS changes nothing. Literals never reach the resolver and are checked in the URL, after the parser
-//! has turned their odd forms (decimal, octal, hex, short) into one. There are no redirects and no proxies.
+//! has turned their odd forms (decimal, octal, hex, short) into one. There are no redirects.
+//!
+//! Limit: behind a proxy it is the proxy that resolves and connects. Literals are still checked here; names are not,
+//! so the proxy must refuse what is private. Only the channel's own `proxy` can do that to a guarded channel, never the
+//! environment.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use ipnet::IpNet;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::address::{self, Range};
-use crate::client::{Resolve, Resolved};
 use crate::config::ChannelConfig;
 
 /// Where the host of a channel's URL comes from.
@@ -52,6 +55,11 @@ impl Guard {
         Guard { source, allow_private: config.allow_private, allow: config.allow.clone(), deny: config.deny.clone() }
     }
 
+    /// Whether it has a say in where a name may lead.
+    pub(super) fn checks_names(&self) -> bool {
+        self.source == Source::Data || !self.deny.is_empty()
+    }
+
     /// What can be said of a URL before its name is resolved.
     pub(super) fn check_url(&self, url: &Url) -> Result<(), Refused> {
         if !matches!(url.scheme(), "http" | "https") {
@@ -86,33 +94,54 @@ impl Guard {
     }
 }
 
+/// The system's resolver.
+pub(super) struct System;
+
+impl Resolve for System {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
 /// A resolver whose answers passed the guard.
 pub(super) struct Guarded {
     guard: Guard,
     inner: Arc<dyn Resolve>,
+    /// The operator's proxy, which is no destination and may be anywhere.
+    proxy_name: Option<String>,
 }
 
 impl Guarded {
-    pub(super) fn new(guard: Guard, inner: Arc<dyn Resolve>) -> Guarded {
-        Guarded { guard, inner }
+    pub(super) fn new(guard: Guard, inner: Arc<dyn Resolve>, proxy_name: Option<&str>) -> Guarded {
+        Guarded { guard, inner, proxy_name: proxy_name.map(str::to_owned) }
     }
 }
 
-#[async_trait]
 impl Resolve for Guarded {
-    async fn resolve(&self, name: &str) -> Resolved {
-        let mut refused = None;
-        let mut addresses = self.inner.resolve(name).await?;
-        addresses.retain(|address| match self.guard.check(address.ip()) {
-            Ok(()) => true,
-            Err(reason) => {
-                refused = Some(reason);
-                false
-            }
-        });
-        match refused {
-            Some(reason) if addresses.is_empty() => Err(reason.into()),
-            _ => Ok(addresses),
+    fn resolve(&self, name: Name) -> Resolving {
+        let is_proxy = self.proxy_name.as_deref() == Some(name.as_str());
+        let found = self.inner.resolve(name);
+        if is_proxy {
+            return found;
         }
+        let guard = self.guard.clone();
+        Box::pin(async move {
+            let mut refused = None;
+            let mut addresses: Vec<SocketAddr> = found.await?.collect();
+            addresses.retain(|address| match guard.check(address.ip()) {
+                Ok(()) => true,
+                Err(reason) => {
+                    refused = Some(reason);
+                    false
+                }
+            });
+            match refused {
+                Some(reason) if addresses.is_empty() => Err(reason.into()),
+                _ => Ok(Box::new(addresses.into_iter()) as Addrs),
+            }
+        })
     }
 }

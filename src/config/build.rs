@@ -180,6 +180,7 @@ fn channel(s: &Section<'_>, concurrency: usize) -> ChannelConfig {
         allow_private: s.flag("allow_private"),
         allow: s.networks("allow"),
         deny: s.networks("deny"),
+        proxy: s.secret("proxy"),
         response_bytes_max: s.number("response_bytes_max"),
         retry_after_max: s.duration("retry_after_max"),
         circuit: CircuitConfig {

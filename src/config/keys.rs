@@ -76,6 +76,7 @@ pub const KEYS: &[Key] = &[
     key("channels.*.allow_private", Flag, Value("false"), "Permits private, loopback and link-local addresses for URLs that come from data."),
     key("channels.*.allow", Networks, Value(""), "Networks that a URL from data may reach although the guard would refuse."),
     key("channels.*.deny", Networks, Value(""), "Networks that no URL of this channel may reach."),
+    key("channels.*.proxy", SecretUrl, Derived("as HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say; none where data names the host or deny is set"), "The forward proxy that requests go through, such as http://egress:4750; it resolves names itself, so the guard checks only IP addresses in URLs and the proxy must refuse private destinations."),
     key("channels.*.response_bytes_max", Bytes(1_024, 16 << 20), Value("16KiB"), "Response bytes read at most."),
     key("channels.*.retry_after_max", Duration(SECOND, 7 * DAY), Value("1h"), "The longest Retry-After that is honoured."),
     key("channels.*.circuit.failures", Integer(1, 100_000), Value("10"), "Failures in a row that open the circuit."),

@@ -5,6 +5,7 @@ mod classification;
 mod failover;
 mod guard;
 mod limits;
+mod proxy;
 mod request;
 mod transport;
 
@@ -35,6 +36,7 @@ pub fn config(url: &str) -> ChannelConfig {
         allow_private: false,
         allow: Vec::new(),
         deny: Vec::new(),
+        proxy: None,
         response_bytes_max: 64 << 10,
         retry_after_max: Duration::from_secs(3600),
         circuit: CircuitConfig { failures: 5, unauthorized: 3, open_for: Duration::from_secs(30) },

@@ -144,6 +144,7 @@ fn channels_and_routes_can_come_from_the_environment_alone() {
         ("OUTBOXD_CHANNELS_SMS_RATE_LIMIT", "1000/m"),
         ("OUTBOXD_CHANNELS_SMS_CIRCUIT_OPEN_FOR", "1m"),
         ("OUTBOXD_CHANNELS_SMS_DENY", "10.0.0.0/8, 192.168.1.1"),
+        ("OUTBOXD_CHANNELS_SMS_PROXY", "http://egress:4750"),
         ("OUTBOXD_ROUTES_DEFAULT_CHANNELS", "sms"),
         ("OUTBOXD_ROUTES_DEFAULT_BACKOFF_JITTER", "0.5"),
     ];
@@ -153,6 +154,7 @@ fn channels_and_routes_can_come_from_the_environment_alone() {
     assert_eq!(sms.headers["x-api-key"].expose_secret(), "k");
     assert_eq!(sms.rate_limit.map(|limit| (limit.count, limit.per.as_secs())), Some((1000, 60)));
     assert_eq!(sms.circuit.open_for, Duration::from_secs(60));
+    assert_eq!(sms.proxy.as_ref().map(|proxy| proxy.expose_secret()), Some("http://egress:4750"));
     assert_eq!(sms.deny.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "192.168.1.1/32"]);
     assert_eq!(
         (config.routes["default"].channels.as_slice(), config.routes["default"].backoff.jitter),
@@ -222,7 +224,7 @@ fn variables_of_kubernetes_and_of_the_command_line_are_no_mistakes() {
 #[test]
 fn secrets_never_print() {
     let text = format!(
-        "{BASE}[channels.sms]\nurl = \"https://u:hunter2@sms.example/${{PATH_TOKEN}}\"\nheaders = {{ A = \"hunter2\" }}\nbody = \"hunter2\"\nsecret = \"whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==\"\n"
+        "{BASE}[channels.sms]\nurl = \"https://u:hunter2@sms.example/${{PATH_TOKEN}}\"\nheaders = {{ A = \"hunter2\" }}\nbody = \"hunter2\"\nsecret = \"whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==\"\nproxy = \"http://u:hunter2@egress\"\n"
     );
     let pairs = [
         ("OUTBOXD_HTTP_TOKEN", "hunter2"),

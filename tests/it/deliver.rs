@@ -96,7 +96,11 @@ async fn every_notification_goes_through_the_queue_as_an_entry_of_its_own() {
     let relay = world.setup.clone().roles("producer,relay").start().await;
     world.notify(300).await;
     world.insert(50).await;
-    sql::run(&world.app, "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k' || n) FROM generate_series(1, 20) n").await;
+    sql::run(
+        &world.app,
+        "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k' || n) FROM generate_series(1, 20) n",
+    )
+    .await;
     sql::until(&world.app, "SELECT count(*) = 370 FROM outboxd.outbox WHERE state = 'published'").await;
     let stream = format!("XLEN {{{}}}:v1:stream", world.prefix);
     wait_until("all are in the stream", async || redis::shared().run::<i64>(&stream).await == 370).await;

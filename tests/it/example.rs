@@ -8,7 +8,7 @@ use outboxd::config::{Env, KEYS, Loaded, Origin, Sources, load};
 const EXAMPLE: &str = include_str!("../../outboxd.example.toml");
 
 /// Commented-out keys that show a form, because there is no default to show.
-const SHOWN_FORMS: [&str; 4] = ["redis_url", "http_token", "otlp_endpoint", "otlp_headers"];
+const SHOWN_FORMS: [&str; 5] = ["redis_url", "http_token", "otlp_endpoint", "otlp_headers", "proxy"];
 
 fn load_example(text: &str) -> Loaded {
     let dir = tempfile::tempdir().unwrap();

@@ -48,6 +48,9 @@ pub(super) fn validate(settings: &mut Settings, name: &str, channel: &ChannelCon
     if HeaderValue::from_str(&channel.content_type).is_err() {
         settings.mistake(&at.child("content_type"), "is no content type");
     }
+    if let Some(Err(what)) = channel.proxy.as_ref().map(|proxy| legal_proxy(proxy.expose_secret())) {
+        settings.mistake(&at.child("proxy"), what);
+    }
     times(settings, &at, channel);
     headers(settings, &at, channel);
     for secret in &channel.secrets {
@@ -90,6 +93,18 @@ fn legal_url(url: &str) -> Result<(), String> {
     }
     // The parser's error does not repeat the URL, which may hold a token.
     url::Url::parse(url).map(|_| ()).map_err(|error| format!("is no URL: {error}"))
+}
+
+/// Repeats nothing of what was written, which may hold a password.
+fn legal_proxy(text: &str) -> Result<(), String> {
+    let url = url::Url::parse(text).map_err(|error| format!("is no URL: {error}; write http://egress:4750"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("must begin with http:// or https://".into());
+    }
+    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+        return Err("takes host and port only, and a user name and password if the proxy asks for them".into());
+    }
+    http::Uri::try_from(url.as_str()).map(|_| ()).map_err(|error| format!("is no URL: {error}"))
 }
 
 fn legal_template(source: &str) -> Result<(), String> {

@@ -6,19 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
-use http::{Method, Request, StatusCode};
+use http::StatusCode;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use metrics::counter;
+use reqwest::{Client, Response, redirect};
 use secrecy::ExposeSecret as _;
-use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use url::Url;
 
 use super::encode::{self, Source};
 use super::{BATCH_MAX, Buffer, Span, spans_of};
-use crate::client::{self, Answer, Client, Handover, Place, System};
 use crate::config::TelemetryConfig;
 use crate::tls;
 
@@ -42,7 +40,7 @@ pub struct Error(String);
 #[derive(Debug)]
 pub struct Exporter {
     client: Client,
-    place: Place,
+    url: Url,
     headers: HeaderMap,
     source: Source,
     buffer: Arc<Buffer>,
@@ -71,10 +69,16 @@ impl Exporter {
         buffer: Arc<Buffer>,
     ) -> Result<Exporter, Error> {
         let tls = tls::client_config().map_err(|error| Error(error.to_string()))?;
-        let place = Place::new(&traces_url(endpoint)?).map_err(|error| Error(format!("otlp_endpoint: {error}")))?;
+        // Follows the environment's proxies, as any client of a collector does.
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .timeout(REQUEST_TIMEOUT)
+            .redirect(redirect::Policy::none())
+            .build()
+            .map_err(|error| Error(error.to_string()))?;
         Ok(Exporter {
-            client: Client::new(tls, Arc::new(System), REQUEST_TIMEOUT),
-            place,
+            client,
+            url: traces_url(endpoint)?,
             headers: headers(config)?,
             source: Source { service_name: config.service_name.clone(), instance: instance.to_owned() },
             buffer,
@@ -161,20 +165,10 @@ impl Exporter {
 
     async fn post(&self) -> Result<Rejected, Unsent> {
         let body = encode::request(&self.source, &self.batch).map_err(|error| Unsent::Refused(error.to_string()))?;
-        let started = Instant::now();
-        let deadline = started + REQUEST_TIMEOUT;
-        // Spans may arrive twice, so nobody asks whether this went out.
-        let (_handover, body) = Handover::new(started, Bytes::from(body));
-        let mut request = Request::new(body);
-        *request.method_mut() = Method::POST;
-        request.headers_mut().clone_from(&self.headers);
-        let answer = match timeout_at(deadline, self.client.send(&self.place, request)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(Unsent::Unavailable(reason(&error))),
-            Err(_) => return Err(Unsent::Unavailable("timeout".to_owned())),
-        };
-        match answer.status() {
-            status if status.is_success() => Ok(timeout_at(deadline, rejected(answer)).await.unwrap_or(Rejected(0))),
+        let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
+        let response = request.send().await.map_err(|error| Unsent::Unavailable(reason(error)))?;
+        match response.status() {
+            status if status.is_success() => Ok(rejected(response).await),
             // Those that OTLP says to try again.
             status @ (StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
@@ -198,7 +192,6 @@ fn traces_url(endpoint: &str) -> Result<Url, Error> {
 fn headers(config: &TelemetryConfig) -> Result<HeaderMap, Error> {
     let mut map = HeaderMap::new();
     map.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    map.insert(ACCEPT, HeaderValue::from_static("*/*"));
     map.insert(USER_AGENT, HeaderValue::from_static(concat!("outboxd/", env!("CARGO_PKG_VERSION"))));
     for header in &config.otlp_headers {
         // What was written stays unsaid: it is a secret.
@@ -212,9 +205,9 @@ fn headers(config: &TelemetryConfig) -> Result<HeaderMap, Error> {
     Ok(map)
 }
 
-async fn rejected(mut answer: Answer<'_>) -> Rejected {
+async fn rejected(mut response: Response) -> Rejected {
     let mut text = Vec::new();
-    while let Ok(Some(chunk)) = answer.chunk().await {
+    while let Ok(Some(chunk)) = response.chunk().await {
         if text.len() + chunk.len() > ANSWER_BYTES_MAX {
             return Rejected(0);
         }
@@ -227,11 +220,12 @@ async fn rejected(mut answer: Answer<'_>) -> Rejected {
 }
 
 /// The innermost cause: the outer ones would only repeat the address.
-fn reason(error: &client::Error) -> String {
-    if matches!(error, client::Error::ConnectTimeout) {
+fn reason(error: reqwest::Error) -> String {
+    if error.is_timeout() {
         return "timeout".to_owned();
     }
-    let mut cause: &dyn std::error::Error = error;
+    let error = error.without_url();
+    let mut cause: &dyn std::error::Error = &error;
     while let Some(source) = cause.source() {
         cause = source;
     }

@@ -4,37 +4,36 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
 use outboxd::channel::{Cause, Channel, Failed};
-use outboxd::client::{Resolve, Resolved};
 use outboxd::retry::Failure;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::{Note, assert_sent, channel, config, failed};
 use crate::support::provider::{Provider, Reply};
 
 /// A DNS that gives each lookup the next answer.
-struct Answers(Mutex<VecDeque<Vec<IpAddr>>>);
+pub struct Answers(Mutex<VecDeque<Vec<IpAddr>>>);
 
 impl Answers {
-    fn new(answers: &[&[&str]]) -> Arc<Answers> {
+    pub fn new(answers: &[&[&str]]) -> Arc<Answers> {
         let parse = |answer: &&[&str]| answer.iter().map(|ip| ip.parse().unwrap()).collect();
         Arc::new(Answers(Mutex::new(answers.iter().map(parse).collect())))
     }
 
-    fn left(&self) -> usize {
+    pub fn left(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 }
 
-#[async_trait]
 impl Resolve for Answers {
-    async fn resolve(&self, _: &str) -> Resolved {
+    fn resolve(&self, _: Name) -> Resolving {
         let answer = self.0.lock().unwrap().pop_front().expect("no more lookups than foreseen");
-        Ok(answer.into_iter().map(|ip| SocketAddr::new(ip, 0)).collect())
+        let addresses: Addrs = Box::new(answer.into_iter().map(|ip| SocketAddr::new(ip, 0)));
+        Box::pin(async move { Ok(addresses) })
     }
 }
 
-fn assert_refused(failed: &Failed, what: &str) {
+pub fn assert_refused(failed: &Failed, what: &str) {
     assert_eq!((failed.failure, failed.cause), (Failure::Permanent, Cause::Guard), "{what}: {}", failed.error);
 }
 

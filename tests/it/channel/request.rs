@@ -87,6 +87,31 @@ async fn templates_make_url_headers_and_body() {
 }
 
 #[tokio::test]
+async fn a_url_arrives_as_its_standard_writes_it() {
+    let provider = Provider::start();
+    let mut config = config("{{ recipient }}");
+    config.allow_private = true;
+    let channel = channel(&config);
+    for (written, arrives) in [
+        ("", "/"),
+        ("/?", "/?"),
+        ("/x?y=1#z", "/x?y=1"),
+        ("/%7B%22{}|^[]'`\\", "/%7B%22%7B%7D|^[]'%60/"),
+        ("/?q={}|^`'\"\\", "/?q={}|^`%27%22\\"),
+        ("/ü?ü", "/%C3%BC?%C3%BC"),
+    ] {
+        assert_sent(&channel.send(&Note::to(&provider.url(written)).attempt(1)).await);
+        assert_eq!(provider.ledger().last().unwrap().path, arrives, "{written}");
+    }
+    for host in ["a{b}.example", "a`b.example"] {
+        let failed = failed(channel.send(&Note::to(&format!("http://{host}/")).attempt(1)).await);
+        assert_eq!((failed.failure, failed.cause), (Failure::Permanent, Cause::Template), "{}", failed.error);
+        config.url = format!("http://{host}/");
+        assert!(Channel::new("push", &config).unwrap_err().to_string().contains("no request can hold"));
+    }
+}
+
+#[tokio::test]
 async fn a_missing_field_is_permanent_and_named_and_calls_nobody() {
     let provider = Provider::start();
     let mut config = config(&provider.url("/"));
@@ -154,9 +179,16 @@ fn no_secret_is_ever_printed() {
     config.secrets = vec![OLD.into()];
     config.headers.insert("Authorization".to_owned(), "Bearer s3cret-token".into());
     config.headers.insert("X-Key".to_owned(), "s3cret-token-{{ id }}".into());
+    config.proxy = Some("http://u:s3cret-token@egress.example".into());
     let printed = format!("{:?}", channel(&config));
     assert!(!printed.contains("s3cret-token") && !printed.contains("MfKQ9r8"), "{printed}");
     config.secrets = vec!["whsec_!!s3cret-token".into()];
     let error = Channel::new("push", &config).unwrap_err().to_string();
     assert!(error.contains("secret 1") && !error.contains("s3cret"), "{error}");
+    config.secrets.clear();
+    for proxy in ["u:s3cret-token@egress", "socks5://u:s3cret-token@egress", "http://u:s3cret-token@{egress}"] {
+        config.proxy = Some(proxy.into());
+        let error = Channel::new("push", &config).unwrap_err().to_string();
+        assert!(error.contains("proxy") && !error.contains("s3cret"), "{error}");
+    }
 }

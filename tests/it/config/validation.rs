@@ -108,6 +108,11 @@ const WRONG: &[(&str, &str)] = &[
         "[channels.a]\nurl = \"https://a.example\"\nconnect_timeout = \"6s\"",
         "channels.a.connect_timeout is 6s; it must be at most channels.a.timeout (5s)",
     ),
+    ("[channels.a]\nurl = \"https://a.example\"\nproxy = \"egress\"", "channels.a.proxy is no URL: relative URL"),
+    ("[channels.a]\nurl = \"https://a.example\"\nproxy = \"egress:4750\"", "channels.a.proxy must begin with http://"),
+    ("[channels.a]\nurl = \"https://a.example\"\nproxy = \"socks5://e\"", "channels.a.proxy must begin with http://"),
+    ("[channels.a]\nurl = \"https://a.example\"\nproxy = \"http://e/x\"", "channels.a.proxy takes host and port only"),
+    ("[channels.a]\nurl = \"https://a.example\"\nproxy = \"http://{e}/\"", "channels.a.proxy is no URL: invalid"),
     ("[telemetry]\notlp_endpoint = \"collector:4318\"", "telemetry.otlp_endpoint must begin with http:// or https://"),
     ("[telemetry]\notlp_endpoint = \"http://\"", "telemetry.otlp_endpoint is no URL: empty host"),
     (

@@ -1,4 +1,4 @@
-//! An instance whose wall clock is wrong: leases, retries, timers, schedules and retention go by the database's.
+//! An instance whose wall clock is wrong: leases, retries, schedules and retention go by the database's.
 
 use std::time::Duration;
 

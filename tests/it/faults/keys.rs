@@ -21,7 +21,8 @@ async fn producers_that_race_for_due_rows_of_the_same_keys_release_each_key_in_o
            FROM generate_series(1, {ROWS}) n"
     );
     sql::run(&app, &insert).await;
-    let from_the_start = |topic: &str, take| TopicScan { topic: topic.to_owned(), after: (DateTime::<Utc>::UNIX_EPOCH, 0), take };
+    let from_the_start =
+        |topic: &str, take| TopicScan { topic: topic.to_owned(), after: (DateTime::<Utc>::UNIX_EPOCH, 0), take };
     let mut producers = JoinSet::new();
     for take in [5, 7, 11] {
         let (store, looker) = (Store::open(&config(&database, &[])).unwrap(), database.connect().await);
@@ -45,7 +46,13 @@ async fn producers_that_race_for_due_rows_of_the_same_keys_release_each_key_in_o
 
 /// Two rows of one key. The one with the lower position is not committed yet, and somebody is about to give the other its
 /// turn.
-async fn race(app: &mut Client, late: &mut Client, other: &mut Client, store: &Store, other_commits: bool) -> (u64, String) {
+async fn race(
+    app: &mut Client,
+    late: &mut Client,
+    other: &mut Client,
+    store: &Store,
+    other_commits: bool,
+) -> (u64, String) {
     let notify = "SELECT outboxd.notify('t', 'r', '{}', ordering_key => 'k')";
     let (late, other) = (late.transaction().await.unwrap(), other.transaction().await.unwrap());
     late.query_one(notify, &[]).await.unwrap();
@@ -57,7 +64,8 @@ async fn race(app: &mut Client, late: &mut Client, other: &mut Client, store: &S
         let store = store.clone();
         tokio::spawn(async move { store.admit(&["k".to_owned()]).await.unwrap() })
     };
-    let waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'";
+    let waits =
+        "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'";
     sql::until(app, waits).await;
     if other_commits {
         other.commit().await.unwrap();

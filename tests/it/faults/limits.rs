@@ -30,7 +30,8 @@ async fn notify(world: &World, topic: &str, rows: i32) {
 async fn work_off(world: &World, setup: &Setup, rows: i32) {
     notify(world, "orders", rows).await;
     let mut instance = setup.start().await;
-    sql::until(&world.app, &format!("SELECT count(*) = {rows} FROM outboxd.notification_log WHERE status = 'SENT'")).await;
+    sql::until(&world.app, &format!("SELECT count(*) = {rows} FROM outboxd.notification_log WHERE status = 'SENT'"))
+        .await;
     world.settle().await.assert_nothing_lost().assert_no_duplicate();
     let claimed = instance.metric("outboxd_claims_total", &[("case", "claimed")]).await;
     let given_back = instance.metric("outboxd_released_total", &[]).await;

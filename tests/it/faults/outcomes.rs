@@ -112,7 +112,9 @@ async fn a_claim_that_is_given_back_after_a_cancel_ends_canceled_and_frees_its_k
     assert_eq!(answer, "in flight: no further attempt");
     let release = Release { id: first, token: claimed.token, wait: Duration::ZERO, next_step: None };
     assert_eq!(store.release(&[release]).await.unwrap(), ["k"]);
-    let ended = format!("SELECT concat_ws(' ', status, attempts, finished_at IS NOT NULL) FROM outboxd.notification_log WHERE id = {first}");
+    let ended = format!(
+        "SELECT concat_ws(' ', status, attempts, finished_at IS NOT NULL) FROM outboxd.notification_log WHERE id = {first}"
+    );
     assert_eq!(sql::value::<String>(&client, &ended).await, "CANCELED 0 t");
     assert_eq!(sql::values::<i64>(&client, "SELECT id FROM outboxd.outbox").await, [second]);
     assert_eq!(store.admit(&["k".to_owned()]).await.unwrap(), 1, "the next of its key may go");

@@ -210,11 +210,8 @@ async fn fifty_thousand_due_rows_are_pushed_once_each_by_two_instances_and_a_thi
     }
     let pushed_twice = pushed.values().filter(|pushes| **pushes > 1).count();
     assert_eq!((pushed_twice, world.queue().await.depth().await.unwrap().waiting), (0, 0));
-    let shares: Vec<i64> = sql::values(
-        &world.app,
-        "SELECT count(*) FROM outboxd.outbox GROUP BY instance ORDER BY instance",
-    )
-    .await;
+    let shares: Vec<i64> =
+        sql::values(&world.app, "SELECT count(*) FROM outboxd.outbox GROUP BY instance ORDER BY instance").await;
     println!("shares of the work: {shares:?}");
     assert!(shares.len() == 3 && shares.iter().all(|share| *share > 2_000), "{shares:?}");
 }

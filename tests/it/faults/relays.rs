@@ -41,7 +41,9 @@ async fn two_relays_that_race_for_new_rows_backlogs_and_due_rows_reserve_each_on
         instances.push(instance);
         racers.spawn(async move {
             let mut reserved = Vec::new();
-            while sql::value::<i64>(&looker, "SELECT count(*) FROM outboxd.outbox WHERE state = 'published'").await < ROWS {
+            while sql::value::<i64>(&looker, "SELECT count(*) FROM outboxd.outbox WHERE state = 'published'").await
+                < ROWS
+            {
                 reserved.extend(reserve(&store, instance).await);
             }
             reserved
@@ -49,10 +51,15 @@ async fn two_relays_that_race_for_new_rows_backlogs_and_due_rows_reserve_each_on
     }
     // And somebody who writes meanwhile.
     for n in 0..100 {
-        sql::run(&app, &format!("SELECT outboxd.notify('{}', 'r', '{{}}') FROM generate_series(1, 10)", TOPICS[n % 3])).await;
+        sql::run(&app, &format!("SELECT outboxd.notify('{}', 'r', '{{}}') FROM generate_series(1, 10)", TOPICS[n % 3]))
+            .await;
     }
     let shares = racers.join_all().await;
-    assert!(shares.iter().all(|share| share.len() > 100), "they raced: {:?}", shares.iter().map(Vec::len).collect::<Vec<_>>());
+    assert!(
+        shares.iter().all(|share| share.len() > 100),
+        "they raced: {:?}",
+        shares.iter().map(Vec::len).collect::<Vec<_>>()
+    );
     let mut ids: Vec<i64> = shares.iter().flatten().map(|message| message.id).collect();
     ids.sort_unstable();
     assert_eq!(ids, (1..=ROWS).collect::<Vec<_>>(), "each once");

@@ -24,7 +24,8 @@ async fn one_look_tells_the_claims_to_be_ended_and_how_long_what_is_published_ha
     store.reserve_fresh(ONE, instance, &[]).await.unwrap();
     let waited = store.look_over(&[], 10).await.unwrap().published_for.expect("one is published");
     assert!(waited < MINUTE, "{waited:?}");
-    sql::run(&client, "UPDATE outboxd.outbox SET published_at = now() - interval '1 min' WHERE state = 'published'").await;
+    sql::run(&client, "UPDATE outboxd.outbox SET published_at = now() - interval '1 min' WHERE state = 'published'")
+        .await;
     let waited = store.look_over(&[], 10).await.unwrap().published_for.expect("it still is");
     assert!(waited >= MINUTE && waited < 2 * MINUTE, "{waited:?}");
 

@@ -109,7 +109,8 @@ async fn of_a_paused_topic_no_row_is_reserved_and_all_go_when_it_is_resumed() {
         sql::run(&app, &notify(topic, 500)).await;
     }
     // Some were put back long ago, when the pause came between their publication and their claim.
-    let put_back = "UPDATE outboxd.outbox SET retry_at = now() - interval '3 days' WHERE state = 'ready' AND id % 5 = 0";
+    let put_back =
+        "UPDATE outboxd.outbox SET retry_at = now() - interval '3 days' WHERE state = 'ready' AND id % 5 = 0";
     sql::run(&app, put_back).await;
     for _ in 0..20 {
         assert_eq!(stepped.relay.pass().await.unwrap().pushed, 0);

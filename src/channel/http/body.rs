@@ -1,4 +1,4 @@
-//! Whether a request's body was handed to the connection: the line between "not sent" and "unknown".
+//! A request's body that tells whether it was taken: the line between "not sent" and "unknown".
 //!
 //! The connection takes the body only once it is established and about to write. Until then an attempt that
 //! runs out of time can be revoked: a revoked body gives nothing, so the provider cannot have received a
@@ -17,25 +17,25 @@ use tokio::time::{Duration, Instant};
 const WAITING: u64 = 0;
 const REVOKED: u64 = u64::MAX;
 
-/// The shared state: waiting, revoked, or the microseconds after `started` at which the body was taken.
+/// What became of a body: waiting, revoked, or the microseconds after `started` at which it was taken.
 #[derive(Debug)]
-pub(crate) struct Handover {
+pub(super) struct BodyState {
     started: Instant,
     state: AtomicU64,
 }
 
-impl Handover {
+impl BodyState {
     /// A body to send, and the means to see or prevent its sending.
-    pub(crate) fn new(started: Instant, bytes: Bytes) -> (Arc<Handover>, Tracked) {
+    pub(super) fn track(started: Instant, bytes: Bytes) -> (Arc<BodyState>, TrackedBody) {
         // An empty body is never asked for: count it as gone.
         let state = if bytes.is_empty() { 1 } else { WAITING };
-        let handover = Arc::new(Handover { started, state: AtomicU64::new(state) });
-        let body = Tracked { handover: Arc::clone(&handover), bytes };
-        (handover, body)
+        let state = Arc::new(BodyState { started, state: AtomicU64::new(state) });
+        let body = TrackedBody { state: Arc::clone(&state), bytes };
+        (state, body)
     }
 
     /// When the body was taken.
-    pub(crate) fn taken_at(&self) -> Option<Instant> {
+    pub(super) fn sent_at(&self) -> Option<Instant> {
         match self.state.load(Ordering::Acquire) {
             WAITING | REVOKED => None,
             micros => Some(self.started + Duration::from_micros(micros)),
@@ -43,7 +43,7 @@ impl Handover {
     }
 
     /// Makes sure that the body is not taken any more, or tells that it was.
-    pub(crate) fn revoke(&self) -> Revoked {
+    pub(super) fn revoke(&self) -> Revoked {
         match self.state.compare_exchange(WAITING, REVOKED, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) | Err(REVOKED) => Revoked::NotSent,
             Err(_) => Revoked::TooLate,
@@ -56,9 +56,9 @@ impl Handover {
     }
 }
 
-/// What [`Handover::revoke`] found.
+/// What [`BodyState::revoke`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Revoked {
+pub(super) enum Revoked {
     /// The provider has not received the request and will not.
     NotSent,
     /// It may have received it.
@@ -67,12 +67,12 @@ pub(crate) enum Revoked {
 
 /// A body in one piece that says when it is taken.
 #[derive(Debug)]
-pub(crate) struct Tracked {
-    handover: Arc<Handover>,
+pub(super) struct TrackedBody {
+    state: Arc<BodyState>,
     bytes: Bytes,
 }
 
-impl Body for Tracked {
+impl Body for TrackedBody {
     type Data = Bytes;
     type Error = RevokedBody;
 
@@ -81,7 +81,7 @@ impl Body for Tracked {
             return Poll::Ready(None);
         }
         let bytes = std::mem::take(&mut self.bytes);
-        Poll::Ready(Some(if self.handover.take() { Ok(Frame::data(bytes)) } else { Err(RevokedBody) }))
+        Poll::Ready(Some(if self.state.take() { Ok(Frame::data(bytes)) } else { Err(RevokedBody) }))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -96,13 +96,13 @@ impl Body for Tracked {
 /// The attempt was over before its connection was ready.
 #[derive(Debug, thiserror::Error)]
 #[error("the attempt was over before its connection was ready")]
-pub(crate) struct RevokedBody;
+pub(super) struct RevokedBody;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn poll(body: &mut Tracked) -> Option<Result<Bytes, RevokedBody>> {
+    fn poll(body: &mut TrackedBody) -> Option<Result<Bytes, RevokedBody>> {
         let mut context = Context::from_waker(std::task::Waker::noop());
         match Pin::new(body).poll_frame(&mut context) {
             Poll::Ready(frame) => frame.map(|frame| frame.map(|frame| frame.into_data().unwrap())),
@@ -112,24 +112,24 @@ mod tests {
 
     #[test]
     fn a_taken_body_cannot_be_revoked() {
-        let (handover, mut body) = Handover::new(Instant::now(), Bytes::from_static(b"x"));
-        assert_eq!(handover.taken_at(), None);
+        let (state, mut body) = BodyState::track(Instant::now(), Bytes::from_static(b"x"));
+        assert_eq!(state.sent_at(), None);
         assert_eq!(poll(&mut body).unwrap().unwrap(), "x");
-        assert!(handover.taken_at().is_some());
-        assert_eq!(handover.revoke(), Revoked::TooLate);
+        assert!(state.sent_at().is_some());
+        assert_eq!(state.revoke(), Revoked::TooLate);
     }
 
     #[test]
     fn a_revoked_body_gives_nothing() {
-        let (handover, mut body) = Handover::new(Instant::now(), Bytes::from_static(b"x"));
-        assert_eq!(handover.revoke(), Revoked::NotSent);
+        let (state, mut body) = BodyState::track(Instant::now(), Bytes::from_static(b"x"));
+        assert_eq!(state.revoke(), Revoked::NotSent);
         assert!(poll(&mut body).unwrap().is_err());
-        assert_eq!(handover.revoke(), Revoked::NotSent);
+        assert_eq!(state.revoke(), Revoked::NotSent);
     }
 
     #[test]
     fn an_empty_body_counts_as_sent() {
-        let (handover, _body) = Handover::new(Instant::now(), Bytes::new());
-        assert_eq!(handover.revoke(), Revoked::TooLate);
+        let (state, _body) = BodyState::track(Instant::now(), Bytes::new());
+        assert_eq!(state.revoke(), Revoked::TooLate);
     }
 }

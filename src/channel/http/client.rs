@@ -1,0 +1,85 @@
+//! reqwest, set up so that it does nothing behind our back: no redirects, no repeats, no cookies, no decompression.
+//!
+//! hyper-util below it moves a request to another connection only if a reused one had ended before anything of the
+//! request was written. There is no switch for that in reqwest, and none is needed: such a request was not sent.
+
+use std::error::Error as StdError;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Uri;
+use reqwest::dns::Resolve;
+use reqwest::{Client, ClientBuilder, Proxy, redirect, retry};
+use rustls::ClientConfig;
+use secrecy::{ExposeSecret as _, SecretString};
+use url::Url;
+
+/// Idle connections are closed before most servers would: what races the peer's close least fails least.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+/// Idle connections kept for one origin: about as many as calls can be under way to it.
+const IDLE_PER_ORIGIN_MAX: usize = 1024;
+/// How long a connection is silent before the kernel asks its peer, and how often it asks.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
+/// How often a busy HTTP/2 connection is asked whether it is still there, and how long it has to answer.
+const PING_EVERY: Duration = Duration::from_secs(10);
+
+/// Through whom the requests of a channel go.
+#[derive(Clone)]
+pub(in crate::channel) enum Egress {
+    /// All of them through this proxy.
+    Proxy(Url),
+    /// As `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` say.
+    Environment,
+    /// Through nobody.
+    Direct,
+}
+
+impl Egress {
+    /// A proxy as configured. The error does not repeat the URL, which may hold a password.
+    pub(in crate::channel) fn proxy(url: &SecretString) -> Result<Egress, String> {
+        let url = Url::parse(url.expose_secret()).map_err(|error| format!("proxy: {error}"))?;
+        // reqwest would ignore what it cannot read, and connect without the proxy.
+        if !matches!(url.scheme(), "http" | "https") || Uri::try_from(url.as_str()).is_err() {
+            return Err("proxy: not an http or https URL".to_owned());
+        }
+        Ok(Egress::Proxy(url))
+    }
+
+    /// The name of the proxy that all requests go through.
+    pub(in crate::channel) fn proxy_name(&self) -> Option<&str> {
+        match self {
+            Egress::Proxy(url) => url.domain(),
+            Egress::Environment | Egress::Direct => None,
+        }
+    }
+}
+
+/// A client to be built. `connect_timeout` covers the name, the connection, the proxy and the TLS handshake.
+pub(super) fn builder(
+    tls: ClientConfig,
+    resolver: Arc<dyn Resolve>,
+    egress: Egress,
+    connect_timeout: Duration,
+) -> Result<ClientBuilder, Box<dyn StdError + Send + Sync>> {
+    let builder = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .dns_resolver(resolver)
+        .connect_timeout(connect_timeout)
+        .redirect(redirect::Policy::none())
+        .referer(false)
+        .retry(retry::never())
+        .pool_idle_timeout(IDLE_MAX)
+        .pool_max_idle_per_host(IDLE_PER_ORIGIN_MAX)
+        .tcp_keepalive(TCP_KEEPALIVE)
+        .tcp_keepalive_interval(TCP_KEEPALIVE)
+        .http2_keep_alive_interval(PING_EVERY)
+        .http2_keep_alive_timeout(PING_EVERY);
+    Ok(match egress {
+        Egress::Proxy(url) => builder.proxy(Proxy::all(url)?),
+        Egress::Environment => builder,
+        Egress::Direct => builder.no_proxy(),
+    })
+}
+
+#[cfg(test)]
+mod tests;
