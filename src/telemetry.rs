@@ -7,6 +7,8 @@ use tracing_subscriber::EnvFilter;
 
 /// What a service logs when nobody asks for anything else. It tells itself which migrations it applied.
 pub const SERVICE_FILTER: &str = "info,refinery_core=warn";
+/// The HTTP client's own words name the hosts of recipients: only its warnings are logged, whoever asks for more.
+const CLIENT_FILTERS: [&str; 3] = ["reqwest=warn", "hyper_util=warn", "h2=warn"];
 /// What a command with output of its own does.
 pub const QUIET_FILTER: &str = "warn";
 
@@ -35,7 +37,11 @@ pub struct BadFilter {
 /// Starts logging. The filter is `--log`, else `OUTBOXD_LOG`, else `RUST_LOG`, else `fallback`.
 pub fn init(flag: Option<&str>, fallback: &str) -> Result<(), BadFilter> {
     let (origin, filter) = choose(flag, fallback, |name| std::env::var(name).ok());
-    let filter = EnvFilter::try_new(filter).map_err(|error| BadFilter { origin, reason: error.to_string() })?;
+    let bad = |error: &dyn std::fmt::Display| BadFilter { origin, reason: error.to_string() };
+    let mut filter = EnvFilter::try_new(filter).map_err(|error| bad(&error))?;
+    for directive in CLIENT_FILTERS {
+        filter = filter.add_directive(directive.parse().map_err(|error| bad(&error))?);
+    }
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second start in one process (an app that embeds the crate has its own logs) changes nothing.
     let _already_started = match std::io::stderr().is_terminal() {

@@ -151,7 +151,7 @@ fn a_good_configuration_is_shown_with_its_origins_and_tested() {
     assert_eq!(row("worker.lease"), ["90s", "OUTBOXD_WORKER_LEASE"]);
     assert_eq!(row("worker.drain"), ["9s", "--set"]);
     assert_eq!(row("worker.concurrency"), ["256", "default"]);
-    assert_eq!(row("channels.push.max_in_flight_per_origin"), ["64", "default"]);
+    assert_eq!(row("channels.push.max_in_flight_per_origin"), ["128", "default"]);
     assert_eq!(row("queue.kind"), ["memory", "default"]);
     assert_eq!(row("channels.push.url"), ["https://push.example", "outboxd.toml:2"]);
     assert!(ran.out.contains("user postgres, TLS TLSv1.3"), "{}", ran.out);

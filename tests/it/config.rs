@@ -60,7 +60,7 @@ fn without_keys_the_documented_defaults_hold() {
     assert_eq!((config.producer.batch, config.relay.batch, config.relay.wakeup), (500, 500, Wakeup::Bell));
     assert_eq!((config.relay.republish_after, config.relay.poll), (seconds(5), Duration::from_millis(50)));
     let worker = &config.worker;
-    assert_eq!((worker.concurrency, worker.lease, worker.drain), (128, seconds(60), seconds(25)));
+    assert_eq!((worker.concurrency, worker.lease, worker.drain), (256, seconds(60), seconds(25)));
     assert_eq!((worker.heartbeat, worker.heartbeat_ttl), (seconds(5), seconds(15)));
     assert_eq!((config.reconcile.published_after, config.reconcile.every), (seconds(600), seconds(120)));
     let kept = &config.retention;
@@ -73,7 +73,7 @@ fn without_keys_the_documented_defaults_hold() {
     assert_eq!((push.timeout, push.connect_timeout, push.first_byte_timeout), (seconds(5), seconds(2), seconds(5)));
     assert_eq!((push.response_bytes_max, push.retry_after_max), (16 << 10, seconds(3600)));
     assert_eq!((push.circuit.failures, push.circuit.unauthorized, push.circuit.open_for), (10, 5, seconds(30)));
-    assert_eq!((push.max_in_flight, push.max_in_flight_per_origin, push.allow_private), (None, 64, false));
+    assert_eq!((push.max_in_flight, push.max_in_flight_per_origin, push.allow_private), (None, 128, false));
     let route = &config.routes["default"];
     assert_eq!((route.max_attempts, route.attempts_before_failover), (4, 3));
     assert_eq!((route.backoff.base, route.backoff.max, route.backoff.jitter), (seconds(5), seconds(3600), 0.2));

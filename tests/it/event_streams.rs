@@ -52,7 +52,7 @@ async fn an_owner_that_dies_hands_the_events_over() {
 }
 
 #[tokio::test]
-async fn an_owner_killed_between_append_and_forget_appends_its_batch_again_and_nothing_else() {
+async fn an_owner_killed_between_append_and_forget_appends_only_its_batch_again() {
     let world = World::new(Carrier::Stream).await;
     sql::run(&world.app, "SELECT outboxd.publish('order', 'k' || n % 3, '{}') FROM generate_series(1, 30) n").await;
     let mut first = world.setup.clone().failpoints("after_append=abort").spawn();

@@ -80,7 +80,7 @@ async fn a_dedup_key_is_remembered_as_long_as_its_row() {
 }
 
 #[tokio::test]
-async fn attempts_events_receipts_and_actions_go_after_their_time_but_no_event_that_is_still_to_be_appended() {
+async fn what_is_past_its_time_goes_but_no_event_that_is_still_to_be_appended() {
     let (client, mut retention) = setup(&[]).await;
     let days = "now() - n * interval '1 day' FROM generate_series(1, 100) n";
     for insert in [

@@ -11,7 +11,7 @@ use crate::support::sql::{run, value, values};
 /// Lowest first. A module imports only from lines above its own; modules of one line do not know each other.
 const LAYERS: &[&[&str]] = &[
     &["notification", "systemd", "tls"],
-    &["config", "shutdown", "failpoint", "client"],
+    &["config", "shutdown", "failpoint"],
     &["retry", "rollup", "telemetry"],
     &["queue", "channel"],
     &["store", "migrate"],

@@ -13,7 +13,7 @@ use crate::support::{postgres, sql};
 use super::{app, create, create_late, rows_of, run_is};
 
 #[tokio::test]
-async fn with_three_instances_and_one_killed_at_each_step_everybody_has_exactly_one_row_per_slot() {
+async fn whichever_step_an_instance_is_killed_at_everybody_has_one_row_per_slot() {
     let database = postgres::database().await;
     let client = app(&database, 5_000).await;
     let setup = Setup::new(&database.url()).webhook("http://127.0.0.1:9/");
