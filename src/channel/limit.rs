@@ -133,14 +133,14 @@ impl Limits {
         wait
     }
 
-    /// A message begins to wait for a permit.
-    pub fn begin_waiting(&self) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+    /// Messages begin to wait for their permits.
+    pub fn begin_waiting(&self, messages: usize) {
+        self.waiting.fetch_add(messages, Ordering::Relaxed);
     }
 
-    /// A message has its permit, or goes back.
-    pub fn end_waiting(&self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    /// Messages have their permits, or go back.
+    pub fn end_waiting(&self, messages: usize) {
+        self.waiting.fetch_sub(messages, Ordering::Relaxed);
     }
 
     /// How many more messages of this channel are worth publishing: a second of work may wait, what is on its way included.
@@ -244,7 +244,13 @@ impl Window {
     fn new(limit: RateLimit) -> Window {
         let count = limit.count.max(1);
         let scale = count.div_ceil(STARTS_MAX);
-        Window { count: (count / scale) as usize, per: limit.per / scale, starts: VecDeque::new(), reserved: 0, next: None }
+        Window {
+            count: (count / scale) as usize,
+            per: limit.per / scale,
+            starts: VecDeque::new(),
+            reserved: 0,
+            next: None,
+        }
     }
 
     fn per_second(&self) -> f64 {

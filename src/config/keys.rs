@@ -44,7 +44,7 @@ pub const KEYS: &[Key] = &[
     key("relay.idle_poll", Duration(100, 4_000), Value("1s"), "The slow poll of a sleeping instance; it also keeps the doorbell fresh, so 4s at most."),
     key("relay.batch", Integer(1, 10_000), Value("500"), "Rows reserved and pushed at a time."),
     key("worker.concurrency", Integer(1, 10_000), Value("256"), "Calls under way at most, per instance."),
-    key("worker.lease", Duration(SECOND, DAY), Value("60s"), "How long a claim holds without renewal; more than the longest channel timeout and its limiter's wait."),
+    key("worker.lease", Duration(SECOND, DAY), Value("60s"), "How long a claim holds without renewal; more than the longest channel timeout."),
     key("worker.heartbeat", Duration(100, HOUR), Value("5s"), "How often an instance says that it is alive."),
     key("worker.heartbeat_ttl", Duration(SECOND, DAY), Value("15s"), "How long after its last heartbeat an instance counts as dead; more than twice the heartbeat."),
     key("worker.drain", PAUSE, Value("25s"), "How long a stop waits for calls under way."),

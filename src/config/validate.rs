@@ -142,19 +142,16 @@ fn worker(settings: &mut Settings, config: &Config) {
         );
         settings.mistake(&ttl, what);
     }
-    if settings.is_wrong(&lease) || settings.is_wrong(&KeyPath::dotted("worker.concurrency")) {
+    if settings.is_wrong(&lease) {
         return;
     }
     for (name, channel) in &config.channels {
-        let wait = channel::limiter_wait(channel, worker.concurrency);
         let timeout_is_wrong = settings.is_wrong(&KeyPath(vec!["channels".into(), name.clone(), "timeout".into()]));
-        if !timeout_is_wrong && worker.lease <= channel.timeout + wait {
+        if !timeout_is_wrong && worker.lease <= channel.timeout {
             let what = format!(
-                "is {}; it must exceed the timeout of channels.{name} ({}) and the wait for its rate_limit ({}): \
-                 raise it, or lower the channel's timeout or max_in_flight",
+                "is {}; it must exceed the timeout of channels.{name} ({}): raise it, or lower the channel's timeout",
                 show(worker.lease),
-                show(channel.timeout),
-                show(wait)
+                show(channel.timeout)
             );
             settings.mistake(&lease, what);
         }

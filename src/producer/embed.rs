@@ -16,7 +16,6 @@
 //! # Ok(()) }
 //! ```
 
-
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use tokio::sync::mpsc;

@@ -114,12 +114,7 @@ impl Case {
 impl Store {
     /// Claims what is claimable of these distinct messages and says for each which case it was. Of several messages of one row,
     /// which only a loss or a repair leaves, the newest is decided first.
-    pub async fn claim(
-        &self,
-        messages: &[Message],
-        instance: i32,
-        lease: Duration,
-    ) -> Result<Vec<(Key, Case)>> {
+    pub async fn claim(&self, messages: &[Message], instance: i32, lease: Duration) -> Result<Vec<(Key, Case)>> {
         let query = query!("worker_claim_messages", Durable, [INT8_ARRAY, INT4_ARRAY, INT4, INT8]);
         let (mut cases, mut topics) = (Vec::with_capacity(messages.len()), Topics::default());
         let mut left: Vec<Key> = messages.iter().map(|message| (message.id, message.epoch)).collect();

@@ -124,9 +124,8 @@ impl Store {
     pub async fn reserve_fresh(&self, scan: FreshScan<'_>, instance: i32, confirm: &[i64]) -> Result<Fresh> {
         let query = query!("relay_reserve_fresh", Relaxed, [INT8, INT8, TEXT_ARRAY, INT4, INT4, INT8_ARRAY]);
         let skip: Vec<&str> = scan.skip.iter().map(|topic| &**topic).collect();
-        let rows = self
-            .query(query, &[&scan.last_id, &scan.overlap, &skip, &bounded(scan.take), &instance, &confirm])
-            .await?;
+        let rows =
+            self.query(query, &[&scan.last_id, &scan.overlap, &skip, &bounded(scan.take), &instance, &confirm]).await?;
         let mut fresh = Fresh::default();
         let mut reserved = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -163,7 +162,8 @@ impl Store {
         let names: Vec<&str> = topics.iter().map(|(topic, _)| &**topic).collect();
         let take: Vec<i32> = topics.iter().map(|(_, take)| bounded(*take)).collect();
         let rows = self.query(query, &[&names, &take, &millis(look_back), &instance]).await?;
-        let (reserved, next): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.get::<_, Option<i64>>(0).is_some());
+        let (reserved, next): (Vec<&Row>, Vec<&Row>) =
+            rows.iter().partition(|row| row.get::<_, Option<i64>>(0).is_some());
         let next = next.into_iter().map(|row| (Arc::from(row.get::<_, &str>(3)), span(row.get(6)))).collect();
         Ok(Due { found: Found::of(reserved), next })
     }

@@ -120,7 +120,8 @@ pub enum Recorder<'a> {
 impl Store {
     /// Records deliveries.
     pub async fn record_sent(&self, sent: &[Sent], instance: i32) -> Result<SentRecord> {
-        let query = query!("worker_record_sent", Durable, [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, TIMESTAMPTZ_ARRAY]);
+        let query =
+            query!("worker_record_sent", Durable, [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, TIMESTAMPTZ_ARRAY]);
         let mut sent: Vec<&Sent> = sent.iter().collect();
         sent.sort_unstable_by_key(|sent| sent.id);
         let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();
@@ -183,8 +184,20 @@ impl Store {
             "worker_record_failures",
             Durable,
             [
-                INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY, TEXT_ARRAY, INT4_ARRAY, TEXT_ARRAY,
-                INT8_ARRAY, INT2_ARRAY, INT4, BOOL, INT4_ARRAY, TIMESTAMPTZ_ARRAY
+                INT8_ARRAY,
+                INT4_ARRAY,
+                TEXT_ARRAY,
+                TEXT_ARRAY,
+                INT2_ARRAY,
+                TEXT_ARRAY,
+                INT4_ARRAY,
+                TEXT_ARRAY,
+                INT8_ARRAY,
+                INT2_ARRAY,
+                INT4,
+                BOOL,
+                INT4_ARRAY,
+                TIMESTAMPTZ_ARRAY
             ]
         );
         let column = Columns::of(failed);

@@ -28,10 +28,11 @@ pub(super) async fn find(worker: &Worker, deliveries: &[Delivery]) -> Vec<Destin
         .map(|(delivery, _)| delivery.message.id)
         .collect();
     let rows = if ids.is_empty() { HashMap::new() } else { read(worker, &ids).await };
+    let channel_wide: Arc<str> = Arc::from(CHANNEL_WIDE);
     let destination = |(delivery, provider): (&Delivery, Option<&Arc<Provider>>)| {
         let provider = provider?;
         let origin = match provider.channel.calls_many_origins() {
-            false => Arc::from(CHANNEL_WIDE),
+            false => Arc::clone(&channel_wide),
             true => origin(provider, rows.get(&delivery.message.id)?)?,
         };
         Some((Arc::clone(provider), origin))

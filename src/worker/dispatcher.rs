@@ -29,6 +29,8 @@ use crate::store::claim::{Case, Claimed, Key, PutBack};
 
 /// Messages that may wait here, for each call there may be.
 const ROOM_FACTOR: usize = 8;
+/// Calls that a line may start before the next has its turn.
+const STARTS_A_TURN: usize = 8;
 /// Messages of a paused topic come back when it is resumed: the relay does not look at it before.
 const PAUSED_WAIT: Duration = Duration::ZERO;
 /// Waits after errors: the first, and at most.
@@ -57,6 +59,9 @@ impl Drop for Permits {
         self.freed.notify_one();
     }
 }
+
+/// A message that goes back unclaimed, due again after this wait, perhaps further on its route.
+type GoesBack = (Taken, Duration, Option<i16>);
 
 /// A message that may start.
 struct Start {
@@ -131,47 +136,58 @@ impl Dispatcher {
     async fn let_in(self: &Arc<Self>, room: &mut Room, batch: Batch) {
         let Batch { deliveries, acks } = batch;
         let destinations = destinations::find(&self.worker, &deliveries).await;
-        let mut back = Vec::new();
-        for (delivery, destination) in deliveries.into_iter().zip(destinations) {
-            let taken = Taken { delivery, acks: acks.clone() };
-            match self.wait_before_start(room, &taken.delivery.message, &destination) {
-                None => room.join(destination, taken),
-                Some((wait, next_step)) => back.push((taken, wait, next_step)),
+        // Mostly a batch is of one topic for one destination: what holds for the first holds for those that follow.
+        let (mut back, mut same) = (Vec::new(), Vec::new());
+        let mut arrivals = deliveries.into_iter().zip(destinations).peekable();
+        while let Some((delivery, destination)) = arrivals.next() {
+            let topic = Arc::clone(&delivery.message.topic);
+            same.push(Taken { delivery, acks: acks.clone() });
+            let goes_on =
+                arrivals.peek().is_some_and(|(next, to)| next.message.topic == topic && is_same(to, &destination));
+            if !goes_on {
+                self.let_in_same(room, &topic, destination, std::mem::take(&mut same), &mut back);
             }
         }
         self.put_back(back);
     }
 
-    /// How long a message would have to wait, if it cannot start within a second, and where on its route it goes on.
-    fn wait_before_start(
+    /// Messages of one topic for one destination.
+    fn let_in_same(
         &self,
-        room: &Room,
-        message: &Message,
-        destination: &Destination,
-    ) -> Option<(Duration, Option<i16>)> {
+        room: &mut Room,
+        topic: &str,
+        destination: Destination,
+        taken: Vec<Taken>,
+        back: &mut Vec<GoesBack>,
+    ) {
         let worker = &self.worker;
-        if worker.holds.topic_is_paused(&message.topic) {
-            return Some((PAUSED_WAIT, None));
+        if worker.holds.topic_is_paused(topic) {
+            back.extend(taken.into_iter().map(|taken| (taken, PAUSED_WAIT, None)));
+            return;
         }
-        let (provider, origin) = destination.as_ref()?;
-        if let Some(wait) = worker.holds.held_for(provider.channel.name(), origin) {
-            return Some(self.on_hold(message, wait));
+        let Some((provider, origin)) = destination.clone() else {
+            room.join(destination, taken, usize::MAX);
+            return;
+        };
+        if let Some(wait) = worker.holds.held_for(provider.channel.name(), &origin) {
+            back.extend(taken.into_iter().map(|taken| self.on_hold(taken, wait)));
+            return;
         }
         let concurrency = worker.config.concurrency;
-        let in_line = room.length(destination, &message.topic);
-        if in_line < provider.limits.per_second(origin, concurrency) {
-            return None;
+        let per_second = provider.limits.per_second(&origin, concurrency);
+        for late in room.join(destination, taken, per_second) {
+            back.push((late, provider.limits.promise(&origin, concurrency, Instant::now()), None));
         }
-        Some((provider.limits.promise(origin, concurrency, Instant::now()), None))
     }
 
     /// A held channel: wait for it, or go on with the next.
-    fn on_hold(&self, message: &Message, wait: Duration) -> (Duration, Option<i16>) {
-        let Ok(route) = self.worker.router.route_for(&message.topic) else { return (wait, None) };
+    fn on_hold(&self, taken: Taken, wait: Duration) -> GoesBack {
+        let message = &taken.delivery.message;
+        let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, wait, None) };
         let step = usize::try_from(message.route_step).unwrap_or(0).min(route.channels.len() - 1);
         match decide_on_hold(&route.policy, step) {
-            HoldDecision::Wait => (wait, None),
-            HoldDecision::NextChannel => (Duration::ZERO, i16::try_from(step + 1).ok()),
+            HoldDecision::Wait => (taken, wait, None),
+            HoldDecision::NextChannel => (taken, Duration::ZERO, i16::try_from(step + 1).ok()),
         }
     }
 
@@ -192,47 +208,53 @@ impl Dispatcher {
         rate_wait
     }
 
-    /// The first of a line starts if it may.
+    /// The first of a line start if they may.
     fn turn(
         &self,
         line: &mut Line,
         starts: &mut Vec<Start>,
-        back: &mut Vec<(Taken, Duration, Option<i16>)>,
+        back: &mut Vec<GoesBack>,
         rate_wait: &mut Option<Duration>,
     ) -> Turn {
-        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else { return Turn::Stop };
-        let mut pass = Pass::Normal;
-        let mut limit = None;
-        if let Some((provider, origin)) = &line.destination {
-            let channel = provider.channel.name();
-            match self.worker.holds.may_call(channel, origin) {
-                May::Call(granted) => pass = granted,
+        let pass = match &line.destination {
+            None => Pass::Normal,
+            Some((provider, origin)) => match self.worker.holds.may_call(provider.channel.name(), origin) {
+                May::Call(pass) => pass,
                 May::Wait(wait) => {
-                    let taken = line.messages.drain(..);
-                    back.extend(taken.map(|taken| {
-                        let (wait, next_step) = self.on_hold(&taken.delivery.message, wait);
-                        (taken, wait, next_step)
-                    }));
+                    back.extend(line.messages.drain(..).map(|taken| self.on_hold(taken, wait)));
                     return Turn::Stop;
                 }
-            }
-            match provider.limits.try_acquire(origin, Instant::now()) {
-                Ok(permit) => limit = Some(permit),
+            },
+        };
+        // A probe is one call.
+        let turns = if pass == Pass::Probe { 1 } else { STARTS_A_TURN };
+        for _ in 0..turns {
+            let permits = match self.permits(&line.destination) {
+                Ok(permits) => permits,
                 Err(full) => {
-                    if pass == Pass::Probe {
-                        self.worker.holds.give_back_probe(channel, origin);
+                    if let (Pass::Probe, Some((provider, origin))) = (pass, &line.destination) {
+                        self.worker.holds.give_back_probe(provider.channel.name(), origin);
                     }
-                    if let Full::Rate(wait) = full {
+                    if let Some(Full::Rate(wait)) = full {
                         *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
                     }
                     return Turn::Stop;
                 }
-            }
+            };
+            let Some(taken) = line.messages.pop_front() else { return Turn::Stop };
+            starts.push(Start { taken, destination: line.destination.clone(), pass, permits });
         }
-        let Some(taken) = line.messages.pop_front() else { return Turn::Stop };
-        let permits = Permits { slot: Some(slot), limit, freed: Arc::clone(&self.freed) };
-        starts.push(Start { taken, destination: line.destination.clone(), pass, permits });
-        Turn::Again
+        if pass == Pass::Probe { Turn::Stop } else { Turn::Again }
+    }
+
+    /// What a call needs, or what is full; `None`: the instance has its calls under way.
+    fn permits(&self, destination: &Destination) -> Result<Permits, Option<Full>> {
+        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| None)?;
+        let limit = match destination {
+            Some((provider, origin)) => Some(provider.limits.try_acquire(origin, Instant::now()).map_err(Some)?),
+            None => None,
+        };
+        Ok(Permits { slot: Some(slot), limit, freed: Arc::clone(&self.freed) })
     }
 
     async fn claim(&self, starts: Vec<Start>, shutdown: &CancellationToken) {
@@ -289,11 +311,7 @@ impl Dispatcher {
     }
 
     /// Claims, waiting out any outage. `None`: shutdown; the messages stay ours in the queue and go back with the consumer.
-    async fn claim_patiently(
-        &self,
-        messages: &[Message],
-        shutdown: &CancellationToken,
-    ) -> Option<Vec<(Key, Case)>> {
+    async fn claim_patiently(&self, messages: &[Message], shutdown: &CancellationToken) -> Option<Vec<(Key, Case)>> {
         let worker = &self.worker;
         let mut wait = ERROR_WAIT_MIN;
         loop {
@@ -314,7 +332,7 @@ impl Dispatcher {
     }
 
     /// Gives messages back to Postgres, unclaimed, and acknowledges them once it has them.
-    fn put_back(self: &Arc<Self>, messages: Vec<(Taken, Duration, Option<i16>)>) {
+    fn put_back(self: &Arc<Self>, messages: Vec<GoesBack>) {
         if messages.is_empty() {
             return;
         }
@@ -343,6 +361,14 @@ impl Dispatcher {
                 acks.ack(&deliveries).await;
             }
         });
+    }
+}
+
+fn is_same(one: &Destination, other: &Destination) -> bool {
+    match (one, other) {
+        (Some((one, origin)), Some((other, at))) => Arc::ptr_eq(one, other) && origin == at,
+        (None, None) => true,
+        _ => false,
     }
 }
 

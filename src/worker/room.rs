@@ -55,7 +55,6 @@ impl Room {
         self.messages
     }
 
-    /// The line of a message; it may be new.
     fn key(destination: &Destination, topic: &Arc<str>) -> Key {
         let (channel, origin) = destination
             .as_ref()
@@ -64,23 +63,22 @@ impl Room {
         Key { channel, origin, topic: Arc::clone(topic) }
     }
 
-    /// How many messages stand in the line of this destination and topic.
-    pub(super) fn length(&self, destination: &Destination, topic: &Arc<str>) -> usize {
-        self.lines.get(&Room::key(destination, topic)).map_or(0, |line| line.messages.len())
-    }
-
-    /// A message joins its line.
-    pub(super) fn join(&mut self, destination: Destination, taken: Taken) {
-        let key = Room::key(&destination, &taken.delivery.message.topic);
-        if let Some((provider, _)) = &destination {
-            provider.limits.begin_waiting();
-        }
+    /// Messages of one topic join the line of their destination, up to `length_max` of them in all. Returns the others.
+    pub(super) fn join(&mut self, destination: Destination, taken: Vec<Taken>, length_max: usize) -> Vec<Taken> {
+        let Some(first) = taken.first() else { return taken };
+        let key = Room::key(&destination, &first.delivery.message.topic);
         let line = self.lines.entry(key.clone()).or_insert_with(|| Line { destination, messages: VecDeque::new() });
         if line.messages.is_empty() {
             self.turns.push_back(key);
         }
-        line.messages.push_back(taken);
-        self.messages += 1;
+        let joining = length_max.saturating_sub(line.messages.len()).min(taken.len());
+        let mut taken = taken.into_iter();
+        line.messages.extend(taken.by_ref().take(joining));
+        if let Some((provider, _)) = &line.destination {
+            provider.limits.begin_waiting(joining);
+        }
+        self.messages += joining;
+        taken.collect()
     }
 
     /// Each line gets its turn, again and again, until it says stop or is empty.
@@ -93,7 +91,7 @@ impl Room {
             let gone = before - line.messages.len();
             self.messages -= gone;
             if let Some((provider, _)) = &line.destination {
-                (0..gone).for_each(|_| provider.limits.end_waiting());
+                provider.limits.end_waiting(gone);
             }
             if line.messages.is_empty() {
                 self.lines.remove(&key);
@@ -113,7 +111,7 @@ impl Drop for Room {
     fn drop(&mut self) {
         for line in self.lines.values() {
             if let Some((provider, _)) = &line.destination {
-                (0..line.messages.len()).for_each(|_| provider.limits.end_waiting());
+                provider.limits.end_waiting(line.messages.len());
             }
         }
     }

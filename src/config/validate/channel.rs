@@ -1,7 +1,6 @@
 //! One provider: its URL, templates, headers, secrets and times.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -58,16 +57,6 @@ pub(super) fn validate(settings: &mut Settings, name: &str, channel: &ChannelCon
             settings.mistake(&at.child("secret"), what);
         }
     }
-}
-
-/// The longest that a call can wait for its channel's rate limit: every slot that may stand in line before it.
-pub(super) fn limiter_wait(channel: &ChannelConfig, concurrency: usize) -> Duration {
-    let Some(limit) = channel.rate_limit else {
-        return Duration::ZERO;
-    };
-    let in_line = channel.max_in_flight.unwrap_or(concurrency).min(concurrency);
-    let calls = u32::try_from(in_line).unwrap_or(u32::MAX);
-    limit.per.saturating_mul(calls) / limit.count
 }
 
 /// Names appear in views, metrics and logs.

@@ -46,8 +46,8 @@ max_attempts = 0
 const WRONG: &[(&str, &str)] = &[
     ("[worker]\nlease = \"5s\"", "worker.lease is 5s; it must exceed the timeout of channels.push (5s)"),
     (
-        "[channels.sms]\nurl = \"https://sms.example\"\nrate_limit = \"1/s\"\nmax_in_flight = 64",
-        "worker.lease is 1m; it must exceed the timeout of channels.sms (5s) and the wait for its rate_limit (1m 4s)",
+        "[channels.sms]\nurl = \"https://sms.example\"\ntimeout = \"2m\"",
+        "worker.lease is 1m; it must exceed the timeout of channels.sms (2m)",
     ),
     ("[queue]\nkind = \"stream\"", "queue.kind needs Redis; set redis_url"),
     (
