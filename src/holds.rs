@@ -98,6 +98,11 @@ impl Holds {
         self.paused().topics.contains(topic)
     }
 
+    /// The topics that an operator paused.
+    pub fn paused_topics(&self) -> Vec<Arc<str>> {
+        self.paused().topics.iter().map(|topic| Arc::from(topic.as_str())).collect()
+    }
+
     /// Whether an operator paused the channel.
     pub fn channel_is_paused(&self, channel: &str) -> bool {
         self.paused().channels.contains(channel)

@@ -40,6 +40,9 @@ const FLOW_MAX_AGE: Duration = Duration::from_millis(5);
 const FLOW_SHARE: u32 = 20;
 /// Rows that came back may always take so much of the window, however long the backlogs.
 const DUE_MIN: u32 = 100;
+/// A topic with little to say may always have so many published, although its channel has enough waiting: its line takes turns
+/// with the others'.
+pub(crate) const FEW: usize = 10;
 /// How far back rows that came back are looked for while that is expensive.
 const DUE_LOOK_BACK: Duration = Duration::from_secs(60);
 /// All the way back.
@@ -165,7 +168,8 @@ impl Relay {
         }
         let now = Instant::now();
         let is_wide = now >= self.wide_at;
-        let skip = self.topics.skipped();
+        let mut skip = self.topics.skipped();
+        skip.extend(self.holds.paused_topics());
         let overlap = if is_wide { OVERLAP_WIDE } else { OVERLAP };
         let scan = FreshScan { last_id: self.last_id, overlap, skip: &skip, take };
         let confirm = self.publisher.take_unconfirmed();
@@ -219,7 +223,10 @@ impl Relay {
         let share = rows_max.div_ceil(u32::try_from(due.len().max(1)).unwrap_or(u32::MAX));
         let may_take = |topic: Arc<str>| match self.holds.flow(&topic) {
             Flow::Held => None,
-            Flow::Room(room) => Some((topic, share.min(u32::try_from(room).unwrap_or(u32::MAX)))),
+            Flow::Room(room) => {
+                let room = if self.due.has_backlog(&topic) { room } else { room.max(FEW) };
+                Some((topic, share.min(u32::try_from(room).unwrap_or(u32::MAX))))
+            }
         };
         let scans: Vec<(Arc<str>, u32)> = due.into_iter().filter_map(may_take).filter(|(_, take)| *take > 0).collect();
         if scans.is_empty() {
@@ -232,7 +239,7 @@ impl Relay {
             let next = due.next.iter().find(|(name, _)| name == topic).map(|(_, due_in)| *due_in);
             let has_more = found.is_some_and(|found| found.rows >= *take as usize);
             counts.has_more |= has_more;
-            self.due.note(topic, if has_more { Some(Duration::ZERO) } else { next });
+            self.due.note(topic, has_more, next);
         }
         self.push(due.found, counts).await
     }

@@ -14,11 +14,19 @@ const LOOK_SHARE: u32 = 20;
 /// A look that costs less than this is also made whenever something may have become due.
 const CHEAP_LOOK: Duration = Duration::from_millis(3);
 
+/// What is known of one topic.
+#[derive(Debug, Clone, Copy)]
+struct Next {
+    /// When its next row is due.
+    at: Instant,
+    /// More was due than was taken.
+    is_backlog: bool,
+}
+
 /// What is known of due topics.
 #[derive(Debug)]
 pub(super) struct DueTopics {
-    /// When the next row of each is due.
-    topics: BTreeMap<Arc<str>, Instant>,
+    topics: BTreeMap<Arc<str>, Next>,
     look_at: Instant,
     cost: Duration,
     /// Something may have become due since the last look.
@@ -51,34 +59,38 @@ impl DueTopics {
         self.cost = now - began;
         self.look_at = now + LOOK_EVERY.max(self.cost * LOOK_SHARE);
         self.is_woken = false;
-        self.topics = found.into_iter().map(|(topic, due_in)| (topic, began + due_in)).collect();
+        let before = std::mem::take(&mut self.topics);
+        let next = |(topic, due_in): (Arc<str>, Duration)| {
+            let is_backlog = before.get(&topic).is_some_and(|next| next.is_backlog);
+            (topic, Next { at: began + due_in, is_backlog })
+        };
+        self.topics = found.into_iter().map(next).collect();
     }
 
     /// Topics with rows whose time has come; after a wake-up without a look, all that are known.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Arc<str>> {
         let is_woken = std::mem::take(&mut self.is_woken);
-        let due = self.topics.iter().filter(|(_, at)| is_woken || **at <= now);
+        let due = self.topics.iter().filter(|(_, next)| is_woken || next.at <= now);
         due.map(|(topic, _)| Arc::clone(topic)).collect()
     }
 
-    /// The next row of this topic is due in so long; `None`: as far as is known there is none.
-    pub(super) fn note(&mut self, topic: &Arc<str>, due_in: Option<Duration>) {
-        match due_in {
-            Some(due_in) => {
-                self.topics.insert(Arc::clone(topic), Instant::now() + due_in);
-            }
-            None => {
-                // Kept, so that it is asked while looks are seldom; the next look forgets it.
-                let look_at = self.look_at;
-                self.topics.insert(Arc::clone(topic), look_at);
-            }
-        }
+    /// Whether more of a topic was due than was taken.
+    pub(super) fn has_backlog(&self, topic: &str) -> bool {
+        self.topics.get(topic).is_some_and(|next| next.is_backlog)
+    }
+
+    /// Rows of this topic were taken, perhaps not all that are due; the next is due in so long, if it is known.
+    pub(super) fn note(&mut self, topic: &Arc<str>, is_backlog: bool, due_in: Option<Duration>) {
+        let now = Instant::now();
+        // Without a next one it is kept, so that it is asked while looks are seldom; the next look forgets it.
+        let at = if is_backlog { now } else { due_in.map_or(self.look_at, |due_in| now + due_in) };
+        self.topics.insert(Arc::clone(topic), Next { at, is_backlog });
     }
 
     /// How long until something is due, leaving out topics that may not go.
     pub(super) fn next_in(&self, may_go: impl Fn(&str) -> bool) -> Duration {
         let now = Instant::now();
-        let next = self.topics.iter().filter(|(topic, _)| may_go(topic)).map(|(_, at)| *at).min();
+        let next = self.topics.iter().filter(|(topic, _)| may_go(topic)).map(|(_, next)| next.at).min();
         next.map_or(self.look_at, |next| next.min(self.look_at)).saturating_duration_since(now)
     }
 }

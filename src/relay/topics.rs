@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::FEW;
 use crate::holds::Flow;
 use crate::publisher::Allowance;
 use crate::store::publish::{Found, TopicScan};
@@ -63,7 +64,8 @@ impl Topics {
         topic.is_held = flow == Flow::Held;
         topic.room = match flow {
             Flow::Room(rows) if rows >= self.batch as usize => None,
-            Flow::Room(rows) => Some(rows),
+            Flow::Room(rows) if topic.is_backlog => Some(rows),
+            Flow::Room(rows) => Some(rows.max(FEW)),
             Flow::Held => Some(0),
         };
         if topic.room.is_some() && topic.from.is_none() {

@@ -23,6 +23,8 @@ pub(super) type Destination = Option<(Arc<Provider>, Arc<str>)>;
 pub(super) struct Line {
     pub(super) destination: Destination,
     pub(super) messages: VecDeque<Taken>,
+    /// Some of it started in this round of turns.
+    has_started: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -67,7 +69,11 @@ impl Room {
     pub(super) fn join(&mut self, destination: Destination, taken: Vec<Taken>, length_max: usize) -> Vec<Taken> {
         let Some(first) = taken.first() else { return taken };
         let key = Room::key(&destination, &first.delivery.message.topic);
-        let line = self.lines.entry(key.clone()).or_insert_with(|| Line { destination, messages: VecDeque::new() });
+        let line = self.lines.entry(key.clone()).or_insert_with(|| Line {
+            destination,
+            messages: VecDeque::new(),
+            has_started: false,
+        });
         if line.messages.is_empty() {
             self.turns.push_back(key);
         }
@@ -83,13 +89,15 @@ impl Room {
 
     /// Each line gets its turn, again and again, until it says stop or is empty.
     pub(super) fn take_turns(&mut self, mut turn: impl FnMut(&mut Line) -> Turn) {
-        let mut stopped = VecDeque::new();
+        // Who started something stands behind those who could not: what comes free next is theirs.
+        let (mut waiting, mut served) = (VecDeque::new(), VecDeque::new());
         while let Some(key) = self.turns.pop_front() {
             let Some(line) = self.lines.get_mut(&key) else { continue };
             let before = line.messages.len();
             let outcome = turn(line);
             let gone = before - line.messages.len();
             self.messages -= gone;
+            line.has_started |= gone > 0;
             if let Some((provider, _)) = &line.destination {
                 provider.limits.end_waiting(gone);
             }
@@ -99,10 +107,17 @@ impl Room {
             }
             match outcome {
                 Turn::Again => self.turns.push_back(key),
-                Turn::Stop => stopped.push_back(key),
+                Turn::Stop if line.has_started => served.push_back(key),
+                Turn::Stop => waiting.push_back(key),
             }
         }
-        self.turns = stopped;
+        waiting.append(&mut served);
+        self.turns = waiting;
+        for key in &self.turns {
+            if let Some(line) = self.lines.get_mut(key) {
+                line.has_started = false;
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::instance::{Instance, Setup};
-use crate::support::provider::Reply;
+use crate::support::provider::{Call, Reply};
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
 
@@ -108,6 +108,33 @@ async fn a_single_row_does_not_wait_for_another_topics_backlog_to_the_same_desti
     let world = World::new(Carrier::Stream).await;
     let in_front = in_front_of_singles(&world, &from_the_row(&world, "max_in_flight_per_origin = 4")).await;
     assert!(in_front.iter().all(|calls| *calls < IN_FRONT_MAX), "{in_front:?}");
+}
+
+#[tokio::test]
+async fn a_retry_does_not_wait_for_the_backlog_of_its_channel() {
+    let world = World::new(Carrier::Stream).await;
+    world.provider.answer_with(|call| match (call.json()["topic"].as_str(), call.header("outboxd-attempt")) {
+        (Some("flaky"), Some("1")) => Reply::status(503),
+        _ => Reply::ok().after(Duration::from_millis(20)),
+    });
+    let _instance = limited(&world, "max_in_flight = 4").start().await;
+    notify(&world, "bulk", 5_000).await;
+    world.provider.wait_for(100, SOON).await;
+    notify(&world, "flaky", 5).await;
+    sql::until(
+        &world.app,
+        "SELECT count(*) = 5 FROM outboxd.notification_log WHERE topic = 'flaky' AND status = 'SENT'",
+    )
+    .await;
+    let ledger = world.provider.ledger();
+    let flaky = |attempt| {
+        let is_it =
+            move |call: &&Call| call.json()["topic"] == "flaky" && call.header("outboxd-attempt") == Some(attempt);
+        ledger.iter().filter(is_it).map(|call| call.order).max().expect("it was called")
+    };
+    let in_front = flaky("2") - flaky("1");
+    println!("{in_front} calls between the last failure and the last retry");
+    assert!(in_front < IN_FRONT_MAX, "{in_front}");
 }
 
 #[tokio::test]
