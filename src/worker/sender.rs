@@ -1,6 +1,5 @@
 //! One attempt: look whether it may go, call the channel, decide what follows.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -129,8 +128,8 @@ async fn send(
     permits.start();
     let traced = traced::begin(worker, outgoing);
     let outgoing = &Outgoing { span: traced.map(|begun| begun.context), ..*outgoing };
-    // Pinned here, because some kilobytes would be copied otherwise.
-    let calling = pin!(provider.channel.send_to(target, outgoing));
+    // In a box, because some kilobytes would be copied with the task otherwise.
+    let calling = Box::pin(provider.channel.send_to(target, outgoing));
     let called = cut_off.run_until_cancelled(calling).await;
     traced::end(worker, traced, claimed, name, called.as_ref());
     let Some(outcome) = called else {

@@ -88,6 +88,7 @@ fn a_permit_without_a_call_takes_nothing_of_the_rate() {
 fn those_who_cannot_start_within_a_second_are_told_different_times() {
     let limits = with_rate(10, Duration::from_secs(1));
     let now = Instant::now();
+    start(&limits, now).expect("one has ended: how long a call takes is known");
     let promise = |at| limits.promise(&origin(CHANNEL_WIDE), 64, at).as_millis();
     let waits: Vec<u128> = (0..20).map(|_| promise(now)).collect();
     assert!(waits.is_sorted(), "{waits:?}");

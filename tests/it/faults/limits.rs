@@ -26,8 +26,8 @@ async fn notify(world: &World, topic: &str, rows: i32) {
     world.app.execute(notify, &[&topic, &world.provider.url("/hook"), &rows]).await.unwrap();
 }
 
-/// Works off a backlog. At most five claims in a hundred may be given back.
-async fn work_off(world: &World, setup: &Setup, rows: i32) {
+/// Works off a backlog and says how many seconds that took. At most five claims in a hundred may be given back.
+async fn work_off(world: &World, setup: &Setup, rows: i32) -> f64 {
     notify(world, "orders", rows).await;
     let mut instance = setup.start().await;
     sql::until(&world.app, &format!("SELECT count(*) = {rows} FROM outboxd.notification_log WHERE status = 'SENT'"))
@@ -40,6 +40,7 @@ async fn work_off(world: &World, setup: &Setup, rows: i32) {
     let took: f64 = sql::value(&world.app, took).await;
     println!("{rows} rows in {took:.1} s: {claimed} claims, {given_back} given back, {put_back} put back unclaimed");
     assert!(given_back <= claimed * 0.05, "{given_back} of {claimed} claims were given back");
+    took
 }
 
 #[tokio::test]
@@ -56,6 +57,20 @@ async fn a_backlog_for_a_channel_with_few_calls_at_once_is_worked_off_within_its
     world.provider.answer(Reply::ok().after(Duration::from_millis(10)));
     work_off(&world, &limited(&world, "max_in_flight = 4"), 2_000).await;
     assert_eq!(world.provider.most_at_once(), 4);
+}
+
+/// Before the first call has ended nobody knows how many a second a destination takes. What was assumed until then must not
+/// keep rows waiting while it has nothing to do.
+#[tokio::test]
+async fn a_quick_destination_is_not_kept_waiting_for_what_was_assumed_of_it() {
+    const ROWS: i32 = 3_000;
+    let (channel, destination) = (World::new(Carrier::Stream).await, World::new(Carrier::Stream).await);
+    for world in [&channel, &destination] {
+        world.provider.answer(Reply::ok().after(Duration::from_millis(2)));
+    }
+    let fixed = work_off(&channel, &limited(&channel, "max_in_flight = 4"), ROWS).await;
+    let from_data = work_off(&destination, &from_the_row(&destination, "max_in_flight_per_origin = 4"), ROWS).await;
+    assert!(from_data < 2.0 * fixed, "{from_data:.1} s where the same limit on the channel takes {fixed:.1} s");
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ async fn use_id_again(client: &Client, id: i64) {
 }
 
 #[tokio::test]
-async fn an_outcome_of_a_notification_that_a_restore_took_away_does_not_touch_the_one_with_its_id() {
+async fn an_outcome_of_what_a_restore_took_away_does_not_touch_the_row_with_its_id() {
     let (client, store, instance) = open().await;
     let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'old', '{}')").await;
     let old = claim(&store, id, 0, instance).await;
