@@ -33,12 +33,13 @@ WITH due AS MATERIALIZED (
 ), released AS (
     UPDATE outboxd.notification_log l SET status = 'QUEUED'
      WHERE l.ctid = ANY (ARRAY(SELECT g.place FROM going g)) AND l.status = 'PENDING'
+    RETURNING l.id
 ), queued AS (
     INSERT INTO outboxd.outbox (id, epoch, topic, ordering_key, state, retry_at)
     SELECT g.id, g.epoch, g.topic, g.ordering_key,
            CASE WHEN g.ordering_key IS NULL THEN 'ready' ELSE 'blocked' END::outboxd.state,
            CASE WHEN g.ordering_key IS NULL THEN clock_timestamp() END
-      FROM going g ORDER BY g.due_at, g.id
+      FROM going g WHERE g.id = ANY (ARRAY(SELECT r.id FROM released r)) ORDER BY g.due_at, g.id
     RETURNING topic, ordering_key
 )
 SELECT NULL::bigint AS topic, NULL::timestamptz AS last_at, NULL::bigint AS last_id, count(*) AS found, q.ordering_key

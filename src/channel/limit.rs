@@ -24,6 +24,8 @@ const STARTS_MAX: u32 = 10_000;
 /// What cannot start within a second is told to come back after at least and at most this.
 const PROMISE_MIN: Duration = Duration::from_millis(500);
 const PROMISE_MAX: Duration = Duration::from_secs(60);
+/// The same while nobody knows how long a call takes.
+const PROMISE_UNKNOWN_MAX: Duration = Duration::from_secs(1);
 /// How far ahead of an even spread calls may start.
 const BURST: Duration = Duration::from_millis(100);
 /// The soonest that a rate is asked again: so a claim is for several rows where the rate is high.
@@ -104,7 +106,8 @@ impl Limits {
         }
         channel.in_flight += 1;
         if from_data {
-            origins.entry(Arc::clone(origin)).or_default().in_flight += 1;
+            let like_the_others = Load { usual: channel.usual, ..Load::default() };
+            origins.entry(Arc::clone(origin)).or_insert(like_the_others).in_flight += 1;
         }
         Ok(Permit { limits: Arc::clone(self), origin: Arc::clone(origin), granted: now, is_started: false })
     }
@@ -113,7 +116,8 @@ impl Limits {
     pub fn per_second(&self, origin: &str, concurrency: usize) -> usize {
         let state = self.lock();
         let origin_rate = (*origin != *CHANNEL_WIDE).then(|| {
-            let load = state.origins.get(origin).copied().unwrap_or_default();
+            let like_the_others = Load { usual: state.channel.usual, ..Load::default() };
+            let load = state.origins.get(origin).copied().unwrap_or(like_the_others);
             load.per_second(self.in_flight_per_origin_max.min(concurrency))
         });
         let channel_rate = state.channel.per_second(self.in_flight_max.min(concurrency));
@@ -126,10 +130,11 @@ impl Limits {
         let between = Duration::from_secs(1) / u32::try_from(self.per_second(origin, concurrency)).unwrap_or(u32::MAX);
         let mut state = self.lock();
         let State { channel, origins, .. } = &mut *state;
+        let max = if channel.is_known { PROMISE_MAX } else { PROMISE_UNKNOWN_MAX };
         let load = origins.get_mut(origin).unwrap_or(channel);
         let promised = load.promised.map_or(now, |promised| promised.max(now)) + between;
-        let wait = promised.duration_since(now).clamp(PROMISE_MIN, PROMISE_MAX);
-        load.promised = Some(promised.min(now + PROMISE_MAX));
+        let wait = promised.duration_since(now).clamp(PROMISE_MIN, max);
+        load.promised = Some(promised.min(now + max));
         wait
     }
 
@@ -209,12 +214,14 @@ struct Load {
     in_flight: usize,
     /// How long a permit is held, smoothed.
     usual: Duration,
+    /// A call has ended: it is not only assumed.
+    is_known: bool,
     promised: Option<Instant>,
 }
 
 impl Default for Load {
     fn default() -> Load {
-        Load { in_flight: 0, usual: CALL_ASSUMED, promised: None }
+        Load { in_flight: 0, usual: CALL_ASSUMED, is_known: false, promised: None }
     }
 }
 
@@ -225,6 +232,7 @@ impl Load {
 
     fn end(&mut self, took: Duration) {
         self.in_flight -= 1;
+        self.is_known = true;
         self.usual = (self.usual * 7 + took) / 8;
     }
 }

@@ -1,7 +1,7 @@
 //! The names of our Redis keys.
 //!
 //! ```text
-//! {prefix}:v1:stream                      stream  waiting and pending entries, one field `m` = elements, separated by commas
+//! {prefix}:v1:stream                      stream  waiting and pending entries, one field `m` = one element
 //!     group `workers`                             one consumer per worker
 //! {prefix}:v1:list                        list    waiting elements, pushed on the left, taken from the right
 //! {prefix}:v1:list:processing:<consumer>  list    taken and not acknowledged, oldest on the right

@@ -31,11 +31,22 @@ pub(super) struct DueTopics {
     cost: Duration,
     /// Something may have become due since the last look.
     is_woken: bool,
+    /// So a look is wanted, but not before this.
+    is_look_wanted: bool,
+    woken_look_at: Instant,
 }
 
 impl DueTopics {
     pub(super) fn new() -> DueTopics {
-        DueTopics { topics: BTreeMap::new(), look_at: Instant::now(), cost: Duration::ZERO, is_woken: true }
+        let now = Instant::now();
+        DueTopics {
+            topics: BTreeMap::new(),
+            look_at: now,
+            cost: Duration::ZERO,
+            is_woken: true,
+            is_look_wanted: true,
+            woken_look_at: now,
+        }
     }
 
     /// Everything may be due, however long ago.
@@ -45,12 +56,12 @@ impl DueTopics {
 
     /// Something may be due.
     pub(super) fn wake(&mut self) {
-        self.is_woken = true;
+        (self.is_woken, self.is_look_wanted) = (true, true);
     }
 
     /// Whether to look for topics now.
     pub(super) fn wants_look(&self, now: Instant) -> bool {
-        now >= self.look_at || (self.is_woken && self.cost < CHEAP_LOOK)
+        now >= self.look_at || (self.is_look_wanted && now >= self.woken_look_at)
     }
 
     /// A look found these; it began then.
@@ -58,7 +69,8 @@ impl DueTopics {
         let now = Instant::now();
         self.cost = now - began;
         self.look_at = now + LOOK_EVERY.max(self.cost * LOOK_SHARE);
-        self.is_woken = false;
+        self.woken_look_at = if self.cost < CHEAP_LOOK { now } else { now + self.cost * LOOK_SHARE };
+        (self.is_woken, self.is_look_wanted) = (false, false);
         let before = std::mem::take(&mut self.topics);
         let next = |(topic, due_in): (Arc<str>, Duration)| {
             let is_backlog = before.get(&topic).is_some_and(|next| next.is_backlog);
@@ -91,6 +103,7 @@ impl DueTopics {
     pub(super) fn next_in(&self, may_go: impl Fn(&str) -> bool) -> Duration {
         let now = Instant::now();
         let next = self.topics.iter().filter(|(topic, _)| may_go(topic)).map(|(_, next)| next.at).min();
-        next.map_or(self.look_at, |next| next.min(self.look_at)).saturating_duration_since(now)
+        let look_at = if self.is_look_wanted { self.look_at.min(self.woken_look_at) } else { self.look_at };
+        next.map_or(look_at, |next| next.min(look_at)).saturating_duration_since(now)
     }
 }

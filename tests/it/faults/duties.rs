@@ -100,7 +100,7 @@ async fn leases_ended_by_a_sweep_that_dies_are_ended_once_and_free_their_keys() 
     world.notify(20).await;
     // Its time is over when its holder is dead: the sweep gives it up, and the next of its key may go.
     let keyed = "SELECT outboxd.notify('orders', r, '{}', ordering_key => 'k', expires_at => now() + wait)
-                   FROM (VALUES ('head', interval '2.5 s'), ('next', interval '1 hour')) v(r, wait)";
+                   FROM (VALUES ('head', interval '1 s'), ('next', interval '1 hour')) v(r, wait)";
     sql::run(&world.app, keyed).await;
     world.provider.wait_for(21, SOON).await;
     holder.kill().await;
