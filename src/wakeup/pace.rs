@@ -10,7 +10,7 @@ const BUSY_REFRESH: Duration = Duration::from_millis(120);
 const CALM_ROWS_MAX: u64 = 50;
 const SPAN: Duration = Duration::from_millis(100);
 /// An app that rings for what may not be published (a paused topic) is asked not to for so long.
-const RUNG_FOR: Duration = Duration::from_secs(2);
+const RUNG_FOR: Duration = Duration::from_secs(10);
 /// The shortest pause between polls, by how much it grows while nothing is found, and how long it becomes while busy.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_GROWTH: f64 = 1.5;
