@@ -27,7 +27,7 @@ CREATE FUNCTION outboxd._ring_at_insert() RETURNS timestamptz LANGUAGE sql AS $$
 CREATE TABLE outboxd.notification_log (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- An INSERT rings through this default, whoever makes it: a tenth of what a trigger costs. Within 2,500 ms of
-    -- 2,500 ms ago is 0 to 5 s ago. NULL, which does not ring: no right to read the bell.
+    -- 2,500 ms ago is 0 to 5 s ago. Whoever inserts needs the right to read the bell and to ring: see grants.sql.
     created_at   timestamptz NOT NULL DEFAULT
         CASE WHEN abs(date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value('outboxd.doorbell'::regclass) - 2500) <= 2500
              THEN outboxd._ring_at_insert() ELSE clock_timestamp() END,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use outboxd::cli::{self, Cli};
 
-/// Small, short-lived pieces dominate here: a call's headers, a row's columns. Measured: see ARCHITECTURE.md.
+/// Small, short-lived pieces dominate here: a call's headers, a row's columns.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -5,7 +5,7 @@ use super::{Result, Store, query};
 /// Rows of one topic in one status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicRows {
-    /// The topic, or what stands for those without a lane.
+    /// The topic.
     pub topic: String,
     /// PENDING, QUEUED, PROCESSING or FAILED.
     pub status: &'static str,
