@@ -5,11 +5,17 @@ FROM rust:1-slim-bookworm AS build
 WORKDIR /build
 ENV CARGO_TERM_COLOR=never
 
-# Dependencies first, behind stubs: this layer is made anew only when Cargo.toml or Cargo.lock change.
+# Dependencies first, behind stubs: this layer is made anew only when a Cargo.toml or Cargo.lock changes.
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir src \
+# Cargo reads the manifest of every member, and builds the daemon alone.
+COPY bench/load/Cargo.toml bench/load/
+COPY bench/soak/Cargo.toml bench/soak/
+COPY demo/Cargo.toml demo/
+COPY demo/throwaway/Cargo.toml demo/throwaway/
+COPY model/Cargo.toml model/
+RUN mkdir src bench/load/src bench/soak/src demo/src demo/throwaway/src model/src \
     && echo 'fn main() {}' > src/main.rs \
-    && touch src/lib.rs \
+    && touch src/lib.rs bench/load/src/lib.rs bench/soak/src/lib.rs demo/src/lib.rs demo/throwaway/src/lib.rs model/src/lib.rs \
     && cargo build --release --locked --bin outboxd \
     && rm -r src
 

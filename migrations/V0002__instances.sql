@@ -9,6 +9,8 @@ CREATE TABLE outboxd.instance (
     -- The queue's push counter and the newest publication this instance has seen taken.
     queue_counter bigint NOT NULL DEFAULT 0,
     claimed_through timestamptz,
+    -- Since when it goes on without its Redis: what it published may be in its process and die with it.
+    fallback_since timestamptz,
     in_flight     integer NOT NULL DEFAULT 0,
     draining      boolean NOT NULL DEFAULT false,
     clock_skew_ms integer,
@@ -33,19 +35,19 @@ CREATE TABLE outboxd.instance_report (
     queue_memory_max_bytes bigint
 ) WITH (fillfactor = 50);
 
--- Duties that one instance does at a time for all: a lease, by the database's clock. A row lock or an advisory
+-- Leader leases that one instance does at a time for all: a lease, by the database's clock. A row lock or an advisory
 -- lock of a session would not work through a transaction-mode pooler.
 --
--- Every statement done under a duty checks the lease itself and locks this row FOR KEY SHARE meanwhile, so the duty
+-- Every statement done under a lease checks the lease itself and locks this row FOR KEY SHARE meanwhile, so the lease
 -- cannot change hands in the middle of it, and a former owner that wakes up late does nothing.
 
-CREATE TABLE outboxd.duty (
+CREATE TABLE outboxd.leader_lease (
     name  text PRIMARY KEY,
     owner integer,
     until timestamptz,
     since timestamptz,
-    CONSTRAINT owned_duties_and_only_they_have_a_lease
+    CONSTRAINT owners_and_only_they_have_a_lease
         CHECK ((owner IS NULL) = (until IS NULL) AND (owner IS NULL) = (since IS NULL))
 ) WITH (fillfactor = 50);
 
-INSERT INTO outboxd.duty (name) VALUES ('retention'), ('schedules'), ('rollups'), ('events');
+INSERT INTO outboxd.leader_lease (name) VALUES ('retention'), ('schedules'), ('events');

@@ -1,6 +1,6 @@
 -- What holds a channel, for every instance: an operator's pause, an open circuit, a provider's Retry-After.
 -- origin '' speaks for the whole channel.
-CREATE TABLE outboxd.channel_hold (
+CREATE TABLE outboxd.channel_state (
     channel     text NOT NULL,
     origin      text NOT NULL DEFAULT '',
     paused_at   timestamptz,

@@ -57,12 +57,12 @@ CREATE INDEX bulk_action_open ON outboxd.bulk_action (id) WHERE ended_at IS NULL
 -- longer, not yet ended) is found when it starts again, about once a day, so that history is not read again and
 -- again. `position` is the last id looked at (inbox: received_at in microseconds since 1970).
 
-CREATE TABLE outboxd.retention_walk (
+CREATE TABLE outboxd.retention_progress (
     name         text PRIMARY KEY,
     position     bigint NOT NULL DEFAULT 0,
     is_caught_up boolean NOT NULL DEFAULT false,
     restarted_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 
-INSERT INTO outboxd.retention_walk (name)
+INSERT INTO outboxd.retention_progress (name)
 VALUES ('notification_log'), ('attempt'), ('event'), ('inbox'), ('audit'), ('schedule_run');

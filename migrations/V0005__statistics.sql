@@ -4,14 +4,14 @@
 
 -- The whole installation. `seq_first` and `seq_last` are outbox.seq when the minute was first and last looked at: the
 -- difference is how many notifications were queued, without asking anyone to count them.
-CREATE TABLE outboxd.rollup_minute (
+CREATE TABLE outboxd.statistics_minute (
     minute    timestamptz PRIMARY KEY,
     seq_first bigint NOT NULL,
     seq_last  bigint NOT NULL,
     published bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
-CREATE TABLE outboxd.rollup_topic (
+CREATE TABLE outboxd.statistics_topic (
     minute  timestamptz NOT NULL,
     topic   text NOT NULL,
     sent    bigint NOT NULL DEFAULT 0,
@@ -21,7 +21,7 @@ CREATE TABLE outboxd.rollup_topic (
 ) WITH (fillfactor = 50);
 
 -- origin '' is the whole channel: its URL does not come from data.
-CREATE TABLE outboxd.rollup_channel (
+CREATE TABLE outboxd.statistics_channel (
     minute        timestamptz NOT NULL,
     channel       text NOT NULL,
     origin        text NOT NULL,
@@ -35,7 +35,7 @@ CREATE TABLE outboxd.rollup_channel (
 
 -- Spans of time as a histogram: bucket b holds spans of about 2^(b/4) ms, so a value read from it is within 9 %.
 -- Only buckets that are not empty have a row.
-CREATE TABLE outboxd.rollup_span (
+CREATE TABLE outboxd.statistics_span (
     minute  timestamptz NOT NULL,
     measure text NOT NULL,
     subject text NOT NULL,
@@ -48,8 +48,8 @@ CREATE TABLE outboxd.rollup_span (
 ) WITH (fillfactor = 50);
 
 -- How many rows wait, work and are dead, as last counted by an instance. Views count for themselves while there is
--- little to count; beyond that they show the census, so that looking at a backlog of any size costs nothing.
-CREATE TABLE outboxd.census (
+-- little to count; beyond that they show the snapshot, so that looking at a backlog of any size costs nothing.
+CREATE TABLE outboxd.snapshot (
     only_row         boolean PRIMARY KEY DEFAULT true,
     taken_at         timestamptz NOT NULL DEFAULT '-infinity',
     -- How long the count took: the next one is that much rarer.
@@ -59,9 +59,9 @@ CREATE TABLE outboxd.census (
     ready_since      timestamptz,
     CONSTRAINT there_is_one_census CHECK (only_row)
 ) WITH (fillfactor = 50);
-INSERT INTO outboxd.census DEFAULT VALUES;
+INSERT INTO outboxd.snapshot DEFAULT VALUES;
 
-CREATE TABLE outboxd.census_count (
+CREATE TABLE outboxd.snapshot_count (
     topic        text NOT NULL,
     status       text NOT NULL,
     count        bigint NOT NULL,

@@ -12,9 +12,10 @@ BEGIN
             outboxd.notify(text, text, jsonb, timestamptz, text, text, timestamptz, jsonb),
             outboxd.notify(text, text, json, timestamptz, text, text, timestamptz, jsonb),
             outboxd.notify(text, text, text, timestamptz, text, text, timestamptz, jsonb),
-            outboxd.notify_many, outboxd.publish, outboxd.receive, outboxd.respond TO outboxd_app;
+            outboxd.notify_many, outboxd.status, outboxd.publish, outboxd.receive, outboxd.respond TO outboxd_app;
         -- ORMs name every column they know, `id` as DEFAULT, and read back what has a default. Recipients and payloads
-        -- stay unread.
+        -- stay unread. DEFAULT needs the right to INSERT the column, and that right allows OVERRIDING SYSTEM VALUE too:
+        -- docs/apps.md says what an app that chooses an id can do. A CHECK or a trigger would make everybody pay for it.
         GRANT INSERT (id, topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
             ON outboxd.notification_log TO outboxd_app;
         GRANT SELECT (id, topic, created_at, send_at, status, epoch, attempts) ON outboxd.notification_log TO outboxd_app;
@@ -25,21 +26,24 @@ BEGIN
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_operator') THEN
         GRANT USAGE ON SCHEMA outboxd TO outboxd_operator;
         GRANT SELECT ON outboxd.notifications, outboxd.attempts, outboxd.dead_letters, outboxd.queue_state,
-            outboxd.outbox_lag, outboxd.workers, outboxd.stuck, outboxd.throughput, outboxd.latency, outboxd.channel_health,
-            outboxd.bulk_actions, outboxd.health, outboxd.schedules, outboxd.schedule_runs, outboxd.audit TO outboxd_operator;
+            outboxd.outbox_lag, outboxd.workers, outboxd.instances, outboxd.stuck, outboxd.throughput, outboxd.latency,
+            outboxd.channel_health, outboxd.bulk_actions, outboxd.health, outboxd.schedules, outboxd.schedule_runs, outboxd.events_waiting,
+            outboxd.event_consumers, outboxd.audit TO outboxd_operator;
         -- What queue_state calls, it calls as whoever asks.
         GRANT EXECUTE ON FUNCTION outboxd._count_active TO outboxd_operator;
-        GRANT EXECUTE ON FUNCTION outboxd.retry, outboxd.retry_dead, outboxd.retry_where, outboxd.resend,
-            outboxd.cancel, outboxd.cancel_where, outboxd.stop_bulk, outboxd.replay_events, outboxd.pause,
-            outboxd.resume, outboxd.pause_channel, outboxd.resume_channel, outboxd.create_schedule, outboxd.alter_schedule,
+        GRANT EXECUTE ON FUNCTION outboxd.status, outboxd.retry, outboxd.retry_dead, outboxd.retry_where, outboxd.resend,
+            outboxd.cancel, outboxd.cancel_where, outboxd.discard, outboxd.stop_bulk, outboxd.replay_events, outboxd.pause,
+            outboxd.resume, outboxd.pause_channel, outboxd.resume_channel, outboxd.close_circuit, outboxd.probe_channel,
+            outboxd.create_schedule, outboxd.alter_schedule,
             outboxd.drop_schedule TO outboxd_operator;
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_reader') THEN
         GRANT USAGE ON SCHEMA outboxd TO outboxd_reader;
         GRANT SELECT ON outboxd.notifications, outboxd.attempts, outboxd.dead_letters, outboxd.queue_state,
-            outboxd.outbox_lag, outboxd.workers, outboxd.stuck, outboxd.throughput, outboxd.latency, outboxd.channel_health,
-            outboxd.bulk_actions, outboxd.health, outboxd.schedules, outboxd.schedule_runs TO outboxd_reader;
-        GRANT EXECUTE ON FUNCTION outboxd._count_active TO outboxd_reader;
+            outboxd.outbox_lag, outboxd.workers, outboxd.instances, outboxd.stuck, outboxd.throughput, outboxd.latency,
+            outboxd.channel_health, outboxd.bulk_actions, outboxd.health, outboxd.schedules, outboxd.schedule_runs, outboxd.events_waiting,
+            outboxd.event_consumers TO outboxd_reader;
+        GRANT EXECUTE ON FUNCTION outboxd._count_active, outboxd.status TO outboxd_reader;
     END IF;
     -- Audiences are read by a function that belongs to this role. Who hands it over must be a member, and the role
     -- may create in the schema just for that.

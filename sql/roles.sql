@@ -1,5 +1,5 @@
 -- The roles of outboxd. `outboxd migrate` runs this where it may create roles; where it may not, a DBA runs it
--- once with psql and then `outboxd migrate` again (the grants come with it). Safe to repeat.
+-- once (`outboxd roles | psql …`) and then `outboxd migrate` again: the grants come with it. Safe to repeat.
 --
 --   outboxd_app       what the application's login gets:   GRANT outboxd_app TO my_app;
 --   outboxd_operator  what people who act get:             GRANT outboxd_operator TO alice;
@@ -17,15 +17,18 @@ BEGIN
             EXCEPTION
                 WHEN duplicate_object OR unique_violation THEN NULL; -- another migration was faster
                 WHEN insufficient_privilege THEN
-                    RAISE WARNING 'role % is missing and may not be created by %: let a DBA run sql/roles.sql, then migrate again',
+                    RAISE WARNING 'role % is missing and may not be created by %: let a DBA run what `outboxd roles` prints, then migrate again',
                         wanted, current_user;
             END;
         END IF;
     END LOOP;
-    -- Whoever owns the schema hands a function over to this role: see grants.sql.
+    -- Whoever owns the schema hands a function over to this role: see grants.sql. From 16 on, whoever creates a role is a
+    -- member of it that may not act as it.
     SELECT n.nspowner::regrole::text INTO wanted FROM pg_catalog.pg_namespace n
      WHERE n.nspname = 'outboxd'
-       AND (SELECT NOT pg_catalog.pg_has_role(n.nspowner, r.oid, 'MEMBER') FROM pg_catalog.pg_roles r WHERE r.rolname = 'outboxd_audience');
+       AND (SELECT NOT pg_catalog.pg_has_role(n.nspowner, r.oid,
+                       CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END)
+              FROM pg_catalog.pg_roles r WHERE r.rolname = 'outboxd_audience');
     IF wanted IS NOT NULL THEN
         BEGIN
             EXECUTE format('GRANT outboxd_audience TO %s', wanted);

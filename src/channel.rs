@@ -1,14 +1,17 @@
-//! Call the provider: one HTTP request per attempt, and a typed answer to "what may follow".
+//! 5. Call the provider: one HTTP request per attempt, and a typed answer to "what may follow".
 //!
 //! A [`Channel`] is a provider as configured: templates for url, headers and body, secrets, limits, and one
 //! client with its connections. [`Channel::send`] makes exactly one call and never retries; what follows a
 //! failure is decided by [`crate::retry`], in which order channels are tried by [`failover`], whether the
-//! call may be made now by [`limit`] and [`board`].
+//! call may be made now by [`availability`], from pauses, circuits and limits.
 //!
-//! Guarantee: a request is counted as not sent ([`Failure::Transient`](crate::retry::Failure)) only if the
+//! **Guarantee.** A request is counted as not sent ([`Failure::Transient`](crate::retry::Failure)) only if the
 //! provider cannot have received it whole; otherwise a missing answer is
-//! [`Failure::Ambiguous`](crate::retry::Failure). Limit: a provider that ignores `webhook-id` may
+//! [`Failure::Ambiguous`](crate::retry::Failure). **Limit.** A provider that ignores `webhook-id` may
 //! act twice on an ambiguous attempt that is repeated.
+//!
+//! May change: what a call carries, how it is limited. Must not: a channel knows no database, follows no redirect, and
+//! never repeats a request by itself.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -22,11 +25,14 @@ use serde_json::value::RawValue;
 use url::Url;
 
 mod address;
-pub mod board;
+mod answer;
+pub mod availability;
 pub mod circuit;
+pub mod circuits;
 mod compile;
 mod envelope;
 pub mod failover;
+mod forward;
 mod guard;
 mod headers;
 mod http;
@@ -70,7 +76,7 @@ pub struct Outgoing<'a> {
     pub recipient: &'a str,
     /// Its payload, as Postgres prints it.
     pub payload: &'a RawValue,
-    /// The row's headers; may hold a `traceparent`.
+    /// The row's headers, an object of strings; may hold a `traceparent`.
     pub headers: Option<&'a RawValue>,
     /// The call's place in its trace, if it is traced; else the row's own `traceparent` goes out.
     pub span: Option<SpanContext>,

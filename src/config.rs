@@ -1,7 +1,14 @@
 //! Configuration: what the rest of the program is told.
 //!
 //! [`KEYS`] lists every key once; [`load`] reads them from the file, then the environment, then flags, notes every
-//! mistake and goes on, and validates the whole. Later sources win.
+//! error and goes on, and validates the whole. Later sources win.
+//!
+//! **Guarantee.** All errors are reported together, each with the line or variable it came from and what to write
+//! instead; secrets never print. **Limit.** What only a server can tell (rights, versions, reachability) is `outboxd
+//! check`'s.
+//!
+//! A new key is added to [`KEYS`], to a struct here, to `outboxd.example.toml` and to `docs/configuration.md`; tests
+//! compare the four.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,27 +19,31 @@ use ipnet::IpNet;
 use secrecy::SecretString;
 
 mod build;
+pub mod conninfo;
 mod env;
+mod error;
 mod expand;
 mod file;
+pub(crate) mod forward;
 pub mod key;
 mod keys;
 mod load;
 mod mask;
-mod mistake;
+pub(crate) mod redis_url;
 mod section;
 mod settings;
 mod suggest;
+pub(crate) mod template;
 mod validate;
 mod value;
 
+pub use error::{Error, Errors, Origin};
 pub use expand::Env;
 pub use keys::KEYS;
-pub use load::{DEFAULT_FILES, Loaded, Sources, load};
+pub use load::{DEFAULT_FILES, Database, Loaded, Sources, load, load_database};
 pub use mask::url as mask_url;
-pub use mistake::{Mistake, Mistakes, Origin};
 pub use settings::Shown;
-pub use validate::{remarks, validate_roles};
+pub use validate::{validate_roles, warnings};
 
 /// Everything an instance is told at start, validated.
 #[derive(Debug, Clone)]
@@ -57,6 +68,8 @@ pub struct Config {
     pub worker: WorkerConfig,
     /// The sweeps of last resort.
     pub reconcile: ReconcileConfig,
+    /// Domain events.
+    pub events: EventsConfig,
     /// How long ended rows are kept.
     pub retention: RetentionConfig,
     /// Where spans go.
@@ -105,6 +118,8 @@ pub struct QueueConfig {
     pub consumer_ttl: Duration,
     /// Deliveries of one message before it is handed to Postgres as a failed attempt.
     pub deliveries_max: u32,
+    /// An instance that has not reached Redis for so long goes on through its own process; `None`: never.
+    pub fallback_after: Option<Duration>,
 }
 
 /// `[producer]`
@@ -162,6 +177,13 @@ pub struct ReconcileConfig {
     pub every: Duration,
 }
 
+/// `[events]`
+#[derive(Debug, Clone)]
+pub struct EventsConfig {
+    /// Events that the Redis stream of a topic keeps, about.
+    pub stream_max: u32,
+}
+
 /// `[retention]`
 #[derive(Debug, Clone)]
 pub struct RetentionConfig {
@@ -209,10 +231,16 @@ pub struct ChannelConfig {
     pub first_byte_timeout: Duration,
     /// Templates, by header name.
     pub headers: BTreeMap<String, SecretString>,
+    /// Which of a row's headers are sent on: names, or beginnings of names as in `x-*`.
+    pub forward_headers: Vec<String>,
     /// A template; absent: the standard envelope.
     pub body: Option<String>,
     /// The body's content type.
     pub content_type: String,
+    /// A template over the answer of a 2xx: whether the provider accepted it; absent: it did.
+    pub accepted_when: Option<String>,
+    /// A template over the answer of a 2xx: the provider's own id of the message.
+    pub provider_id: Option<String>,
     /// Standard Webhooks secrets, the first signs first; several during rotation.
     pub secrets: Vec<SecretString>,
     /// Calls started at most, per instance.

@@ -1,27 +1,48 @@
 //! Append domain events to the Redis streams of their topics, in order, on one instance at a time.
 //!
-//! **Guarantee.** Every event committed by `publish()` is appended at least once, in the order recorded, so in order per
-//! key for transactions that the app serialises. **Limit.** A crash between appending and forgetting appends a batch
-//! again; so may an owner of the duty that was paused for longer than its lease.
+//! **Guarantee.** Every event committed by `publish()` is appended at least once, in the order recorded, so in order
+//! per key for transactions that the app serialises. What Redis loses afterwards (FLUSHALL, a restart without
+//! persistence, a failover) is appended again from Postgres, before anything that comes later. **Limit.** Only what the
+//! streams should still hold (`events.stream_max`) and Postgres still keeps (`retention.events`).
+//!
+//! Waiting events are given their order for good in Postgres (*publications*, numbered), and Redis keeps the number
+//! that its streams have come to, raised in the script that appends. So each pass asks Redis where it is, and appends
+//! what comes after that. Interleavings:
+//!
+//! - *A crash after the reservation, before the append*: the number is above Redis's; the next owner appends it.
+//! - *A crash after the append, or no answer to it*: Redis says that it has the number; nothing is appended twice.
+//! - *The lease changes hands in the middle of an append*: the script appends only to where its caller saw the streams.
+//!   The first of the two is let in; what it appends is the same, whoever does it. The other finds another number and
+//!   asks.
+//! - *A loss at any of these points*: the number falls with the entries, because one script wrote both. The next look
+//!   (every second, or the next append) finds it lower, and goes on from there. What waits in Postgres comes after what
+//!   was lost.
+//! - *A loss during the repair of a loss*: the same again.
+//! - *A database set back to an earlier time*: Redis is further than Postgres; numbering goes on above that.
 
-use std::time::Duration;
+mod watch;
+
+use std::time::{Duration, Instant};
 
 use metrics::counter;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::duty::Duty;
 use crate::failpoint;
-use crate::publisher::Error;
-use crate::queue::events::{Event, EventStreams};
-use crate::store::Store;
+use crate::queue::events::EventStreams;
+use crate::store::event::{Portion, Progress};
+use crate::store::leader::LeaderLease;
+use crate::store::{StageError, Store};
+use watch::Watch;
 
-/// The duty's name in the database.
-pub const DUTY: &str = "events";
-/// Events appended in one round trip.
-const BATCH: u32 = 500;
-/// Between looks: while there is something, and while there is nothing.
+/// The lease's name in the database.
+pub const LEASE: &str = "events";
+/// Appended in one round trip.
+const BATCH: Portion = Portion { events: 500, bytes: 4 << 20 };
+/// Between looks at what waits.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Between looks at where Redis is, while nothing is appended.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Waits after errors.
 const ERROR_WAIT: Duration = Duration::from_secs(1);
 
@@ -30,45 +51,115 @@ const ERROR_WAIT: Duration = Duration::from_secs(1);
 pub struct Events {
     store: Store,
     streams: EventStreams,
-    duty: Duty,
+    lease: LeaderLease,
+    /// The number that Redis has come to, and when it said so; `None`: ask.
+    appended: Option<(i64, Instant)>,
+    /// The highest number that Redis was seen at, since the last loss.
+    seen: i64,
+    watch: Watch,
+}
+
+/// What one pass did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Events appended.
+    pub appended: u64,
+    /// There is more, to be gone on with at once.
+    pub has_more: bool,
 }
 
 impl Events {
-    /// Works only while the duty is ours.
-    pub fn new(store: Store, streams: EventStreams, duty: Duty) -> Events {
-        Events { store, streams, duty }
+    /// Works only while the lease is ours.
+    pub fn new(store: Store, streams: EventStreams, lease: LeaderLease) -> Events {
+        let watch = Watch::new(store.clone(), streams.clone());
+        Events { store, streams, lease, appended: None, seen: 0, watch }
     }
 
-    /// One bounded batch; how many were appended.
-    pub async fn pass(&mut self) -> Result<u64, Error> {
-        let Some(owner) = self.duty.hold().await? else { return Ok(0) };
-        let waiting = self.store.waiting_events(BATCH).await?;
-        if waiting.is_empty() {
-            return Ok(0);
+    /// One bounded batch.
+    pub async fn pass(&mut self) -> Result<Counts, StageError> {
+        let Some(owner) = self.lease.hold().await? else {
+            self.appended = None;
+            self.seen = 0;
+            return Ok(Counts::default());
+        };
+        self.watch.pass_if_due(owner).await;
+        let mut progress = self.store.event_progress().await?;
+        let appended = self.ask(owner, &mut progress).await?;
+        if appended < progress.newest {
+            return self.append(owner, appended, &progress).await;
         }
-        let events: Vec<Event> = waiting.iter().filter_map(|waiting| waiting.event.clone()).collect();
-        self.streams.append(&events).await?;
+        if progress.is_restoring {
+            let events = self.store.end_event_loss(LEASE, owner).await?;
+            info!(events, "what Redis lost is back in the event streams");
+        }
+        if !progress.has_waiting {
+            if progress.appended < appended {
+                self.store.confirm_events(LEASE, owner, appended).await?;
+            }
+            return Ok(Counts::default());
+        }
+        if !self.store.reserve_events(LEASE, owner, appended, BATCH).await? {
+            self.lease.lost();
+            return Ok(Counts::default());
+        }
+        failpoint::hit("after_reserve_events").await;
+        self.append(owner, appended, &Progress { is_restoring: false, ..progress }).await
+    }
+
+    /// Where Redis is. Lower than it was known to be: a loss, which is told once.
+    async fn ask(&mut self, owner: i32, progress: &mut Progress) -> Result<i64, StageError> {
+        if let Some((appended, at)) = self.appended
+            && at.elapsed() < ASK_EVERY
+        {
+            return Ok(appended);
+        }
+        let appended = self.streams.appended().await?;
+        let known = self.seen.max(progress.appended);
+        // Under repair it is behind what was known, and rises; if it falls, more was lost.
+        let is_new = !progress.is_restoring || appended < self.seen;
+        if appended < known && is_new && self.store.record_event_loss(LEASE, owner).await? {
+            progress.is_restoring = true;
+            self.streams.note_loss();
+            warn!(found = appended, known, "Redis lost events of its streams; they are appended again from Postgres");
+        }
+        self.seen = appended;
+        self.appended = Some((appended, Instant::now()));
+        Ok(appended)
+    }
+
+    /// Appends what comes next after `from`.
+    async fn append(&mut self, owner: i32, from: i64, progress: &Progress) -> Result<Counts, StageError> {
+        let next = self.store.unappended_events(from, self.streams.stream_max(), BATCH).await?;
+        // Until Redis has answered, only Redis knows.
+        self.appended = None;
+        let now = self.streams.append(from, next.goal, &next.events).await?;
         failpoint::hit("after_append").await;
-        let seqs: Vec<i64> = waiting.iter().map(|waiting| waiting.seq).collect();
-        if self.store.forget_events(&seqs, owner, DUTY).await? == 0 {
-            self.duty.lost();
+        if now != next.goal {
+            return Ok(Counts { appended: 0, has_more: true });
         }
-        counter!("outboxd_events_appended_total").increment(events.len() as u64);
-        Ok(waiting.len() as u64)
+        self.seen = now;
+        self.appended = Some((now, Instant::now()));
+        let events = next.events.len();
+        counter!("outboxd_events_appended_total").increment(events as u64);
+        if progress.is_restoring {
+            self.store.restored_events(LEASE, owner, i64::try_from(events).unwrap_or(i64::MAX)).await?;
+        }
+        let is_full = events >= BATCH.events as usize;
+        Ok(Counts { appended: events as u64, has_more: is_full || progress.is_restoring })
     }
 }
 
-/// Appends until `shutdown`, while the duty is ours.
+/// Appends until `shutdown`, while the lease is ours.
 pub async fn run(mut events: Events, shutdown: &CancellationToken) {
     let mut is_down = false;
     while !shutdown.is_cancelled() {
         let wait = match events.pass().await {
-            Ok(appended) => {
+            Ok(counts) => {
                 if is_down {
                     info!("appending events goes on");
                 }
                 is_down = false;
-                if appended >= u64::from(BATCH) { Duration::ZERO } else { LOOK_EVERY }
+                if counts.has_more { Duration::ZERO } else { LOOK_EVERY }
             }
             Err(error) => {
                 if !is_down {
@@ -80,5 +171,5 @@ pub async fn run(mut events: Events, shutdown: &CancellationToken) {
         };
         shutdown.run_until_cancelled(tokio::time::sleep(wait)).await;
     }
-    events.duty.let_go().await;
+    events.lease.let_go().await;
 }

@@ -1,4 +1,4 @@
-//! Places where tests make this process die or hang. Debug builds only: in a release build [`hit`] is empty.
+//! Places where tests make this process die, panic or hang. Debug builds only: in a release build [`hit`] is empty.
 //!
 //! Armed by `FAILPOINTS`, e.g. `after_claim=abort` or `after_push=hang@3` (at the third hit).
 
@@ -24,6 +24,7 @@ mod armed {
     #[derive(Debug, Clone, Copy)]
     pub(super) enum Action {
         Abort,
+        Panic,
         Hang,
     }
 
@@ -46,6 +47,7 @@ mod armed {
         tracing::warn!(failpoint = name, ?action, "failpoint hit");
         match action {
             Action::Abort => std::process::abort(),
+            Action::Panic => panic!("failpoint {name}"),
             Action::Hang => std::future::pending().await,
         }
     }
@@ -56,6 +58,7 @@ mod armed {
             let (action, at_hit) = how.split_once('@').unwrap_or((how, "1"));
             let action = match action {
                 "abort" => Action::Abort,
+                "panic" => Action::Panic,
                 "hang" => Action::Hang,
                 other => panic!("failpoint {name}: no action {other}"),
             };

@@ -1,41 +1,49 @@
 //! outboxd: your app commits, outboxd delivers.
+//!
+//! # The life of one notification
+//!
+//! 1. The app writes it in its own transaction, by `outboxd.notify()` or a plain INSERT (`sql/functions/notify.sql`).
+//! 2. What is due later is released when its time comes: [`producer`].
+//! 3. The commit is seen, and the row published: reserved, pushed, confirmed. [`relay`]; what was lost on the way is found by
+//!    [`relay::repair`].
+//! 4. The queue carries a message "row 17, epoch 3 is ready" to a worker: [`queue`].
+//! 5. The worker takes it, claims the row when the call may start, sends, records the outcome, acknowledges: [`worker`].
+//! 6. The call itself, its limits and its circuit: [`channel`]. What follows a failure: [`retry`].
+//! 7. Who is alive, what the views count, what has ended and goes: [`upkeep`].
+//!
+//! Beside it: campaigns ([`schedule`]) and domain events ([`events`]).
+//!
+//! Every statement is in [`store`]; who imports whom is kept by `tests/it/tidy.rs`:
+//! `cli → service → stages → {store, queue, channel} → {notification, retry}`.
 
 pub mod notification;
 pub mod retry;
 
 pub mod producer;
-pub mod publisher;
+
 pub mod relay;
-pub mod wakeup;
 
 pub mod queue;
 
-pub mod channel;
-pub mod holds;
 pub mod worker;
 
-pub mod bulk;
-pub mod events;
-pub mod heartbeat;
-pub mod reporter;
-pub mod rollup;
-pub mod sweeper;
+pub mod channel;
 
-pub mod duty;
-pub mod retention;
-pub mod scheduler;
+pub mod upkeep;
+
+pub mod events;
+pub mod schedule;
 
 pub mod store;
 
-pub mod cli;
+pub mod server;
+
 pub mod config;
 pub mod failpoint;
-pub mod http;
-pub mod migrate;
-pub mod service;
-pub mod shutdown;
-pub mod systemd;
 pub mod telemetry;
 pub mod tls;
+
+pub mod cli;
+pub mod service;
 
 pub use producer::embed::{Notification, Producer, Ticket};

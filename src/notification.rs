@@ -32,7 +32,7 @@ pub enum Status {
     Sent,
     /// Given up: the dead letter.
     Failed,
-    /// Taken back by an operator.
+    /// Taken back by an operator, or discarded as a dead letter.
     Canceled,
 }
 
@@ -63,7 +63,8 @@ impl Status {
         matches!(self, Status::Sent | Status::Failed | Status::Canceled)
     }
 
-    /// Whether the protocol ever makes this step. `FAILED|CANCELED → SENT` is a late success.
+    /// Whether the protocol ever makes this step. `FAILED|CANCELED → SENT` is a late success, `FAILED → CANCELED` a dead
+    /// letter that was discarded.
     pub fn may_become(self, next: Status) -> bool {
         use Status::{Canceled, Failed, Pending, Processing, Queued, Sent};
         matches!(
@@ -72,6 +73,7 @@ impl Status {
                 | (Queued, Processing | Failed | Canceled | Sent)
                 | (Processing, Queued | Sent | Failed | Canceled)
                 | (Failed | Canceled, Queued | Sent)
+                | (Failed, Canceled)
         )
     }
 }
@@ -102,10 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn only_retry_and_a_late_success_leave_a_terminal_status() {
+    fn only_retry_discard_and_a_late_success_leave_a_terminal_status() {
         for from in [Status::Failed, Status::Canceled] {
             for next in Status::ALL {
-                assert_eq!(from.may_become(next), matches!(next, Status::Queued | Status::Sent), "{from} → {next}");
+                let is_discard = (from, next) == (Status::Failed, Status::Canceled);
+                let expected = is_discard || matches!(next, Status::Queued | Status::Sent);
+                assert_eq!(from.may_become(next), expected, "{from} → {next}");
             }
         }
     }

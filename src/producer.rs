@@ -1,12 +1,17 @@
-//! Release: due PENDING rows become QUEUED with their outbox rows. They carry a time that has come, so the relay publishes
-//! them at once.
+//! 1. Release: due PENDING rows become QUEUED, with their outbox rows, in one transaction. The relay publishes them at
+//!    once.
 //!
-//! Topics take turns, so a campaign of a million rows that are due at once does not stand in front of another topic's
-//! single row. A look finds the topics with PENDING rows and where each begins, one step down the index per topic.
-//! Released rows leave dead index entries behind; while those make looks expensive (a foreign snapshot keeps vacuum
-//! from them), looks become seldom, and in between each topic goes on from where its last release ended, and new
-//! topics are looked for beside the known ones. What came in before that point (a transaction that committed late)
-//! is found by the next look.
+//! **Guarantee.** A row is released once, however many instances release, and rows of one ordering key in their order:
+//! a row goes only if no earlier due row of its key is left behind. **Limit.** A row is released when its topic's turn
+//! comes; while a campaign of a million is due, that is within a few batches.
+//!
+//! Topics take turns. A look finds the topics with PENDING rows and where each begins, one step down the index per
+//! topic. Released rows leave dead index entries behind. While those make looks expensive (a foreign snapshot keeps
+//! vacuum from them), looks become seldom; in between each topic goes on from where its last release ended, and only
+//! new topics are looked for. What came in before that point, by a transaction that committed late, is found by the
+//! next look.
+//!
+//! May change: how looks and turns are planned. Must not: the guard of `producer/release_due.sql`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,19 +1,24 @@
-//! Carry: messages from whoever published a row to a worker with a free slot.
+//! 3. Carry: messages from whoever published a row to a worker.
 //!
-//! Postgres decides, the queue only carries. A message is a hint that a row is ready; whoever takes it
-//! still has to claim the row. So a backend may lose messages (the relay publishes them again) and may
-//! deliver copies (the claim drops them), but it must not deliver what was never pushed.
+//! Postgres decides, the queue only carries. A message is a hint that a row is ready; whoever takes it still has to
+//! claim the row.
 //!
-//! One contract, three backends, one conformance suite (`tests/it/queue.rs`) that all of them pass.
+//! **Guarantee.** Nothing is delivered that was never pushed, what is taken stays until it is acknowledged, and a queue
+//! that lost data says so ([`Queue::check_loss`]). **Limit.** A backend may lose messages (the relay publishes them
+//! again) and may deliver copies (the claim drops them).
+//!
+//! One contract, three backends and [`fallback`], which switches between two of them, and one conformance suite
+//! (`tests/it/queue.rs`) that all of them pass. May change: how a backend keeps its messages. Must not: a queue knows no
+//! database.
 
-mod address;
 mod broker;
 mod connection;
 mod element;
 pub mod events;
 mod failure;
 mod fairness;
-mod hand;
+pub mod fallback;
+mod in_flight;
 mod keys;
 mod liveness;
 mod loss;
@@ -45,12 +50,12 @@ pub struct Message {
     pub topic: Arc<str>,
 }
 
-/// A message in a consumer's hands. It stays there, across crashes, until it is acknowledged.
+/// A message in flight: it belongs to its consumer, across crashes, until it is acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// What to claim.
     pub message: Message,
-    /// How often the queue has handed it out, this time included.
+    /// How often the queue has delivered it, this time included.
     pub times_delivered: u32,
     /// How the backend finds it again (a stream entry's id, a list element).
     pub handle: Handle,
@@ -61,10 +66,8 @@ pub struct Delivery {
 pub enum Handle {
     /// A number used once: the in-process queue.
     Ticket(u64),
-    /// The element itself: the list backend.
-    Element(Arc<str>),
-    /// The entry's id: the stream backend.
-    Entry(Arc<str>),
+    /// What Redis knows it by: a list's element, the id of a stream's entry.
+    Name(Arc<str>),
 }
 
 /// What a push left behind.
@@ -86,7 +89,7 @@ pub enum Loss {
         /// The counter the queue shows now.
         found: i64,
     },
-    /// Some entries were deleted by hand while a consumer that died held them.
+    /// Some entries were deleted by hand while they were in flight at a consumer that died.
     Entries {
         /// How many were found missing.
         count: u64,
@@ -96,6 +99,10 @@ pub enum Loss {
 /// What the queue's server says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerFacts {
+    /// Its version.
+    pub version: String,
+    /// `standalone` or `cluster`.
+    pub mode: String,
     /// Its `maxmemory-policy`.
     pub policy: String,
     /// Memory in use, in bytes.
@@ -148,10 +155,16 @@ pub async fn open(config: &QueueConfig, redis_url: Option<&SecretString>) -> Res
     })
 }
 
+/// Finds the Redis that [`open`] would use, refuses what it would refuse, and tells what the server says of itself.
+/// Writes nothing.
+pub async fn inspect(config: &QueueConfig, redis_url: &SecretString) -> Result<ServerFacts> {
+    broker::inspect(config, redis_url).await
+}
+
 /// One queue, shared by all instances that are configured with it (the in-process one: by one process).
 #[async_trait]
 pub trait Queue: Send + Sync + std::fmt::Debug {
-    /// `memory`, `list` or `stream`, for logs and metric labels.
+    /// `memory`, `list` or `stream`: where pushes go now.
     fn kind(&self) -> &'static str;
 
     /// Appends all messages in order, in one round trip. After an error the caller must assume that any

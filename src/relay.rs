@@ -1,32 +1,45 @@
-//! Publish what is unpublished: reserve → push → confirm, the only way into the queue.
+//! 2. Publish what is unpublished: reserve → push → confirm, the only way into the queue.
 //!
 //! **The fast path** is one scan over what was committed lately, whatever its topic. Numbers commit out of order, so it
-//! begins a little below the last number drawn, now or at the previous poll, and now and then further below.
-//! Keys whose head is blocked although nobody of the key has its turn are admitted on the way.
+//! begins a little below the last number drawn, now or at the previous poll, and now and then further below. Keys whose
+//! head is blocked although nobody of the key has its turn are admitted on the way.
 //!
-//! **Topic by topic** go backlogs, topics whose channel cannot take everything, and the look: every five seconds each topic
-//! is gone through from its beginning. A topic that fills its share is gone on with at once, in turns with the others.
-//! The look is the guarantee; the fast path is only speed and may miss.
+//! **Topic by topic** go backlogs, topics whose channel cannot take everything, and the look: every five seconds each
+//! topic is gone through from its beginning. A topic that fills its share is gone on with at once, in turns with the
+//! others.
 //!
 //! **What came back or late** (retries, heads of keys, recalled and released rows) carries a time and is found by it.
+//! What cannot go now, because its topic is paused or has no route here, its circuit is open or a second of work waits
+//! for it, is not scanned.
 //!
-//! What cannot go now, because its topic is paused, its channel held or a second of work waits for it, is not scanned.
+//! **Guarantee.** A committed row is published within one look. The look is the guarantee; the fast path is only speed
+//! and may miss. What was reserved and not confirmed, or lost by the queue, is published again by [`repair`].
+//! **Limit.** A row may be in the queue twice; the claim drops the copy.
+//!
+//! May change: how far and how often is scanned. Must not: no transaction is open while the queue is called, and
+//! nothing enters the queue without a publication row.
 
 mod due;
+pub(crate) mod listener;
+pub(crate) mod pace;
+pub mod publisher;
+pub mod repair;
 mod topics;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tracing::info;
+
 use self::due::DueTopics;
+use self::publisher::Publisher;
 use self::topics::Topics;
+use crate::channel::availability::{Availability, Flow};
 use crate::config::RelayConfig;
 use crate::failpoint;
-use crate::holds::{Flow, Holds};
-use crate::publisher::{Error, Publisher};
-use crate::store::Store;
 use crate::store::instance::InstanceId;
 use crate::store::publish::{Found, FreshScan};
+use crate::store::{StageError, Store};
 
 /// How far below the last number the fast path begins, and how far once in a while.
 const OVERLAP: i64 = 500;
@@ -66,7 +79,7 @@ pub struct Counts {
 pub struct Relay {
     store: Store,
     publisher: Publisher,
-    holds: Arc<Holds>,
+    availability: Arc<Availability>,
     instance: InstanceId,
     batch: u32,
     topics: Topics,
@@ -83,7 +96,7 @@ impl Relay {
     pub fn new(
         store: Store,
         publisher: Publisher,
-        holds: Arc<Holds>,
+        availability: Arc<Availability>,
         instance: InstanceId,
         config: &RelayConfig,
     ) -> Relay {
@@ -91,7 +104,7 @@ impl Relay {
         Relay {
             store,
             publisher,
-            holds,
+            availability,
             instance,
             batch: config.batch,
             topics: Topics::new(config.batch),
@@ -104,7 +117,7 @@ impl Relay {
     }
 
     /// One bounded batch of each kind.
-    pub async fn pass(&mut self) -> Result<Counts, Error> {
+    pub async fn pass(&mut self) -> Result<Counts, StageError> {
         let mut counts = Counts::default();
         let look_began = self.look_if_due().await?;
         self.learn_flow();
@@ -133,11 +146,11 @@ impl Relay {
 
     /// How long until something is due.
     pub fn next_due(&self) -> Duration {
-        self.due.next_in(|topic| self.holds.flow(topic) != Flow::Held)
+        self.due.next_in(|topic| self.availability.flow(topic) != Flow::Held)
     }
 
     /// Says when the look began, if it is time for one.
-    async fn look_if_due(&mut self) -> Result<Option<Instant>, Error> {
+    async fn look_if_due(&mut self) -> Result<Option<Instant>, StageError> {
         let began = Instant::now();
         if began < self.look_at {
             return Ok(None);
@@ -154,13 +167,13 @@ impl Relay {
             return;
         }
         for topic in self.topics.names() {
-            let flow = self.holds.flow(&topic);
+            let flow = self.availability.flow(&topic);
             self.topics.set_flow(&topic, flow, OVERLAP);
         }
         self.flow_at = Instant::now() + FLOW_MAX_AGE.max(began.elapsed() * FLOW_SHARE);
     }
 
-    async fn publish_fresh(&mut self, counts: &mut Counts) -> Result<(), Error> {
+    async fn publish_fresh(&mut self, counts: &mut Counts) -> Result<(), StageError> {
         let take = self.publisher.allowance().await?.fresh.min(self.batch);
         if take == 0 {
             counts.is_full = true;
@@ -169,9 +182,10 @@ impl Relay {
         let now = Instant::now();
         let is_wide = now >= self.wide_at;
         let mut skip = self.topics.skipped();
-        skip.extend(self.holds.paused_topics());
+        skip.extend(self.availability.paused_topics());
         let overlap = if is_wide { OVERLAP_WIDE } else { OVERLAP };
-        let scan = FreshScan { last_id: self.last_id, overlap, skip: &skip, take };
+        let only = self.availability.routed_topics();
+        let scan = FreshScan { last_id: self.last_id, overlap, skip: &skip, only: only.as_deref(), take };
         let confirm = self.publisher.take_unconfirmed();
         let fresh = self.store.reserve_fresh(scan, self.instance.get(), &confirm).await;
         let fresh = self.publisher.keep_unless(fresh, confirm)?;
@@ -181,6 +195,9 @@ impl Relay {
         if is_full {
             counts.has_more = true;
         } else {
+            if self.last_id != i64::MAX && fresh.last_id < self.last_id {
+                self.begin_anew();
+            }
             self.last_id = fresh.last_id;
             if is_wide {
                 self.wide_at = now + WIDE_EVERY;
@@ -197,7 +214,15 @@ impl Relay {
         Ok(())
     }
 
-    async fn publish_topics(&mut self, counts: &mut Counts) -> Result<(), Error> {
+    /// Numbers went back: the schema was made anew or restored, or a server without the last commits took over. What is
+    /// remembered of positions would hide what is numbered now.
+    fn begin_anew(&mut self) {
+        info!("numbers went back; every topic is looked at from its beginning");
+        self.topics = Topics::new(self.batch);
+        self.look_again();
+    }
+
+    async fn publish_topics(&mut self, counts: &mut Counts) -> Result<(), StageError> {
         let scans = self.topics.plan(self.publisher.allowance().await?);
         if scans.is_empty() {
             counts.is_full |= self.topics.have_backlog();
@@ -210,7 +235,7 @@ impl Relay {
         self.push(found, counts).await
     }
 
-    async fn publish_due(&mut self, counts: &mut Counts) -> Result<(), Error> {
+    async fn publish_due(&mut self, counts: &mut Counts) -> Result<(), StageError> {
         let now = Instant::now();
         let is_look = self.due.wants_look(now);
         if is_look {
@@ -221,7 +246,7 @@ impl Relay {
         let allowance = self.publisher.allowance().await?;
         let rows_max = allowance.backlog.max(allowance.fresh.min(DUE_MIN)).min(self.batch);
         let share = rows_max.div_ceil(u32::try_from(due.len().max(1)).unwrap_or(u32::MAX));
-        let may_take = |topic: Arc<str>| match self.holds.flow(&topic) {
+        let may_take = |topic: Arc<str>| match self.availability.flow(&topic) {
             Flow::Held => None,
             Flow::Room(room) => {
                 let room = if self.due.has_backlog(&topic) { room } else { room.max(FEW) };
@@ -244,13 +269,13 @@ impl Relay {
         self.push(due.found, counts).await
     }
 
-    async fn push(&self, found: Found, counts: &mut Counts) -> Result<(), Error> {
+    async fn push(&self, found: Found, counts: &mut Counts) -> Result<(), StageError> {
         let rows = found.reserved.messages.len() as u64;
         if rows == 0 {
             return Ok(());
         }
         for topic in &found.topics {
-            self.holds.note_published(&topic.topic, topic.rows);
+            self.availability.note_published(&topic.topic, topic.rows);
         }
         failpoint::hit("after_reserve").await;
         self.publisher.push(found.reserved).await?;

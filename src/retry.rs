@@ -6,9 +6,11 @@
 //! | permanent | next channel at once | give up |
 //! | transient | backoff, `attempts_before_failover` times, then next channel | backoff, `max_attempts` times, then give up |
 //! | ambiguous | as transient, with one attempt more | as transient |
+//! | unreadable | give up | give up |
 //!
 //! An ambiguous failure may have been a delivery, so the same channel, where the receiver can recognise the
 //! repeat by its `webhook-id`, is always asked once more before another channel delivers a second time.
+//! An unreadable one is our own mistake and would be the same again: it is left to an operator.
 
 use std::time::Duration;
 
@@ -23,6 +25,9 @@ pub enum Failure {
     Permanent,
     /// The request went out and no answer came back: it may have been delivered.
     Ambiguous,
+    /// The provider accepted the request, and our own rule cannot tell what its answer means: it may have been
+    /// delivered, and asking again would not tell.
+    Unreadable,
 }
 
 impl Failure {
@@ -31,8 +36,13 @@ impl Failure {
         match self {
             Failure::Transient => "transient",
             Failure::Permanent => "permanent",
-            Failure::Ambiguous => "unknown",
+            Failure::Ambiguous | Failure::Unreadable => "unknown",
         }
+    }
+
+    /// Whether it may have been delivered all the same.
+    pub fn is_unknown(self) -> bool {
+        matches!(self, Failure::Ambiguous | Failure::Unreadable)
     }
 }
 
@@ -71,6 +81,7 @@ pub fn decide(
     let onward = if is_last { Decision::GiveUp } else { Decision::NextChannel };
     let attempts_max = match (failure, is_last) {
         (Failure::Permanent, _) => return onward,
+        (Failure::Unreadable, _) => return Decision::GiveUp,
         (_, true) => route.max_attempts,
         (Failure::Transient, false) => route.attempts_before_failover.min(route.max_attempts),
         (Failure::Ambiguous, false) => route.attempts_before_failover.min(route.max_attempts).saturating_add(1),
@@ -139,7 +150,7 @@ mod tests {
     #[test]
     fn each_failure_leads_where_the_table_says() {
         use Decision::{GiveUp, NextChannel, RetryAfter};
-        use Failure::{Ambiguous, Permanent, Transient};
+        use Failure::{Ambiguous, Permanent, Transient, Unreadable};
         let three = route(3, 4, 3);
         let hasty = route(2, 1, 1);
         let cases = [
@@ -154,6 +165,7 @@ mod tests {
             (&three, at(0, 3), Ambiguous, RetryAfter(BASE * 4)),
             (&three, at(0, 4), Ambiguous, NextChannel),
             (&three, at(2, 4), Ambiguous, GiveUp),
+            (&three, at(0, 1), Unreadable, GiveUp),
             (&hasty, at(0, 1), Transient, NextChannel),
             (&hasty, at(0, 1), Ambiguous, RetryAfter(BASE)),
             (&hasty, at(0, 2), Ambiguous, NextChannel),

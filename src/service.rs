@@ -1,37 +1,55 @@
 //! One instance: what it is made of, in which order it starts, and in which it stops.
+//!
+//! Start: the HTTP port, the schema, the pools, the queue, the first heartbeat, what a queue lost meanwhile, then the
+//! loops. Stop: not ready, nothing more is taken, calls under way finish and are recorded, the rest goes back, the last
+//! heartbeat.
+//!
+//! **Guarantee.** Every task is joined before [`run`] returns. **Limit.** Calls that outlast `worker.drain` are cut
+//! off, and their outcomes are recorded as unknown.
+//!
+//! This is the only place that knows all stages. They know each other only through [`Presence`], [`Availability`] and
+//! [`Statistics`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::bulk;
+use crate::channel::availability::Availability;
 use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
-use crate::duty::Duty;
 use crate::events::{self, Events};
-use crate::heartbeat::{self, Heartbeat, Seen};
-use crate::holds::{self, Holds};
-use crate::http::{self, Api, Parts, Readiness};
-use crate::migrate;
 use crate::producer::Producer;
-use crate::publisher::Publisher;
 use crate::queue::events::EventStreams;
+use crate::queue::fallback::FallbackQueue;
 use crate::queue::{self, Queue};
 use crate::relay::Relay;
-use crate::reporter::{self, Reporter};
-use crate::retention::{self, Retention};
-use crate::rollup::Counts;
-use crate::scheduler::{self, Scheduler};
-use crate::store::instance::InstanceId;
-use crate::store::sweep::Undelivered;
-use crate::store::{self, Store};
-use crate::sweeper::{self, Sweeper};
+use crate::relay::publisher::Publisher;
+use crate::relay::repair::{self, Repair};
+use crate::schedule::{self, Scheduler};
+use crate::server::{self, Api, Parts, Readiness};
+use crate::store::claim::Calls;
+use crate::store::instance::{InstanceId, Presence};
+use crate::store::leader::LeaderLease;
+use crate::store::repair::Undelivered;
+use crate::store::{self, Store, migrate};
 use crate::telemetry::otlp::{self, Exporter, Tracer};
-use crate::wakeup::{self, Pump, Wake};
-use crate::worker::{self, Drain, Progress, Worker};
+use crate::telemetry::statistics::{Counts, Statistics};
+use crate::upkeep::fallback::{self, Fallback};
+use crate::upkeep::heartbeat::{self, Heartbeat};
+use crate::upkeep::retention::{self, Retention};
+use crate::upkeep::statistics::{self as reports, Reporter};
+use crate::upkeep::{bulk, circuits};
+use crate::worker::{self, Drain, Worker};
+
+mod schema;
+pub mod signals;
+pub mod systemd;
+mod wakeup;
+
+use wakeup::Pump;
 
 /// Why an instance did not start.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +71,7 @@ pub enum Error {
     Telemetry(#[from] otlp::Error),
     /// The HTTP endpoints cannot listen.
     #[error(transparent)]
-    Http(#[from] http::Error),
+    Http(#[from] server::Error),
 }
 
 /// A running instance's parts.
@@ -62,13 +80,16 @@ struct Instance {
     roles: BTreeSet<Role>,
     store: Store,
     queue: Arc<dyn Queue>,
+    /// The same, if it can be left.
+    fallback: Option<Arc<FallbackQueue>>,
     event_streams: Option<EventStreams>,
     publisher: Publisher,
     router: Arc<Router>,
-    holds: Arc<Holds>,
-    heartbeat: Arc<Heartbeat>,
-    wake: Arc<Wake>,
-    install_id: Arc<str>,
+    availability: Arc<Availability>,
+    heartbeat: Heartbeat,
+    presence: Arc<Presence>,
+    calls: Arc<Calls>,
+    statistics: Arc<Statistics>,
     clock_skew_ms: i32,
     /// Where calls are traced.
     spans: Option<(Tracer, Exporter)>,
@@ -98,40 +119,45 @@ pub async fn run(
 impl Instance {
     async fn start(config: Config, roles: BTreeSet<Role>) -> Result<Instance, Error> {
         let router = Arc::new(Router::new(&config.channels, &config.routes)?);
-        prepare_schema(&config).await?;
+        schema::prepare(&config).await?;
         let store = Store::open(&config)?;
-        let queue = queue::open(&config.queue, config.redis_url.as_ref()).await?;
+        let (queue, fallback) = open_queue(&config, &roles).await?;
         let event_streams = match &config.redis_url {
             Some(url) if config.queue.kind != QueueKind::Memory && roles.contains(&Role::Relay) => {
-                Some(EventStreams::open(&config.queue, url).await?)
+                Some(EventStreams::open(&config.queue, url, config.events.stream_max).await?)
             }
             _ => None,
         };
-        let publisher = Publisher::new(store.clone(), Arc::clone(&queue), config.queue.window);
-        let instance = InstanceId::default();
+        let (presence, statistics) = (Arc::new(Presence::default()), Arc::new(Statistics::default()));
+        let publisher = Publisher::new(
+            store.clone(),
+            Arc::clone(&queue),
+            config.queue.window,
+            Arc::clone(&presence),
+            Arc::clone(&statistics),
+        );
         let heartbeat = Heartbeat {
             store: store.clone(),
-            instance: instance.clone(),
+            instance: InstanceId::default(),
             roles: roles.iter().map(|role| role.name().to_owned()).collect(),
             queue_kind: queue.kind(),
             host: host_name(),
+            every: config.worker.heartbeat,
             ttl: config.worker.heartbeat_ttl,
-            publisher: publisher.clone(),
-            progress: Arc::new(Progress::default()),
-            seen: Arc::new(Seen::default()),
-            draining: AtomicBool::new(false),
+            presence: Arc::clone(&presence),
+            turn: Mutex::default(),
         };
         let registered = heartbeat.register().await?;
         heartbeat.beat(None).await?;
         // Before the first push: what others pushed and a queue that was emptied since has lost.
-        if let Some(loss) = queue.check_loss(heartbeat.seen.queue_counter()).await? {
+        if let Some(loss) = queue.check_loss(presence.queue_counter()).await? {
             let rows = store.republish(Undelivered::All).await?;
             warn!(?loss, rows, "the queue lost messages while nobody ran; they are published again");
         }
         // What is queued from here on counts as queued in this minute.
-        store.add_counts(0, &Counts::default()).await?;
-        let holds = Arc::new(Holds::new(store.clone(), instance, Arc::clone(&router), &config));
-        holds.refresh().await?;
+        store.add_counts(&Counts::default()).await?;
+        let availability = Availability::new(Arc::clone(&router), &config.channels, config.worker.concurrency);
+        circuits::pass(&store, &heartbeat.instance, &availability).await?;
         if let Err(error) = store.warm_up(roles.contains(&Role::Worker), roles.contains(&Role::Relay)).await {
             warn!(%error, "not every connection could be made at once; they are made as they are needed");
         }
@@ -147,14 +173,16 @@ impl Instance {
             roles,
             store,
             queue,
+            fallback,
             event_streams,
             publisher,
             router,
-            holds,
-            heartbeat: Arc::new(heartbeat),
-            wake: Arc::new(Wake::default()),
-            install_id: Arc::from(registered.install_id),
-            clock_skew_ms: heartbeat::clock_skew_ms(registered.database_time),
+            availability: Arc::new(availability),
+            heartbeat,
+            presence,
+            calls: Arc::default(),
+            statistics,
+            clock_skew_ms: heartbeat::clock_skew_ms(registered.started_at),
             spans,
         })
     }
@@ -165,17 +193,17 @@ impl Instance {
         let (tracer, exporter) = self.spans.take().unzip();
         let pump = self.pump();
         let carries = pump.producer.is_some() || pump.relay.is_some();
-        let sweeper = self.sweeper();
+        let repair = self.repair();
         let works = self.roles.contains(&Role::Worker);
         let worker = Arc::new(self.worker(tracer));
         let publish = async {
             if carries {
-                wakeup::run(pump, &self.config, &self.wake, &shutdown).await;
+                wakeup::run(pump, &self.config, &shutdown).await;
             }
         };
         let sweep = async {
             if self.roles.contains(&Role::Relay) {
-                tokio::join!(sweeper::run(&sweeper, &shutdown), bulk::run(&self.store, &self.wake, &shutdown));
+                tokio::join!(repair::run(&repair, &shutdown), bulk::run(&self.store, &shutdown));
             }
         };
         let work = async {
@@ -189,59 +217,73 @@ impl Instance {
         let until_drained = async {
             let told = async {
                 shutdown.cancelled().await;
-                self.heartbeat.draining.store(true, Ordering::Relaxed);
+                self.presence.is_draining();
             };
             let (drain, ..) = tokio::join!(
                 work,
                 publish,
                 sweep,
                 told,
-                holds::run(&self.holds, &shutdown),
+                circuits::run(&self.store, &self.heartbeat.instance, &self.availability, &shutdown),
                 self.plan(&shutdown),
+                self.outlast_redis(&shutdown),
                 self.append_events(&shutdown)
             );
             beats_stop.cancel();
             drain
         };
-        let beats = heartbeat::run(&self.heartbeat, self.config.worker.heartbeat, self.clock_skew_ms, &beats_stop);
+        let beats = heartbeat::run(&self.heartbeat, self.clock_skew_ms, &beats_stop);
         let reporter = self.reporter();
         let export = async {
             if let Some(exporter) = exporter {
                 exporter.run(&beats_stop).await;
             }
         };
-        let (drain, ..) = tokio::join!(until_drained, beats, reporter::run(&reporter, &beats_stop), export);
+        let (drain, ..) = tokio::join!(until_drained, beats, reports::run(&reporter, &beats_stop), export);
         self.sign_off().await;
         drain
     }
 
-    /// The duties that one instance does at a time for all.
+    /// What one instance does at a time for all.
     async fn plan(&self, shutdown: &CancellationToken) {
         if !self.roles.contains(&Role::Scheduler) {
             return;
         }
-        let retention = Retention::new(self.store.clone(), self.duty(retention::DUTY), self.config.retention.clone());
-        let scheduler = Scheduler::new(self.store.clone(), self.duty(scheduler::DUTY));
-        tokio::join!(retention::run(retention, shutdown), scheduler::run(scheduler, shutdown));
+        let retention = Retention::new(self.store.clone(), self.lease(retention::LEASE), self.config.retention.clone());
+        let scheduler = Scheduler::new(self.store.clone(), self.lease(schedule::LEASE));
+        tokio::join!(retention::run(retention, shutdown), schedule::run(scheduler, shutdown));
+    }
+
+    /// Goes on without Redis while it is away, if that is wanted and possible.
+    async fn outlast_redis(&self, shutdown: &CancellationToken) {
+        let (Some(queue), Some(after)) = (&self.fallback, self.config.queue.fallback_after) else { return };
+        let fallback = Fallback {
+            queue: Arc::clone(queue),
+            after,
+            store: self.store.clone(),
+            heartbeat: &self.heartbeat,
+            clock_skew_ms: self.clock_skew_ms,
+        };
+        fallback::run(&fallback, shutdown).await;
     }
 
     /// Domain events go to Redis, if there is one.
     async fn append_events(&self, shutdown: &CancellationToken) {
         if let Some(streams) = self.event_streams.clone() {
-            let events = Events::new(self.store.clone(), streams, self.duty(events::DUTY));
+            let events = Events::new(self.store.clone(), streams, self.lease(events::LEASE));
             events::run(events, shutdown).await;
         }
     }
 
-    fn duty(&self, name: &'static str) -> Duty {
-        Duty::new(self.store.clone(), self.heartbeat.instance.clone(), name, self.config.worker.heartbeat_ttl)
+    fn lease(&self, name: &'static str) -> LeaderLease {
+        LeaderLease::new(self.store.clone(), self.heartbeat.instance.clone(), name, self.config.worker.heartbeat_ttl)
     }
 
     fn parts(&self) -> Parts {
         Parts {
             store: self.store.clone(),
             queue: Arc::clone(&self.queue),
-            holds: Arc::clone(&self.holds),
+            availability: Arc::clone(&self.availability),
             channels: self.config.channels.keys().cloned().collect(),
         }
     }
@@ -256,7 +298,7 @@ impl Instance {
                 Relay::new(
                     store.clone(),
                     publisher.clone(),
-                    Arc::clone(&self.holds),
+                    Arc::clone(&self.availability),
                     instance.clone(),
                     &self.config.relay,
                 )
@@ -270,21 +312,22 @@ impl Instance {
         Reporter {
             store: self.store.clone(),
             queue: Arc::clone(&self.queue),
-            publisher: self.publisher.clone(),
+            statistics: Arc::clone(&self.statistics),
             instance: self.heartbeat.instance.clone(),
-            routes: reporter::routes(&self.config.routes),
+            routes: reports::routes(&self.config.routes),
         }
     }
 
-    fn sweeper(&self) -> Sweeper {
-        Sweeper {
+    fn repair(&self) -> Repair {
+        Repair {
             store: self.store.clone(),
             queue: Arc::clone(&self.queue),
-            publisher: self.publisher.clone(),
+            statistics: Arc::clone(&self.statistics),
             router: Arc::clone(&self.router),
             instance: self.heartbeat.instance.clone(),
-            seen: Arc::clone(&self.heartbeat.seen),
-            wake: Arc::clone(&self.wake),
+            presence: Arc::clone(&self.presence),
+            calls: Arc::clone(&self.calls),
+            ttl: self.config.worker.heartbeat_ttl,
             relay: self.config.relay.clone(),
             reconcile: self.config.reconcile.clone(),
         }
@@ -294,59 +337,50 @@ impl Instance {
         Worker {
             store: self.store.clone(),
             queue: Arc::clone(&self.queue),
-            publisher: self.publisher.clone(),
+            statistics: Arc::clone(&self.statistics),
             router: Arc::clone(&self.router),
-            holds: Arc::clone(&self.holds),
+            availability: Arc::clone(&self.availability),
             instance: self.heartbeat.instance.clone(),
-            install_id: Arc::clone(&self.install_id),
             config: self.config.worker.clone(),
             deliveries_max: self.config.queue.deliveries_max,
             tend_every: self.config.queue.consumer_ttl / 4,
-            wake: Arc::clone(&self.wake),
-            progress: Arc::clone(&self.heartbeat.progress),
+            presence: Arc::clone(&self.presence),
+            calls: Arc::clone(&self.calls),
             tracer,
         }
     }
 
-    /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out.
+    /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out. If it
+    /// cannot be given back they do: whoever signed off holds nothing.
     async fn sign_off(&self) {
         let instance = self.heartbeat.instance.get();
-        if self.config.queue.kind == QueueKind::Memory
-            && let Err(error) = self.store.republish(Undelivered::PublishedBy(&[instance])).await
-        {
+        let is_in_process = self.config.queue.kind == QueueKind::Memory || self.presence.is_on_fallback();
+        if is_in_process && let Err(error) = self.store.republish(Undelivered::PublishedBy(&[instance])).await {
             warn!(%error, "rows in the in-process queue wait for another instance's sweep");
+            return;
         }
-        match self.store.sign_off(instance).await {
+        match self.store.sign_off(instance, self.presence.started_at()).await {
             Ok(()) => info!(instance, "signed off"),
             Err(error) => warn!(%error, instance, "could not sign off; the others will notice after the TTL"),
         }
     }
 }
 
-/// Brings the schema up to date where this login may; else it must be new enough already. A newer schema is fine: an old
-/// and a new binary run side by side during a deploy.
-async fn prepare_schema(config: &Config) -> Result<(), Error> {
-    let (mut client, connection) = store::dedicated(config).await?;
-    let driver = tokio::spawn(connection);
-    let outcome = match migrate::schema_version(&client).await {
-        Ok(version) if version > migrate::newest() => Ok(()),
-        Ok(version) if version == migrate::newest() && config.database.pooler => Ok(()),
-        Ok(version) => match migrate::run(&mut client, migrate::Install::IfChanged).await {
-            Ok(report) => {
-                for name in report.applied {
-                    info!(migration = name, "applied");
-                }
-                Ok(())
-            }
-            // The daemon need not own the schema, if somebody who does has brought it up to date.
-            Err(migrate::Error::MissingRights { .. }) if version == migrate::newest() => Ok(()),
-            Err(error) => Err(error.into()),
-        },
-        Err(error) => Err(error.into()),
-    };
-    drop(client);
-    driver.abort();
-    outcome
+/// The queue that is configured, and, where that is Redis and may be left, how.
+async fn open_queue(
+    config: &Config,
+    roles: &BTreeSet<Role>,
+) -> queue::Result<(Arc<dyn Queue>, Option<Arc<FallbackQueue>>)> {
+    let queue = queue::open(&config.queue, config.redis_url.as_ref()).await?;
+    if config.queue.kind == QueueKind::Memory || config.queue.fallback_after.is_none() {
+        return Ok((queue, None));
+    }
+    if !roles.contains(&Role::Relay) || !roles.contains(&Role::Worker) {
+        info!("queue.fallback_after has no effect: without Redis only relay and worker in one process can go on");
+        return Ok((queue, None));
+    }
+    let fallback = Arc::new(FallbackQueue::new(queue, config.queue.window));
+    Ok((Arc::clone(&fallback) as Arc<dyn Queue>, Some(fallback)))
 }
 
 fn host_name() -> String {

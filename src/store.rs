@@ -4,45 +4,67 @@
 //! one function. Two pools: one whose commits are durable before anyone is told (claims, outcomes), and one for
 //! publishing, where losing the last commits in a server crash costs at worst a copy that the claim drops.
 //!
-//! Each call is bounded in time: by `statement_timeout` in the server and by a clock of our own around it, so that
-//! a half-open link ends in [`Error::Unavailable`] and the connection is thrown away.
+//! Each call is bounded in time: by `statement_timeout` in the server, by a clock of our own around it, and by a question
+//! after a few silent seconds whether the session is still at work; so a frozen server or a half-open link ends in
+//! [`Error::Unavailable`] and the connection is thrown away.
+//!
+//! **Guarantee.** A change is one guarded statement, or two in one transaction: never a read and then a write.
+//! **Limit.** After [`Error::Unavailable`] a change may or may not have been made; every statement may be repeated.
+//!
+//! May change: any statement, if its interleavings are written in its header and raced in a test. Must not: SQL
+//! elsewhere.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, QueueMode, RecyclingMethod, Runtime,
-};
+use deadpool::managed::{PoolError, QueueMode};
+use deadpool_postgres::Runtime;
 use metrics::histogram;
+use tokio::sync::Notify;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
+use self::liveness::{Liveness, SILENT_AFTER};
+use self::pool::{Manager, Object, Pool};
+use self::session::{Purpose, Settings};
 use crate::config::Config;
 
+pub mod circuit;
 pub mod claim;
+pub mod command;
 pub mod connect;
 pub mod doorbell;
-pub mod duty;
+mod endpoint;
 mod error;
 pub mod event;
-pub mod hold;
+pub mod event_group;
 pub mod instance;
+pub mod leader;
+mod liveness;
+pub mod migrate;
 pub mod observe;
 pub mod operate;
+mod pool;
+pub mod pooler;
 pub mod publish;
 pub mod record;
+pub mod refusal;
 pub mod release;
+pub mod repair;
 pub mod retention;
-pub mod rollup;
 pub mod schedule;
-pub mod sweep;
+pub mod session;
+pub mod statistics;
 mod warm;
 
-pub use error::{Error, Result};
+pub use error::{Error, Result, StageError};
 
 /// Connections that only publish; two loops and a spare.
 const RELAXED_POOL_SIZE: usize = 3;
 /// On top of the server's own limit, for the network.
 const CALL_GRACE: Duration = Duration::from_secs(5);
+/// After so long without a word the kernel asks whether the other end is there.
+const KEEPALIVES_IDLE: Duration = Duration::from_secs(15);
 
 /// A runtime statement: its text from `sql/queries/` and the types of its parameters.
 pub(crate) struct Query {
@@ -78,71 +100,70 @@ pub struct Store {
     durable: Pool,
     relaxed: Pool,
     session: Session,
+    liveness: Arc<Liveness>,
     call_timeout: Duration,
+    /// Somebody in this process made rows due.
+    due: Arc<Notify>,
 }
 
 /// How sessions are set up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum Session {
     /// Settings and prepared statements last as long as the connection.
     Direct,
     /// A transaction-mode pooler: every transaction brings its settings, nothing is prepared.
-    Pooled { statement_timeout_ms: u128 },
+    Pooled { begin_durable: Arc<str>, begin_relaxed: Arc<str> },
 }
-
-/// The plans we measured: index paths only, no parallel workers, no JIT. Never-analysed tables and generic plans
-/// otherwise turn a 0.1 ms poll into a scan of the backlog.
-const PLANNER: &str = "enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off; \
-    SET LOCAL enable_mergejoin = off; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off";
 
 impl Store {
     /// Prepares the pools; connects to nothing yet.
     pub fn open(config: &Config) -> Result<Store> {
-        let target = connect::Target::parse(&config.database_url)?;
-        let statement_timeout = config.database.statement_timeout;
-        let session = if config.database.pooler {
-            Session::Pooled { statement_timeout_ms: statement_timeout.as_millis() }
-        } else {
-            Session::Direct
+        let mut target = connect::Target::parse(&config.database_url)?;
+        let database = &config.database;
+        let call_timeout = database.statement_timeout + CALL_GRACE;
+        target.config.keepalives_idle(KEEPALIVES_IDLE).tcp_user_timeout(call_timeout);
+        let durable = Settings::new(Purpose::Durable, database.statement_timeout);
+        let relaxed = Settings::new(Purpose::Relaxed, database.statement_timeout);
+        let session = match database.pooler {
+            true => Session::Pooled { begin_durable: durable.begin().into(), begin_relaxed: relaxed.begin().into() },
+            false => Session::Direct,
         };
-        let pool = |size: usize, commit: Commit| {
-            let mut postgres = target.config.clone();
-            postgres
-                .application_name("outboxd")
-                .connect_timeout(config.database.connect_timeout)
-                .keepalives_idle(Duration::from_secs(15))
-                .tcp_user_timeout(statement_timeout + CALL_GRACE);
-            let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-            let manager = Manager::from_config(postgres, target.tls.clone(), manager_config);
-            let mut builder = Pool::builder(manager)
+        let liveness = Arc::new(Liveness::new(target.clone(), database.connect_timeout, database.pooler));
+        let pool = |size: usize, settings: &Settings| {
+            let first = match database.pooler {
+                true => String::new(),
+                false => format!("{}; {}", settings.for_session(), liveness::WHO),
+            };
+            let (target, liveness) = (target.clone(), Arc::clone(&liveness));
+            let manager = Manager { target, first, timeout: database.connect_timeout, liveness };
+            Pool::builder(manager)
                 .max_size(size)
                 // The connection used last: its backend's plans and caches are warm.
                 .queue_mode(QueueMode::Lifo)
                 .runtime(Runtime::Tokio1)
-                .wait_timeout(Some(statement_timeout))
-                .create_timeout(Some(config.database.connect_timeout));
-            if session == Session::Direct {
-                let settings = direct_settings(statement_timeout, commit);
-                let limit = config.database.connect_timeout;
-                builder = builder.post_create(Hook::async_fn(move |client, _| {
-                    let settings = settings.clone();
-                    // The pool's own limit ends before this: without one, a link that falls silent now holds a slot for ever.
-                    Box::pin(async move {
-                        match tokio::time::timeout(limit, client.batch_execute(&settings)).await {
-                            Ok(set) => set.map_err(HookError::Backend),
-                            Err(_) => Err(HookError::message("no answer to a new session's settings")),
-                        }
-                    })
-                }));
-            }
-            builder.build().map_err(|error| Error::Bug(error.to_string()))
+                .wait_timeout(Some(database.statement_timeout))
+                .build()
+                .map_err(|error| Error::Bug(error.to_string()))
         };
         Ok(Store {
-            durable: pool(config.database.pool_size, Commit::Durable)?,
-            relaxed: pool(RELAXED_POOL_SIZE, Commit::Relaxed)?,
+            durable: pool(database.pool_size, &durable)?,
+            relaxed: pool(RELAXED_POOL_SIZE, &relaxed)?,
             session,
-            call_timeout: statement_timeout + CALL_GRACE,
+            liveness,
+            call_timeout,
+            due: Arc::new(Notify::new()),
         })
+    }
+
+    /// Rows have become due: retries, heads of keys, what an operator released. The relay of this process need not wait for
+    /// its next poll.
+    pub fn wake_relay(&self) {
+        self.due.notify_one();
+    }
+
+    /// Until somebody in this process calls [`Store::wake_relay`].
+    pub async fn woken(&self) {
+        self.due.notified().await;
     }
 
     /// Asks the server for an answer.
@@ -168,7 +189,7 @@ impl Store {
         second: (&Query, &[&(dyn ToSql + Sync)]),
     ) -> Result<(Vec<Row>, Vec<Row>)> {
         self.call(second.0.commit, async |client| {
-            client.batch_execute(&self.begin(second.0.commit)).await?;
+            client.batch_execute(self.begin(second.0.commit)).await?;
             let outcome = async {
                 Ok((
                     self.run_within(client, first.0, first.1).await?,
@@ -192,13 +213,13 @@ impl Store {
         query: &Query,
         params: &[&(dyn ToSql + Sync)],
     ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
-        if self.session == Session::Direct {
+        if matches!(self.session, Session::Direct) {
             return self.run_within(client, query, params).await;
         }
         // Sent together, in one round trip: if the statement fails, COMMIT rolls back.
         let begin = self.begin(query.commit);
         let (began, rows, committed) = tokio::join!(
-            client.batch_execute(&begin),
+            client.batch_execute(begin),
             self.run_within(client, query, params),
             client.batch_execute("COMMIT")
         );
@@ -214,7 +235,7 @@ impl Store {
         query: &Query,
         params: &[&(dyn ToSql + Sync)],
     ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
-        match self.session {
+        match &self.session {
             Session::Direct => {
                 let statement = client.prepare_typed_cached(query.sql, query.types).await?;
                 client.query(&statement, params).await
@@ -226,14 +247,11 @@ impl Store {
         }
     }
 
-    fn begin(&self, commit: Commit) -> String {
-        match self.session {
-            Session::Direct => "BEGIN".to_owned(),
-            Session::Pooled { statement_timeout_ms } => format!(
-                "BEGIN; SET LOCAL {PLANNER}; SET LOCAL statement_timeout = {statement_timeout_ms}; \
-                 SET LOCAL synchronous_commit = {}",
-                commit.setting()
-            ),
+    fn begin(&self, commit: Commit) -> &str {
+        match (&self.session, commit) {
+            (Session::Direct, _) => "BEGIN",
+            (Session::Pooled { begin_durable, .. }, Commit::Durable) => begin_durable,
+            (Session::Pooled { begin_relaxed, .. }, Commit::Relaxed) => begin_relaxed,
         }
     }
 
@@ -251,11 +269,42 @@ impl Store {
         let client = pool.get().await;
         histogram!("outboxd_database_pool_wait_seconds", "pool" => name).record(asked_at.elapsed().as_secs_f64());
         let client = client.map_err(pool_error)?;
-        match tokio::time::timeout(self.call_timeout, work(&client)).await {
-            Ok(outcome) => outcome.map_err(|error| Error::of(&error)),
-            Err(_) => {
+        match self.outlast(work(&client), client.backend.as_ref(), self.call_timeout).await {
+            Some(Err(error)) => {
+                if Error::is_of_this_connection(&error) {
+                    drop(Object::take(client));
+                }
+                Err(Error::of(&error))
+            }
+            Some(Ok(outcome)) => Ok(outcome),
+            None => {
                 drop(Object::take(client));
-                Err(Error::Unavailable(format!("no answer within {}", humantime::format_duration(self.call_timeout))))
+                self.liveness.give_up();
+                Err(Error::Unavailable("a session fell silent".to_owned()))
+            }
+        }
+    }
+
+    /// Waits for an answer as long as one is to be expected.
+    async fn outlast<T>(
+        &self,
+        work: impl Future<Output = T>,
+        backend: Option<&liveness::Backend>,
+        limit: Duration,
+    ) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        let deadline = Instant::now() + limit;
+        loop {
+            let patience = SILENT_AFTER.min(deadline.saturating_duration_since(Instant::now()));
+            if let Ok(answer) = tokio::time::timeout(patience, &mut work).await {
+                return Some(answer);
+            }
+            let is_gone = async { Instant::now() >= deadline || self.liveness.is_gone(backend).await };
+            tokio::select! {
+                answer = &mut work => return Some(answer),
+                is_gone = is_gone => if is_gone {
+                    return None;
+                },
             }
         }
     }
@@ -270,29 +319,19 @@ impl Commit {
     }
 }
 
-fn direct_settings(statement_timeout: Duration, commit: Commit) -> String {
-    format!(
-        "SET {}; SET statement_timeout = {}; SET synchronous_commit = {}; SET lock_timeout = 0; \
-         SET idle_in_transaction_session_timeout = {}; \
-         SET plan_cache_mode = force_generic_plan",
-        PLANNER.replace("SET LOCAL", "SET"),
-        statement_timeout.as_millis(),
-        commit.setting(),
-        statement_timeout.as_millis(),
-    )
-}
-
-fn pool_error(error: PoolError) -> Error {
+fn pool_error(error: PoolError<connect::Error>) -> Error {
     match error {
-        PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => Error::of(&error),
+        PoolError::Backend(error) => error.into(),
         other => Error::Unavailable(other.to_string()),
     }
 }
 
-/// A session of its own outside the pools: for LISTEN and for migrations.
+/// A session of its own outside the pools that does little but listen. Not for transaction-mode poolers.
 pub async fn dedicated(
     config: &Config,
 ) -> Result<(Client, tokio_postgres::Connection<tokio_postgres::Socket, connect::TlsStream>)> {
     let target = connect::Target::parse(&config.database_url)?;
-    Ok(target.connect(config.database.connect_timeout).await?)
+    let settings = Settings::new(Purpose::Idle, config.database.statement_timeout);
+    let opened = target.open(config.database.connect_timeout, &settings.for_session()).await?;
+    Ok((opened.client, opened.connection))
 }

@@ -1,5 +1,8 @@
 //! Logs: text on a terminal, JSON lines otherwise, always on stderr so that output stays output. Metrics: [`catalog`]
 //! lists them, [`recorder`] keeps them. And spans: [`trace`] says to which trace a call belongs, [`otlp`] exports them.
+//!
+//! **Guarantee.** No recipient, payload or secret is logged, counted or traced. **Limit.** Spans and statistics of the
+//! last seconds are lost with the process; nothing else depends on them.
 
 use std::io::IsTerminal;
 
@@ -9,12 +12,11 @@ use tracing_subscriber::EnvFilter;
 pub const SERVICE_FILTER: &str = "info,refinery_core=warn";
 /// The HTTP client's own words name the hosts of recipients: only its warnings are logged, whoever asks for more.
 const CLIENT_FILTERS: [&str; 3] = ["reqwest=warn", "hyper_util=warn", "h2=warn"];
-/// What a command with output of its own does.
-pub const QUIET_FILTER: &str = "warn";
 
 pub mod catalog;
 pub mod otlp;
 pub mod recorder;
+pub mod statistics;
 pub mod trace;
 
 /// This binary's version.

@@ -1,8 +1,10 @@
-//! TLS of the HTTP clients: the system's trust store and ring.
+//! TLS: whom we believe. HTTP clients use the system's trust store; Postgres ([`postgres`]) what its URL says.
 
 use std::sync::{Arc, OnceLock};
 
 use rustls::{ClientConfig, RootCertStore};
+
+pub mod postgres;
 
 /// Speaks HTTP/2 where the server does. The trust store is read once for all clients.
 pub fn client_config() -> Result<ClientConfig, rustls::Error> {

@@ -1,4 +1,4 @@
-//! Take, claim, send, record, ack.
+//! 4. Take, claim, send, record, acknowledge.
 //!
 //! ```text
 //!   queue ──take──► dispatcher ──claim──► sender × concurrency ──outcome──► recorder ──record──► ack
@@ -9,27 +9,31 @@
 //! No more is claimed than can be called at once, so a crash leaves few outcomes unknown. A message is
 //! acknowledged only after Postgres has the outcome; one whose row needs no call is acknowledged at once. While a call is
 //! under way its lease is renewed.
+//!
+//! **Guarantee.** A provider is called only for a row that this instance has claimed, and only while the lease left
+//! exceeds the call's timeout. **Limit.** If the process dies between the call and the record, the outcome is unknown:
+//! the sweep ends the lease, counts it, and the row is called again under the same `webhook-id`.
+//!
+//! May change: how messages wait and take turns. Must not: claim, send, record, acknowledge, in this order.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::channel::availability::Availability;
 use crate::channel::failover::Router;
 use crate::config::WorkerConfig;
-use crate::holds::Holds;
-use crate::publisher::Publisher;
 use crate::queue::Queue;
 use crate::store::Store;
-use crate::store::instance::InstanceId;
+use crate::store::claim::Calls;
+use crate::store::instance::{InstanceId, Presence};
 use crate::telemetry::otlp::Tracer;
-use crate::wakeup::Wake;
+use crate::telemetry::statistics::Statistics;
 
+mod circuits;
 mod destinations;
 mod dispatcher;
 mod leases;
@@ -53,57 +57,25 @@ pub struct Worker {
     /// Where messages come from.
     pub queue: Arc<dyn Queue>,
     /// What this instance counts.
-    pub publisher: Publisher,
+    pub statistics: Arc<Statistics>,
     /// Which channels a topic uses.
     pub router: Arc<Router>,
-    /// What may not be called now.
-    pub holds: Arc<Holds>,
+    /// What may be called now.
+    pub availability: Arc<Availability>,
     /// Who we are.
     pub instance: InstanceId,
-    /// This installation, as in every `webhook-id`.
-    pub install_id: Arc<str>,
     /// `[worker]`
     pub config: WorkerConfig,
     /// Deliveries of one message before it counts as a failed attempt.
     pub deliveries_max: u32,
     /// Between signs of life to the queue: a third of the consumer's TTL there.
     pub tend_every: Duration,
-    /// Tells the relay of retries.
-    pub wake: Arc<Wake>,
     /// What the heartbeat tells.
-    pub progress: Arc<Progress>,
+    pub presence: Arc<Presence>,
+    /// Calls under way.
+    pub calls: Arc<Calls>,
     /// Makes spans of calls, if somebody wants them.
     pub tracer: Option<Tracer>,
-}
-
-/// What the heartbeat tells of the workers.
-#[derive(Debug, Default)]
-pub struct Progress {
-    in_flight: AtomicUsize,
-    claimed_through: Mutex<Option<DateTime<Utc>>>,
-    /// Calls under way: token and when it was claimed or renewed, by notification.
-    calls: Mutex<HashMap<i64, (i32, Instant)>>,
-}
-
-impl Progress {
-    /// Calls under way.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
-    }
-
-    /// When the newest message of the queue that was claimed was published.
-    pub fn claimed_through(&self) -> Option<DateTime<Utc>> {
-        *lock(&self.claimed_through)
-    }
-
-    fn saw_claimed(&self, published_at: DateTime<Utc>) {
-        let mut through = lock(&self.claimed_through);
-        *through = (*through).max(Some(published_at));
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// How a drain ended.

@@ -1,5 +1,5 @@
+TYPE notification_status PENDING QUEUED SENT FAILED CANCELED
 TYPE state ready published processing blocked
-TYPE status PENDING QUEUED SENT FAILED CANCELED
 VIEW _due
     topic text
     due_at timestamp with time zone
@@ -38,10 +38,12 @@ TABLE attempt
     channel text
     error text
     response text
+    provider_id text
     CONSTRAINT attempt_pkey PRIMARY KEY (id)
     CONSTRAINT outcome_is_known_to_us CHECK ((outcome = ANY (ARRAY['failed'::text, 'unknown'::text, 'late failure'::text, 'duplicate'::text, 'late success'::text])))
-    CREATE INDEX attempt_notification ON outboxd.attempt USING btree (notification_id)
+    CREATE INDEX attempt_notification ON outboxd.attempt USING btree (notification_id, id)
     CREATE UNIQUE INDEX attempt_pkey ON outboxd.attempt USING btree (id)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE attempt_id_seq
     GRANT select, update, usage TO outboxd_service
@@ -59,6 +61,7 @@ VIEW attempts
     worker integer
     token integer
     id bigint
+    provider_id text
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
@@ -73,6 +76,7 @@ TABLE audit
     CONSTRAINT audit_pkey PRIMARY KEY (id)
     CREATE INDEX audit_at ON outboxd.audit USING btree (at)
     CREATE UNIQUE INDEX audit_pkey ON outboxd.audit USING btree (id)
+    POLICY grants_decide USING true CHECK true
     GRANT select TO outboxd_operator
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE audit_id_seq
@@ -101,6 +105,7 @@ TABLE bulk_action
     CONSTRAINT only_ended_bulk_actions_are_stopped CHECK (((stopped_by IS NULL) OR (ended_at IS NOT NULL)))
     CREATE INDEX bulk_action_open ON outboxd.bulk_action USING btree (id) WHERE (ended_at IS NULL)
     CREATE UNIQUE INDEX bulk_action_pkey ON outboxd.bulk_action USING btree (id)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE bulk_action_id_seq
     GRANT select, update, usage TO outboxd_service
@@ -121,25 +126,6 @@ VIEW bulk_actions
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
-TABLE census WITH (fillfactor=50)
-    only_row boolean NOT NULL DEFAULT true
-    taken_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone
-    cost interval NOT NULL DEFAULT '00:00:00'::interval
-    rows bigint NOT NULL DEFAULT 0
-    ready bigint NOT NULL DEFAULT 0
-    ready_since timestamp with time zone
-    CONSTRAINT census_pkey PRIMARY KEY (only_row)
-    CONSTRAINT there_is_one_census CHECK (only_row)
-    CREATE UNIQUE INDEX census_pkey ON outboxd.census USING btree (only_row)
-    GRANT delete, insert, select, update TO outboxd_service
-TABLE census_count
-    topic text NOT NULL
-    status text NOT NULL
-    count bigint NOT NULL
-    oldest_since timestamp with time zone
-    CONSTRAINT census_count_pkey PRIMARY KEY (topic, status)
-    CREATE UNIQUE INDEX census_count_pkey ON outboxd.census_count USING btree (topic, status)
-    GRANT delete, insert, select, update TO outboxd_service
 VIEW channel_health
     channel text
     origin text
@@ -155,7 +141,7 @@ VIEW channel_health
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
-TABLE channel_hold
+TABLE channel_state
     channel text NOT NULL
     origin text NOT NULL DEFAULT ''::text
     paused_at timestamp with time zone
@@ -165,11 +151,12 @@ TABLE channel_hold
     probe_by integer
     probe_until timestamp with time zone
     changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
-    CONSTRAINT channel_hold_pkey PRIMARY KEY (channel, origin)
+    CONSTRAINT channel_state_pkey PRIMARY KEY (channel, origin)
     CONSTRAINT holds_and_only_they_have_a_reason CHECK (((held_until IS NULL) = (reason IS NULL)))
     CONSTRAINT only_whole_channels_are_paused CHECK (((paused_at IS NULL) OR (origin = ''::text)))
     CONSTRAINT probes_have_an_owner_and_an_end CHECK (((probe_by IS NULL) = (probe_until IS NULL)))
-    CREATE UNIQUE INDEX channel_hold_pkey ON outboxd.channel_hold USING btree (channel, origin)
+    CREATE UNIQUE INDEX channel_state_pkey ON outboxd.channel_state USING btree (channel, origin)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 VIEW dead_letters
     id bigint
@@ -188,15 +175,6 @@ VIEW dead_letters
 SEQUENCE doorbell
     GRANT select TO outboxd_app
     GRANT select, update, usage TO outboxd_service
-TABLE duty WITH (fillfactor=50)
-    name text NOT NULL
-    owner integer
-    until timestamp with time zone
-    since timestamp with time zone
-    CONSTRAINT duty_pkey PRIMARY KEY (name)
-    CONSTRAINT owned_duties_and_only_they_have_a_lease CHECK ((((owner IS NULL) = (until IS NULL)) AND ((owner IS NULL) = (since IS NULL))))
-    CREATE UNIQUE INDEX duty_pkey ON outboxd.duty USING btree (name)
-    GRANT delete, insert, select, update TO outboxd_service
 TABLE event
     id bigint NOT NULL IDENTITY ALWAYS
     created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
@@ -210,17 +188,91 @@ TABLE event
     CONSTRAINT topic_has_1_to_200_bytes CHECK (((octet_length(topic) >= 1) AND (octet_length(topic) <= 200)))
     CREATE UNIQUE INDEX event_pkey ON outboxd.event USING btree (id)
     CREATE INDEX event_topic ON outboxd.event USING btree (topic, id)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW event_consumers
+    topic text
+    consumer_group text
+    behind bigint
+    stream_max bigint
+    cut_at timestamp with time zone
+    cut_events bigint
+    cut_from timestamp with time zone
+    seen_at timestamp with time zone
+    GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE event_group WITH (fillfactor=50)
+    topic text NOT NULL
+    name text NOT NULL
+    delivered_id text NOT NULL
+    needs bigint
+    pending bigint
+    gone bigint NOT NULL
+    behind bigint NOT NULL
+    stream_max bigint NOT NULL
+    seen_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    cut_at timestamp with time zone
+    cut_from timestamp with time zone
+    cut_events bigint NOT NULL DEFAULT 0
+    CONSTRAINT event_group_pkey PRIMARY KEY (topic, name)
+    CREATE UNIQUE INDEX event_group_pkey ON outboxd.event_group USING btree (topic, name)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE event_id_seq
     GRANT select, update, usage TO outboxd_service
 TABLE event_outbox WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=1000)
     seq bigint NOT NULL IDENTITY ALWAYS
     event_id bigint NOT NULL
+    topic text NOT NULL
+    since timestamp with time zone NOT NULL DEFAULT clock_timestamp()
     CONSTRAINT event_outbox_pkey PRIMARY KEY (seq)
     CREATE UNIQUE INDEX event_outbox_pkey ON outboxd.event_outbox USING btree (seq)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE event_outbox_seq_seq
     GRANT select, update, usage TO outboxd_service
+TABLE event_progress WITH (fillfactor=50)
+    only_row boolean NOT NULL DEFAULT true
+    newest bigint NOT NULL DEFAULT 0
+    appended bigint NOT NULL DEFAULT 0
+    lost_at timestamp with time zone
+    restored_at timestamp with time zone
+    restored bigint NOT NULL DEFAULT 0
+    CONSTRAINT event_progress_pkey PRIMARY KEY (only_row)
+    CONSTRAINT only_what_was_lost_is_restored CHECK (((lost_at IS NOT NULL) OR (restored_at IS NULL)))
+    CONSTRAINT there_is_one_row_of_event_progress CHECK (only_row)
+    CREATE UNIQUE INDEX event_progress_pkey ON outboxd.event_progress USING btree (only_row)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE event_publication
+    number bigint NOT NULL
+    through bigint NOT NULL
+    created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    since timestamp with time zone NOT NULL
+    bytes integer NOT NULL
+    topic text NOT NULL
+    event_ids bigint[] NOT NULL
+    CONSTRAINT event_publication_pkey PRIMARY KEY (number)
+    CONSTRAINT publications_have_events CHECK ((cardinality(event_ids) > 0))
+    CREATE UNIQUE INDEX event_publication_pkey ON outboxd.event_publication USING btree (number)
+    CREATE INDEX event_publication_topic ON outboxd.event_publication USING btree (topic, through)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE event_stream WITH (fillfactor=50)
+    topic text NOT NULL
+    position bigint NOT NULL
+    CONSTRAINT event_stream_pkey PRIMARY KEY (topic)
+    CREATE UNIQUE INDEX event_stream_pkey ON outboxd.event_stream USING btree (topic)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW events_waiting
+    topic text
+    count bigint
+    oldest_age interval
+    GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
+    GRANT delete, insert, select, update TO outboxd_service
 VIEW health
     name text
     level text
@@ -242,6 +294,7 @@ TABLE inbox
     CONSTRAINT responses_and_only_they_have_responded_at CHECK (((response IS NULL) = (responded_at IS NULL)))
     CREATE UNIQUE INDEX inbox_pkey ON outboxd.inbox USING btree (consumer, message_id)
     CREATE INDEX inbox_received ON outboxd.inbox USING btree (received_at)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 TABLE instance WITH (fillfactor=50)
     id integer NOT NULL IDENTITY ALWAYS
@@ -251,6 +304,7 @@ TABLE instance WITH (fillfactor=50)
     stopped_at timestamp with time zone
     queue_counter bigint NOT NULL DEFAULT 0
     claimed_through timestamp with time zone
+    fallback_since timestamp with time zone
     in_flight integer NOT NULL DEFAULT 0
     draining boolean NOT NULL DEFAULT false
     clock_skew_ms integer
@@ -261,6 +315,7 @@ TABLE instance WITH (fillfactor=50)
     version text NOT NULL
     CONSTRAINT instance_pkey PRIMARY KEY (id)
     CREATE UNIQUE INDEX instance_pkey ON outboxd.instance USING btree (id)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE instance_id_seq
     GRANT select, update, usage TO outboxd_service
@@ -275,6 +330,24 @@ TABLE instance_report WITH (fillfactor=50)
     queue_memory_max_bytes bigint
     CONSTRAINT instance_report_pkey PRIMARY KEY (instance)
     CREATE UNIQUE INDEX instance_report_pkey ON outboxd.instance_report USING btree (instance)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW instances
+    worker integer
+    host text
+    pid integer
+    version text
+    roles text[]
+    queue text
+    state text
+    in_flight integer
+    heartbeat_at timestamp with time zone
+    heartbeat_age interval
+    started_at timestamp with time zone
+    stopped_at timestamp with time zone
+    clock_skew_ms integer
+    GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 VIEW latency
     topic text
@@ -288,6 +361,16 @@ VIEW latency
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
+TABLE leader_lease WITH (fillfactor=50)
+    name text NOT NULL
+    owner integer
+    until timestamp with time zone
+    since timestamp with time zone
+    CONSTRAINT leader_lease_pkey PRIMARY KEY (name)
+    CONSTRAINT owners_and_only_they_have_a_lease CHECK ((((owner IS NULL) = (until IS NULL)) AND ((owner IS NULL) = (since IS NULL))))
+    CREATE UNIQUE INDEX leader_lease_pkey ON outboxd.leader_lease USING btree (name)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
 TABLE notification_log WITH (fillfactor=50)
     id bigint NOT NULL IDENTITY ALWAYS
     created_at timestamp with time zone NOT NULL DEFAULT 
@@ -300,15 +383,11 @@ END
     finished_at timestamp with time zone
     due_at timestamp with time zone GENERATED 
 CASE
-    WHEN (status = 'PENDING'::outboxd.status) THEN send_at
+    WHEN (status = 'PENDING'::outboxd.notification_status) THEN send_at
     ELSE NULL::timestamp with time zone
 END
-    failed_at timestamp with time zone GENERATED 
-CASE
-    WHEN (status = 'FAILED'::outboxd.status) THEN finished_at
-    ELSE NULL::timestamp with time zone
-END
-    status outboxd.status NOT NULL DEFAULT 'PENDING'::outboxd.status
+    failed_at timestamp with time zone
+    status outboxd.notification_status NOT NULL DEFAULT 'PENDING'::outboxd.notification_status
     epoch integer NOT NULL DEFAULT 0
     attempts integer NOT NULL DEFAULT 0
     http_status smallint
@@ -320,17 +399,19 @@ END
     ordering_key text
     channel text
     error text
-    CONSTRAINT headers_are_an_object_of_strings CHECK (((jsonb_typeof(headers) = 'object'::text) AND (NOT jsonb_path_exists(headers, 'strict $.*?(@.type() != "string")'::jsonpath, silent => true))))
-    CONSTRAINT keys_have_1_to_512_bytes CHECK ((((octet_length(dedup_key) >= 1) AND (octet_length(dedup_key) <= 512)) AND ((octet_length(ordering_key) >= 1) AND (octet_length(ordering_key) <= 512))))
+    provider_id text
+    CONSTRAINT headers_are_an_object_of_strings CHECK ((headers @@ 'strict ($.type() == "object" && !($.*.type() != "string"))'::jsonpath))
+    CONSTRAINT keys_have_1_to_512_bytes CHECK (('[1,513)'::int4range @> ALL (ARRAY[octet_length(dedup_key), octet_length(ordering_key)])))
     CONSTRAINT notification_log_pkey PRIMARY KEY (id)
     CONSTRAINT payload_has_at_most_256_kib CHECK (((finished_at IS NOT NULL) OR (octet_length((payload)::text) <= 262144)))
-    CONSTRAINT times_are_in_the_years_1_to_9999 CHECK ((((send_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (send_at <= '9999-12-31 00:00:00+00'::timestamp with time zone)) AND ((expires_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (expires_at <= '9999-12-31 00:00:00+00'::timestamp with time zone))))
-    CONSTRAINT topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters CHECK ((((octet_length(topic) >= 1) AND (octet_length(topic) <= 200)) AND ((length(recipient) >= 1) AND (length(recipient) <= 4096))))
+    CONSTRAINT times_are_in_the_years_1_to_9999 CHECK (('["0001-01-01 00:00:00+00","9999-12-31 00:00:00+00"]'::tstzrange @> ALL (ARRAY[send_at, expires_at])))
+    CONSTRAINT topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters CHECK ((('[1,201)'::int4range @> octet_length(topic)) AND ('[1,4097)'::int4range @> length(recipient))))
     CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log USING btree (topic, dedup_key) WHERE (dedup_key IS NOT NULL)
     CREATE INDEX notification_log_due ON outboxd.notification_log USING btree (topic, due_at, id) WHERE (due_at IS NOT NULL)
     CREATE INDEX notification_log_due_key ON outboxd.notification_log USING btree (ordering_key, due_at, id) WHERE ((due_at IS NOT NULL) AND (ordering_key IS NOT NULL))
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
     GRANT insert (id) TO outboxd_app
     GRANT select (id) TO outboxd_app
@@ -369,6 +450,7 @@ VIEW notifications
     send_at timestamp with time zone
     expires_at timestamp with time zone
     finished_at timestamp with time zone
+    provider_id text
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
@@ -394,6 +476,7 @@ TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_v
     CREATE INDEX outbox_fresh ON outboxd.outbox USING btree (topic, seq) WHERE ((ordering_key IS NULL) AND (retry_at IS NULL))
     CREATE INDEX outbox_key ON outboxd.outbox USING btree (ordering_key, seq) WHERE (ordering_key IS NOT NULL)
     CREATE UNIQUE INDEX outbox_pkey ON outboxd.outbox USING btree (id)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 VIEW outbox_lag
     ready_unpublished bigint
@@ -412,6 +495,7 @@ TABLE publication WITH (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_thre
     ids bigint[] NOT NULL
     CONSTRAINT publication_pkey PRIMARY KEY (id)
     CREATE UNIQUE INDEX publication_pkey ON outboxd.publication USING btree (id)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE publication_id_seq
     GRANT select, update, usage TO outboxd_service
@@ -424,53 +508,14 @@ VIEW queue_state
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
-TABLE retention_walk WITH (fillfactor=50)
+TABLE retention_progress WITH (fillfactor=50)
     name text NOT NULL
     position bigint NOT NULL DEFAULT 0
     is_caught_up boolean NOT NULL DEFAULT false
     restarted_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
-    CONSTRAINT retention_walk_pkey PRIMARY KEY (name)
-    CREATE UNIQUE INDEX retention_walk_pkey ON outboxd.retention_walk USING btree (name)
-    GRANT delete, insert, select, update TO outboxd_service
-TABLE rollup_channel WITH (fillfactor=50)
-    minute timestamp with time zone NOT NULL
-    channel text NOT NULL
-    origin text NOT NULL
-    sent bigint NOT NULL DEFAULT 0
-    failed bigint NOT NULL DEFAULT 0
-    unknown bigint NOT NULL DEFAULT 0
-    last_error text
-    last_error_at timestamp with time zone
-    CONSTRAINT rollup_channel_pkey PRIMARY KEY (minute, channel, origin)
-    CREATE UNIQUE INDEX rollup_channel_pkey ON outboxd.rollup_channel USING btree (minute, channel, origin)
-    GRANT delete, insert, select, update TO outboxd_service
-TABLE rollup_minute WITH (fillfactor=50)
-    minute timestamp with time zone NOT NULL
-    seq_first bigint NOT NULL
-    seq_last bigint NOT NULL
-    published bigint NOT NULL DEFAULT 0
-    CONSTRAINT rollup_minute_pkey PRIMARY KEY (minute)
-    CREATE UNIQUE INDEX rollup_minute_pkey ON outboxd.rollup_minute USING btree (minute)
-    GRANT delete, insert, select, update TO outboxd_service
-TABLE rollup_span WITH (fillfactor=50)
-    minute timestamp with time zone NOT NULL
-    measure text NOT NULL
-    subject text NOT NULL
-    origin text NOT NULL DEFAULT ''::text
-    bucket smallint NOT NULL
-    count bigint NOT NULL
-    CONSTRAINT rollup_span_pkey PRIMARY KEY (minute, measure, subject, origin, bucket)
-    CONSTRAINT spans_measure_notify_seen_or_call CHECK ((measure = ANY (ARRAY['notify'::text, 'seen'::text, 'call'::text])))
-    CREATE UNIQUE INDEX rollup_span_pkey ON outboxd.rollup_span USING btree (minute, measure, subject, origin, bucket)
-    GRANT delete, insert, select, update TO outboxd_service
-TABLE rollup_topic WITH (fillfactor=50)
-    minute timestamp with time zone NOT NULL
-    topic text NOT NULL
-    sent bigint NOT NULL DEFAULT 0
-    failed bigint NOT NULL DEFAULT 0
-    retried bigint NOT NULL DEFAULT 0
-    CONSTRAINT rollup_topic_pkey PRIMARY KEY (minute, topic)
-    CREATE UNIQUE INDEX rollup_topic_pkey ON outboxd.rollup_topic USING btree (minute, topic)
+    CONSTRAINT retention_progress_pkey PRIMARY KEY (name)
+    CREATE UNIQUE INDEX retention_progress_pkey ON outboxd.retention_progress USING btree (name)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 TABLE route
     topic text NOT NULL
@@ -478,6 +523,7 @@ TABLE route
     channel text NOT NULL
     CONSTRAINT route_pkey PRIMARY KEY (topic, "position")
     CREATE UNIQUE INDEX route_pkey ON outboxd.route USING btree (topic, "position")
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 TABLE schedule
     id bigint NOT NULL IDENTITY ALWAYS
@@ -504,6 +550,7 @@ TABLE schedule
     CONSTRAINT topic_has_1_to_200_bytes CHECK (((octet_length(topic) >= 1) AND (octet_length(topic) <= 200)))
     CREATE UNIQUE INDEX schedule_name_key ON outboxd.schedule USING btree (name)
     CREATE UNIQUE INDEX schedule_pkey ON outboxd.schedule USING btree (id)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE schedule_id_seq
     GRANT select, update, usage TO outboxd_service
@@ -517,6 +564,7 @@ TABLE schedule_recipient
     CONSTRAINT recipient_has_1_to_4096_characters CHECK (((length(recipient) >= 1) AND (length(recipient) <= 4096)))
     CONSTRAINT schedule_recipient_pkey PRIMARY KEY (run_id, attempt, n)
     CREATE UNIQUE INDEX schedule_recipient_pkey ON outboxd.schedule_recipient USING btree (run_id, attempt, n)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 TABLE schedule_run WITH (fillfactor=70)
     id bigint NOT NULL IDENTITY ALWAYS
@@ -548,6 +596,7 @@ TABLE schedule_run WITH (fillfactor=70)
     CREATE INDEX schedule_run_open ON outboxd.schedule_run USING btree (id) WHERE ((ended_at IS NULL) OR (staged IS NOT NULL))
     CREATE UNIQUE INDEX schedule_run_pkey ON outboxd.schedule_run USING btree (id)
     CREATE INDEX schedule_run_slot ON outboxd.schedule_run USING btree (slot)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 SEQUENCE schedule_run_id_seq
     GRANT select, update, usage TO outboxd_service
@@ -599,6 +648,72 @@ TABLE setting
     CONSTRAINT setting_pkey PRIMARY KEY (only_row)
     CONSTRAINT there_is_one_row_of_settings CHECK (only_row)
     CREATE UNIQUE INDEX setting_pkey ON outboxd.setting USING btree (only_row)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE snapshot WITH (fillfactor=50)
+    only_row boolean NOT NULL DEFAULT true
+    taken_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone
+    cost interval NOT NULL DEFAULT '00:00:00'::interval
+    rows bigint NOT NULL DEFAULT 0
+    ready bigint NOT NULL DEFAULT 0
+    ready_since timestamp with time zone
+    CONSTRAINT snapshot_pkey PRIMARY KEY (only_row)
+    CONSTRAINT there_is_one_census CHECK (only_row)
+    CREATE UNIQUE INDEX snapshot_pkey ON outboxd.snapshot USING btree (only_row)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE snapshot_count
+    topic text NOT NULL
+    status text NOT NULL
+    count bigint NOT NULL
+    oldest_since timestamp with time zone
+    CONSTRAINT snapshot_count_pkey PRIMARY KEY (topic, status)
+    CREATE UNIQUE INDEX snapshot_count_pkey ON outboxd.snapshot_count USING btree (topic, status)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE statistics_channel WITH (fillfactor=50)
+    minute timestamp with time zone NOT NULL
+    channel text NOT NULL
+    origin text NOT NULL
+    sent bigint NOT NULL DEFAULT 0
+    failed bigint NOT NULL DEFAULT 0
+    unknown bigint NOT NULL DEFAULT 0
+    last_error text
+    last_error_at timestamp with time zone
+    CONSTRAINT statistics_channel_pkey PRIMARY KEY (minute, channel, origin)
+    CREATE UNIQUE INDEX statistics_channel_pkey ON outboxd.statistics_channel USING btree (minute, channel, origin)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE statistics_minute WITH (fillfactor=50)
+    minute timestamp with time zone NOT NULL
+    seq_first bigint NOT NULL
+    seq_last bigint NOT NULL
+    published bigint NOT NULL DEFAULT 0
+    CONSTRAINT statistics_minute_pkey PRIMARY KEY (minute)
+    CREATE UNIQUE INDEX statistics_minute_pkey ON outboxd.statistics_minute USING btree (minute)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE statistics_span WITH (fillfactor=50)
+    minute timestamp with time zone NOT NULL
+    measure text NOT NULL
+    subject text NOT NULL
+    origin text NOT NULL DEFAULT ''::text
+    bucket smallint NOT NULL
+    count bigint NOT NULL
+    CONSTRAINT spans_measure_notify_seen_or_call CHECK ((measure = ANY (ARRAY['notify'::text, 'seen'::text, 'call'::text])))
+    CONSTRAINT statistics_span_pkey PRIMARY KEY (minute, measure, subject, origin, bucket)
+    CREATE UNIQUE INDEX statistics_span_pkey ON outboxd.statistics_span USING btree (minute, measure, subject, origin, bucket)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE statistics_topic WITH (fillfactor=50)
+    minute timestamp with time zone NOT NULL
+    topic text NOT NULL
+    sent bigint NOT NULL DEFAULT 0
+    failed bigint NOT NULL DEFAULT 0
+    retried bigint NOT NULL DEFAULT 0
+    CONSTRAINT statistics_topic_pkey PRIMARY KEY (minute, topic)
+    CREATE UNIQUE INDEX statistics_topic_pkey ON outboxd.statistics_topic USING btree (minute, topic)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 VIEW stuck
     id bigint
@@ -629,6 +744,7 @@ TABLE topic
     CONSTRAINT topic_has_1_to_200_bytes CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 200)))
     CONSTRAINT topic_pkey PRIMARY KEY (name)
     CREATE UNIQUE INDEX topic_pkey ON outboxd.topic USING btree (name)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 VIEW workers
     worker integer
@@ -654,6 +770,7 @@ FUNCTION _bulk_where(action text, filter jsonb, dry_run boolean) RETURNS TABLE(m
 FUNCTION _cancel(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _cancel_runs(schedule_id bigint, slots_after timestamp with time zone) RETURNS bigint LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
+FUNCTION _hasten(channel text, rows_max integer) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _items(items jsonb) RETURNS TABLE(n bigint, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _pick_dead(filter jsonb, upto timestamp with time zone, after_at timestamp with time zone, after_id bigint, looks integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _pick_waiting(filter jsonb, upto timestamp with time zone, phase smallint, after_part text, after_at timestamp with time zone, after_id bigint, looks integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -667,11 +784,13 @@ FUNCTION _reject_schedule(what text, s outboxd.schedule) RETURNS void LANGUAGE p
 FUNCTION _requeue(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _ring() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _ring_at_insert() RETURNS timestamp with time zone LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
-FUNCTION _take_census() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _take_snapshot() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION alter_schedule(name text, cron text DEFAULT NULL::text, timezone text DEFAULT NULL::text, topic text DEFAULT NULL::text, audience text DEFAULT NULL::text, lead interval DEFAULT NULL::interval, spread interval DEFAULT NULL::interval, catch_up interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION cancel(id bigint) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION cancel_where(filter jsonb, dry_run boolean DEFAULT true) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION close_circuit(channel text, origin text DEFAULT ''::text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION create_schedule(name text, cron text, timezone text, topic text, audience text, lead interval DEFAULT '00:10:00'::interval, spread interval DEFAULT '00:00:00'::interval, catch_up interval DEFAULT '01:00:00'::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION discard(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION drop_schedule(name text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION notify(topic text, recipient text, payload json, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE sql GRANT TO outboxd_app, outboxd_service
 FUNCTION notify(topic text, recipient text, payload jsonb, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER GRANT TO outboxd_app, outboxd_service
@@ -679,6 +798,7 @@ FUNCTION notify(topic text, recipient text, payload text, send_at timestamp with
 FUNCTION notify_many(topic text, items jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION pause(topic text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION pause_channel(name text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION probe_channel(channel text, origin text DEFAULT ''::text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION publish(topic text, key text, payload jsonb, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION receive(consumer text, message_id text) RETURNS TABLE(first boolean, response jsonb) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION replay_events(topic text, since timestamp with time zone) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
@@ -689,6 +809,7 @@ FUNCTION resume_channel(name text) RETURNS void LANGUAGE plpgsql SECURITY DEFINE
 FUNCTION retry(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION retry_dead(topic text, since timestamp with time zone DEFAULT NULL::timestamp with time zone, max integer DEFAULT NULL::integer) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION retry_where(filter jsonb, dry_run boolean DEFAULT true) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION status(id bigint) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION stop_bulk(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 GRANT usage ON SCHEMA outboxd TO outboxd_app
 GRANT usage ON SCHEMA outboxd TO outboxd_operator

@@ -3,6 +3,7 @@
 #   . bench/lib/servers.sh
 #   find_outboxd                         sets outboxd: $BENCH_OUTBOXD, else a release build
 #   start_postgres [setting=value …]     sets PGHOST, PGPORT, PGUSER, PGDATABASE and DATABASE_URL
+#   start_pgbouncer login …              in transaction mode before that Postgres; sets PGBOUNCER_ADDRESS
 #   start_redis                          sets REDIS_URL
 #   start_sink [addresses]               sets SINK_URL: answers every request with 200, counts them at /status; listens
 #                                        on so many addresses from 127.0.0.1 on; adds what is in $BENCH_DIR/nginx.d
@@ -48,7 +49,7 @@ find_outboxd() {
         [[ -x $outboxd ]] || die "BENCH_OUTBOXD=$BENCH_OUTBOXD is no program: name a build of outboxd"
     else
         needs cargo
-        cargo build --release --quiet
+        cargo build --release --quiet --locked
         outboxd=$PWD/target/release/outboxd
     fi
 }
@@ -73,6 +74,39 @@ start_postgres() {
     postgres_pid=$!
     until "$pg_bin/pg_isready" -q; do
         kill -0 "$postgres_pid" 2>/dev/null || { cat "$BENCH_DIR/pg.log" >&2; die 'Postgres does not start'; }
+        sleep 0.1
+    done
+}
+
+# Sessions take turns on the connections there are, five at most: what one transaction prepares the next may not find.
+start_pgbouncer() {
+    needs pgbouncer
+    local as=() login port; port=$(free_port)
+    export PGBOUNCER_ADDRESS=127.0.0.1:$port
+    mkdir "$BENCH_DIR/pgbouncer"
+    for login in "$@"; do printf '"%s" ""\n' "$login"; done >"$BENCH_DIR/pgbouncer/logins"
+    cat >"$BENCH_DIR/pgbouncer/ini" <<CONF
+[databases]
+* = host=127.0.0.1 port=$PGPORT
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = $port
+unix_socket_dir =
+auth_type = trust
+auth_file = $BENCH_DIR/pgbouncer/logins
+pool_mode = transaction
+default_pool_size = 5
+server_round_robin = 1
+ignore_startup_parameters = extra_float_digits
+CONF
+    if ((EUID == 0)); then
+        as=(setpriv --reuid=postgres --regid=postgres --init-groups --)
+        chown -R postgres: "$BENCH_DIR/pgbouncer"
+    fi
+    "${as[@]}" pgbouncer "$BENCH_DIR/pgbouncer/ini" >"$BENCH_DIR/pgbouncer.log" 2>&1 &
+    ends_with_us "$!"
+    until (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do
+        kill -0 "$!" 2>/dev/null || { cat "$BENCH_DIR/pgbouncer.log" >&2; die 'PgBouncer does not start'; }
         sleep 0.1
     done
 }

@@ -1,5 +1,5 @@
 -- Gives the head of each key its turn if no row of the key has it, for operators' actions. The relay does the same by
--- relay_admit_heads. Whoever loses the race gets a unique violation and looks again: a lower row was admitted meanwhile.
+-- relay/admit_heads. Whoever loses the race gets a unique violation and looks again: a lower row was admitted meanwhile.
 -- Locks: the heads, in the order of their keys. Index: outbox_key, a_key_has_at_most_one_live_row.
 CREATE OR REPLACE FUNCTION outboxd._admit(keys text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,5 +1,7 @@
 -- Counts what an action would change and, unless that is all that was asked for, does it: up to 1,000 rows here and now,
 -- more by the running instances (see _bulk_step).
+-- Times in the filter are read once, here, in the session of whoever asked, and written down with their zone: instances
+-- may have another TimeZone or DateStyle, and "yesterday" is another day tomorrow.
 CREATE OR REPLACE FUNCTION outboxd._bulk_start(action text, filter jsonb, rows_max bigint, dry_run boolean)
     RETURNS TABLE (matched bigint, done bigint, bulk_id bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -8,6 +10,8 @@ DECLARE
     upto timestamptz := clock_timestamp();
     ids  bigint[];
 BEGIN
+    SELECT filter || coalesce(jsonb_object_agg(e.key, e.value::timestamptz), '{}') INTO filter
+      FROM jsonb_each_text(filter) e WHERE e.key IN ('since', 'until');
     -- The functions give their rows in order, and an array keeps it.
     IF action = 'retry' THEN
         SELECT count(*), array_agg(d.id) INTO matched, ids FROM outboxd._pick_dead(filter, upto, '-infinity', 0, 1000000) d WHERE d.matches;

@@ -7,7 +7,7 @@ RETURNS TABLE (recipient text, payload jsonb)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    bare   text := regexp_replace(_read_audience.audience, '\s*\(.*$', '');
+    bare   text := regexp_replace(_read_audience.audience, '[[:space:]]*[(].*$', '');
     called regprocedure;
     source text;
 BEGIN

@@ -4,13 +4,13 @@ CREATE OR REPLACE FUNCTION outboxd._reject_cron(what text, cron text) RETURNS vo
 LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     hint   text := 'Five fields: minute hour day-of-month month day-of-week, e.g. ''0 9 * * *''; or @hourly, @daily, @weekly, @monthly, @yearly.';
-    fields text[] := regexp_split_to_array(trim(_reject_cron.cron), '\s+');
+    fields text[] := regexp_split_to_array(trim(_reject_cron.cron), '[[:space:]]+');
     names  text[] := ARRAY['minute', 'hour', 'day of month', 'month', 'day of week'];
     lows   integer[] := ARRAY[0, 0, 1, 1, 0];
     highs  integer[] := ARRAY[59, 23, 31, 12, 7];
     wrong  text;
 BEGIN
-    IF _reject_cron.cron ~* '^\s*@(hourly|daily|midnight|weekly|monthly|yearly|annually)\s*$' THEN
+    IF _reject_cron.cron ~* '^[[:space:]]*@(hourly|daily|midnight|weekly|monthly|yearly|annually)[[:space:]]*$' THEN
         RETURN;
     ELSIF cardinality(fields) IS DISTINCT FROM 5 THEN
         RAISE EXCEPTION '%: cron % has % fields', what, quote_nullable(_reject_cron.cron), coalesce(cardinality(fields), 0)

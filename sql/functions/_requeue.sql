@@ -16,7 +16,8 @@ BEGIN
          WHERE l.id = ANY (ids) AND l.status IN ('FAILED', 'CANCELED') ORDER BY l.id FOR UPDATE
     ), requeued AS (
         UPDATE outboxd.notification_log l
-           SET status = 'QUEUED', finished_at = NULL, error = NULL, http_status = NULL, epoch = l.epoch + 1
+           SET status = 'QUEUED', finished_at = NULL, failed_at = NULL, error = NULL, http_status = NULL, channel = NULL,
+               provider_id = NULL, epoch = l.epoch + 1
           FROM wanted w WHERE l.id = w.id AND l.status IN ('FAILED', 'CANCELED')
         RETURNING l.id, l.epoch, l.attempts, l.topic, l.ordering_key
     ), queued AS (

@@ -27,7 +27,7 @@ BEGIN
             OVERRIDING SYSTEM VALUE
             SELECT ids[i.n], clock_timestamp(), notify_many.topic, i.recipient, i.payload, coalesce(i.send_at, moment), i.dedup_key,
                    i.ordering_key, i.expires_at, i.headers,
-                   CASE WHEN i.send_at > moment THEN 'PENDING' ELSE 'QUEUED' END::outboxd.status
+                   CASE WHEN i.send_at > moment THEN 'PENDING' ELSE 'QUEUED' END::outboxd.notification_status
               FROM outboxd._items(notify_many.items) i WHERE known[i.n] IS NULL
              ORDER BY i.dedup_key NULLS FIRST, i.n
             -- Only this index: a clash of ids must be an error, not a lost row.

@@ -1,5 +1,6 @@
 -- Stops a topic on all instances: relays publish nothing of it, and what is already in the queue is handed back at the
--- claim. Calls under way finish. Locks: the topic's row. Index: topic_pkey.
+-- claim. Calls under way finish. A topic that nobody knows is paused too, with a notice: it may be a slip of the pen.
+-- Locks: the topic's row. Index: topic_pkey, route_pkey, outbox_fresh, outbox_due, notification_log_due.
 CREATE OR REPLACE FUNCTION outboxd.pause(topic text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -7,10 +8,21 @@ BEGIN
         RAISE EXCEPTION 'pause: topic must have 1 to 200 bytes' USING ERRCODE = 'invalid_parameter_value',
             HINT = 'outboxd.queue_state lists the topics with work.';
     END IF;
+    IF NOT EXISTS (SELECT FROM outboxd.route r WHERE r.topic = pause.topic)
+       AND NOT EXISTS (SELECT FROM outboxd.schedule s WHERE s.topic = pause.topic)
+       AND NOT EXISTS (SELECT FROM outboxd.statistics_topic s WHERE s.topic = pause.topic)
+       AND NOT EXISTS (SELECT FROM outboxd.snapshot_count n WHERE n.topic = pause.topic)
+       AND NOT EXISTS (SELECT FROM outboxd.outbox o WHERE o.topic = pause.topic AND o.ordering_key IS NULL AND o.retry_at IS NULL)
+       AND NOT EXISTS (SELECT FROM outboxd.outbox o WHERE o.topic = pause.topic AND o.retry_at IS NOT NULL)
+       AND NOT EXISTS (SELECT FROM outboxd.notification_log l WHERE l.topic = pause.topic AND l.due_at IS NOT NULL) THEN
+        RAISE NOTICE 'topic % is paused, but nobody knows it: no route and no schedule names it, and nothing of it waits or was sent lately',
+            quote_literal(pause.topic) USING HINT = 'Mistyped? outboxd.queue_state lists topics with work; outboxd.resume(topic) undoes it.';
+    END IF;
     INSERT INTO outboxd.topic AS t (name, paused_at) VALUES (pause.topic, clock_timestamp())
     ON CONFLICT (name) DO UPDATE SET paused_at = coalesce(t.paused_at, excluded.paused_at);
     INSERT INTO outboxd.audit (action, subject, affected) VALUES ('pause', pause.topic, 1);
     PERFORM pg_notify('outboxd', 'control');
 END $$;
 
-COMMENT ON FUNCTION outboxd.pause IS 'Stop sending a topic, on all instances within a second.';
+COMMENT ON FUNCTION outboxd.pause IS
+    'Stop sending a topic, on all instances within a second. A notice tells if nobody knows a topic of that name.';

@@ -35,7 +35,7 @@ BEGIN
 
     INSERT INTO outboxd.event (topic, key, payload, headers)
     VALUES (publish.topic, publish.key, publish.payload, publish.headers) RETURNING id INTO new_id;
-    INSERT INTO outboxd.event_outbox (event_id) VALUES (new_id);
+    INSERT INTO outboxd.event_outbox (event_id, topic) VALUES (new_id, publish.topic);
     PERFORM outboxd._ring();
     RETURN new_id;
 END $$;

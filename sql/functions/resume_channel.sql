@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION outboxd.resume_channel(name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    UPDATE outboxd.channel_hold h SET paused_at = NULL, changed_at = clock_timestamp()
+    UPDATE outboxd.channel_state h SET paused_at = NULL, changed_at = clock_timestamp()
      WHERE h.channel = resume_channel.name AND h.origin = '' AND h.paused_at IS NOT NULL;
     IF NOT FOUND THEN
         RAISE NOTICE 'channel % was not paused', quote_nullable(resume_channel.name);

@@ -1,8 +1,8 @@
--- Percentiles of each measure in the last 5 minutes, by subject and origin, from the rollups' histograms: bucket b
+-- Percentiles of each measure in the last 5 minutes, by subject and origin, from the statistics' histograms: bucket b
 -- stands for 2^(b/4) ms.
 CREATE OR REPLACE VIEW outboxd._spans AS
 WITH histogram AS (
-    SELECT s.measure, s.subject, s.origin, s.bucket, sum(s.count) AS n FROM outboxd.rollup_span s
+    SELECT s.measure, s.subject, s.origin, s.bucket, sum(s.count) AS n FROM outboxd.statistics_span s
      WHERE s.minute > now() - interval '5 min' GROUP BY 1, 2, 3, 4
 ), ranked AS (
     SELECT h.measure, h.subject, h.origin, h.bucket,

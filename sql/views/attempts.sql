@@ -1,13 +1,14 @@
 -- Every attempt that did not end in a recorded success.
 CREATE OR REPLACE VIEW outboxd.attempts AS
 SELECT a.notification_id, a.number, a.channel, a.started_at, a.ended_at, a.duration_ms, a.outcome, a.http_status, a.error,
-       a.response, a.instance AS worker, a.token, a.id
+       a.response, a.instance AS worker, a.token, a.id, a.provider_id
   FROM outboxd.attempt a;
 
 COMMENT ON VIEW outboxd.attempts IS
     'Every failed, unknown, late or duplicate attempt. A success without incident leaves no row.';
 COMMENT ON COLUMN outboxd.attempts.notification_id IS 'See outboxd.notifications.id.';
-COMMENT ON COLUMN outboxd.attempts.number IS 'The how-manieth call of this notification, all channels.';
+COMMENT ON COLUMN outboxd.attempts.number IS 'The how-manieth call of this notification, all channels. NULL: the outcome came too late, or the call was a probe of an '
+    'open circuit, which uses up no attempt.';
 COMMENT ON COLUMN outboxd.attempts.channel IS 'The channel that was called.';
 COMMENT ON COLUMN outboxd.attempts.started_at IS 'When the call began.';
 COMMENT ON COLUMN outboxd.attempts.ended_at IS 'When the outcome was recorded.';
@@ -21,3 +22,5 @@ COMMENT ON COLUMN outboxd.attempts.response IS 'The beginning of the provider''s
 COMMENT ON COLUMN outboxd.attempts.worker IS 'The instance that made the call.';
 COMMENT ON COLUMN outboxd.attempts.token IS 'The epoch the attempt ran under.';
 COMMENT ON COLUMN outboxd.attempts.id IS 'Counts upwards: ORDER BY id DESC LIMIT 20 shows the latest without a scan.';
+COMMENT ON COLUMN outboxd.attempts.provider_id IS
+    'The provider''s own id of it, on channels whose provider_id says where it stands in the answer.';

@@ -1,4 +1,4 @@
--- How each channel, and each origin of it where the URL comes from data, fares: the rollups of the last 5 minutes, and
+-- How each channel, and each origin of it where the URL comes from data, fares: the statistics of the last 5 minutes, and
 -- what holds it now. Channels of the routes in use are listed even when idle.
 CREATE OR REPLACE VIEW outboxd.channel_health AS
 WITH called AS (
@@ -6,10 +6,10 @@ WITH called AS (
            sum(r.sent + r.failed + r.unknown) FILTER (WHERE r.minute > now() - interval '5 min') AS calls,
            max(r.last_error_at) AS last_error_at,
            (array_agg(r.last_error ORDER BY r.last_error_at DESC NULLS LAST))[1] AS last_error
-      FROM outboxd.rollup_channel r WHERE r.minute > now() - interval '1 hour' GROUP BY 1, 2
+      FROM outboxd.statistics_channel r WHERE r.minute > now() - interval '1 hour' GROUP BY 1, 2
 ), known AS (
     SELECT c.channel, c.origin FROM called c
-    UNION SELECT h.channel, h.origin FROM outboxd.channel_hold h
+    UNION SELECT h.channel, h.origin FROM outboxd.channel_state h
     UNION SELECT r.channel, '' FROM outboxd.route r
 )
 SELECT k.channel, nullif(k.origin, '') AS origin,
@@ -24,7 +24,7 @@ SELECT k.channel, nullif(k.origin, '') AS origin,
        s.p95_ms, c.last_error, c.last_error_at
   FROM known k
   LEFT JOIN called c ON c.channel = k.channel AND c.origin = k.origin
-  LEFT JOIN outboxd.channel_hold h ON h.channel = k.channel AND h.origin = k.origin
+  LEFT JOIN outboxd.channel_state h ON h.channel = k.channel AND h.origin = k.origin
   LEFT JOIN outboxd._spans s ON s.measure = 'call' AND s.subject = k.channel AND s.origin = k.origin;
 
 COMMENT ON VIEW outboxd.channel_health IS 'How each channel fares: calls of the last 5 minutes, and what holds it now.';

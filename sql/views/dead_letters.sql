@@ -5,7 +5,8 @@ SELECT l.id, l.topic, l.recipient, l.channel, l.attempts, l.error, l.http_status
  WHERE l.failed_at IS NOT NULL;
 
 COMMENT ON VIEW outboxd.dead_letters IS
-    'Notifications that were given up. Back to work: outboxd.retry(id), outboxd.retry_dead(topic).';
+    'Notifications that were given up. Back to work: outboxd.retry(id), outboxd.retry_dead(topic); put away: '
+    'outboxd.discard(id).';
 COMMENT ON COLUMN outboxd.dead_letters.id IS 'See outboxd.notifications.id.';
 COMMENT ON COLUMN outboxd.dead_letters.topic IS 'What it is about.';
 COMMENT ON COLUMN outboxd.dead_letters.recipient IS 'As the app gave it.';

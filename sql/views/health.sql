@@ -1,10 +1,10 @@
--- One row per check. Reads the census, rollups and reports of the instances, the statistics of the server, and the
--- ends of two partial indexes: it costs the same with any backlog and history. A check that finds nothing to measure
+-- One row per check. Reads the snapshot, statistics and reports of the instances, the statistics of the server, the ends of
+-- two partial indexes and up to 10,000 waiting events: it costs the same with any backlog and history. A check that finds nothing to measure
 -- says ok, so that every check always has its row.
 CREATE OR REPLACE VIEW outboxd.health AS
 WITH alive AS MATERIALIZED (
-    SELECT i.id, i.roles, i.host, r.clock_skew_ms, r.queue_reachable, r.queue_error, r.queue_policy, r.queue_memory_bytes,
-           r.queue_memory_max_bytes
+    SELECT i.id, i.roles, i.host, i.queue_kind, i.fallback_since, r.clock_skew_ms, r.queue_reachable, r.queue_error, r.queue_policy,
+           r.queue_memory_bytes, r.queue_memory_max_bytes
       FROM outboxd.instance i LEFT JOIN outboxd.instance_report r ON r.instance = i.id
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl
 ), measured AS MATERIALIZED ( -- each once, however often it is spoken of
@@ -16,7 +16,7 @@ WITH alive AS MATERIALIZED (
            format('%s alive, %s of them call providers; %s died within the hour', w.alive, w.working, w.dead),
            'Instances with a fresh heartbeat. Without one nothing is sent; what is committed waits safely.',
            CASE WHEN w.working = 0 THEN 'Start an instance: outboxd run'
-                WHEN w.dead > 0 THEN 'SELECT * FROM outboxd.workers; then look at its logs' END
+                WHEN w.dead > 0 THEN 'SELECT * FROM outboxd.instances WHERE state = ''dead''; then look at its logs' END
       FROM (SELECT (SELECT count(*) FROM alive) AS alive, (SELECT count(*) FROM alive a WHERE 'worker' = ANY (a.roles)) AS working,
                    (SELECT count(*) FROM outboxd.instance i WHERE i.stopped_at IS NULL AND i.heartbeat_at < now() - i.ttl
                        AND i.heartbeat_at > now() - interval '1 hour') AS dead) w
@@ -50,11 +50,11 @@ WITH alive AS MATERIALIZED (
            'Providers that failed so often in a row that they are left alone; their work waits. They are probed by themselves.',
            CASE WHEN c.whole + c.origins > 0
                 THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed''; then ask the provider, '
-                     'or renew the credentials if it says 401 or 403' END
+                     'or renew the credentials if it says 401 or 403; then SELECT outboxd.probe_channel(''channel'')' END
       FROM (SELECT count(*) FILTER (WHERE h.origin = '') AS whole, count(*) FILTER (WHERE h.origin <> '') AS origins,
                    array_to_string((array_agg(concat_ws(' ', h.channel, nullif(h.origin, '')) ORDER BY h.origin, h.channel))[1:5], ', ')
                        AS names
-              FROM outboxd.channel_hold h WHERE h.reason <> 'retry_after') c
+              FROM outboxd.channel_state h WHERE h.reason <> 'retry_after') c
     UNION ALL
     SELECT 6, 'paused', CASE WHEN p.names IS NULL THEN 0 ELSE 1 END, coalesce(p.names, 'nothing'),
            'Topics and channels that an operator paused; their work waits.',
@@ -64,19 +64,26 @@ WITH alive AS MATERIALIZED (
                       FROM outboxd.topic t WHERE t.paused_at IS NOT NULL
                     UNION ALL
                     SELECT format('channel %s since %s', h.channel, to_char(h.paused_at, 'YYYY-MM-DD HH24:MI'))
-                      FROM outboxd.channel_hold h WHERE h.paused_at IS NOT NULL) x) p
+                      FROM outboxd.channel_state h WHERE h.paused_at IS NOT NULL) x) p
     UNION ALL
-    SELECT 7, 'queue', CASE WHEN q.down > 0 OR q.policy <> 'noeviction' OR q.share > 0.9 THEN 2 WHEN q.share > 0.75 THEN 1 ELSE 0 END,
+    SELECT 7, 'queue', CASE WHEN q.down > 0 OR q.policy <> 'noeviction' OR q.share > 0.9 THEN 2
+                             WHEN q.alone > 0 OR q.share > 0.75 THEN 1 ELSE 0 END,
            CASE WHEN q.reports = 0 THEN 'no instance has reported'
                 WHEN q.down > 0 THEN format('%s of %s instances cannot reach Redis: %s', q.down, q.reports, q.error)
+                WHEN q.alone > 0 THEN format('%s of %s instances go on without Redis, the first since %s%s', q.alone, q.reports,
+                                             to_char(q.since, 'YYYY-MM-DD HH24:MI:SS'), ': ' || q.error)
                 WHEN q.policy IS NULL THEN 'in the process; there is no Redis'
                 ELSE format('Redis answers, maxmemory-policy %s, %s used of %s', q.policy, pg_size_pretty(q.used),
                             coalesce(pg_size_pretty(q.at_most), 'no limit')) END,
            'The queue between relay and workers. Losing it costs seconds, never a message.',
            CASE WHEN q.down > 0 THEN 'Look at Redis and the network between; sending goes on by itself'
+                WHEN q.alone > 0 THEN 'Look at Redis and the network between. Deliveries go on in each instance by itself, and through '
+                                      'Redis as soon as it answers'
                 WHEN q.policy <> 'noeviction' THEN 'CONFIG SET maxmemory-policy noeviction'
                 WHEN q.share > 0.75 THEN 'Raise maxmemory, or give outboxd a Redis of its own' END
-      FROM (SELECT count(a.clock_skew_ms) AS reports, count(*) FILTER (WHERE NOT a.queue_reachable) AS down, min(a.queue_error) AS error,
+      FROM (SELECT count(a.clock_skew_ms) AS reports, min(a.queue_error) AS error,
+                   count(*) FILTER (WHERE NOT a.queue_reachable AND a.fallback_since IS NULL) AS down,
+                   count(a.fallback_since) AS alone, min(a.fallback_since) AS since,
                    min(a.queue_policy) AS policy, max(a.queue_memory_bytes) AS used, max(nullif(a.queue_memory_max_bytes, 0)) AS at_most,
                    max(a.queue_memory_bytes::numeric / nullif(a.queue_memory_max_bytes, 0)) AS share FROM alive a) q
     UNION ALL
@@ -137,6 +144,69 @@ WITH alive AS MATERIALIZED (
                 THEN 'SELECT * FROM outboxd.bulk_actions WHERE error IS NOT NULL; outboxd.stop_bulk(id) ends one' END
       FROM (SELECT count(*) AS running, count(*) FILTER (WHERE a.error IS NOT NULL) AS failing
               FROM outboxd.bulk_action a WHERE a.ended_at IS NULL) b
+    UNION ALL
+    SELECT 13, 'schedules', CASE WHEN s.invalid + s.failed > 0 THEN 2 WHEN s.missed > 0 THEN 1 ELSE 0 END,
+           CASE WHEN s.bad IS NULL THEN format('%s, all well', s.schedules)
+                ELSE format('%s invalid, %s failed, %s missed their last slot: %s', s.invalid, s.failed, s.missed, s.bad) END,
+           'Schedules that cannot run, or whose last slot failed or passed while nobody ran.',
+           CASE WHEN s.bad IS NOT NULL
+                THEN 'SELECT name, state, last_slot, last_state, error FROM outboxd.schedules; then outboxd.alter_schedule(…)' END
+      FROM (SELECT count(*) AS schedules, count(*) FILTER (WHERE c.state = 'invalid') AS invalid,
+                   count(*) FILTER (WHERE c.state <> 'invalid' AND c.last_state = 'failed') AS failed,
+                   count(*) FILTER (WHERE c.state <> 'invalid' AND c.last_state = 'missed') AS missed,
+                   array_to_string((array_agg(c.name ORDER BY c.name)
+                       FILTER (WHERE c.state = 'invalid' OR c.last_state IN ('failed', 'missed')))[1:5], ', ') AS bad
+              FROM outboxd.schedules c) s
+    UNION ALL
+    SELECT 14, 'routes', CASE WHEN r.names IS NULL THEN 0 ELSE 2 END, coalesce('no route for ' || r.names, 'every topic with work has one'),
+           'Topics with work that no route of the configuration leads anywhere; it waits.',
+           CASE WHEN r.names IS NOT NULL THEN 'Add [routes.TOPIC] or [routes.default] to the configuration and restart' END
+      FROM (SELECT string_agg(format('%s (%s waiting)', w.topic, w.count), ', ' ORDER BY w.topic) AS names
+              FROM (SELECT n.topic, n.count FROM outboxd.snapshot_count n
+                     WHERE n.status = 'QUEUED' AND EXISTS (SELECT FROM outboxd.route t)
+                       AND NOT EXISTS (SELECT FROM outboxd.route t WHERE t.topic IN (n.topic, 'default'))
+                     ORDER BY n.topic LIMIT 5) w) r
+    UNION ALL
+    SELECT 15, 'events', CASE WHEN e.waits > interval '5 min' THEN 2 WHEN e.waits > interval '30 s' THEN 1 ELSE 0 END,
+           CASE WHEN e.waits IS NOT NULL THEN format('%s wait, the oldest for %s s', CASE WHEN e.events > 9999 THEN 'at least 10000'
+                                                      ELSE e.events::text END, round(extract(epoch FROM e.waits), 1))
+                ELSE 'none waits' END || CASE WHEN e.without_redis THEN '; no running instance has Redis' ELSE '' END,
+           'Events of publish() that are not yet in the Redis stream of their topic. They wait safely.',
+           CASE WHEN e.waits > interval '30 s' THEN CASE WHEN e.without_redis
+                THEN 'Set redis_url (REDIS_URL): events travel by Redis streams only'
+                ELSE 'SELECT * FROM outboxd.events_waiting; look at Redis and the log of an instance with the role relay' END END
+      FROM (SELECT clock_timestamp() - w.since AS waits, w.events,
+                   EXISTS (SELECT FROM alive) AND NOT EXISTS (SELECT FROM alive a WHERE a.queue_kind <> 'memory') AS without_redis
+              FROM (SELECT least((SELECT o.since FROM outboxd.event_outbox o ORDER BY o.seq LIMIT 1), min(p.since)) AS since,
+                           (SELECT count(*) FROM (SELECT FROM outboxd.event_outbox LIMIT 10000) o)
+                           + coalesce(sum(cardinality(p.event_ids)), 0) AS events
+                      FROM (SELECT p.since, p.event_ids FROM outboxd.event_publication p
+                             WHERE p.number > (SELECT g.appended FROM outboxd.event_progress g) ORDER BY p.number LIMIT 500) p) w) e
+    UNION ALL
+    SELECT 16, 'event_streams', CASE WHEN p.lost_at > now() - interval '1 hour' OR p.is_restoring THEN 1 ELSE 0 END,
+           CASE WHEN p.lost_at IS NULL THEN 'nothing was lost'
+                WHEN p.is_restoring THEN format('lost events at %s; %s are back, more to come', to_char(p.lost_at, 'YYYY-MM-DD HH24:MI:SS'), p.restored)
+                ELSE format('lost events at %s; %s were appended again until %s', to_char(p.lost_at, 'YYYY-MM-DD HH24:MI:SS'), p.restored,
+                            to_char(p.restored_at, 'YYYY-MM-DD HH24:MI:SS')) END,
+           'Whether Redis lost events that it had (FLUSHALL, a restart without persistence, a failover). They are appended again '
+           'from Postgres, in order, as far as the streams keep them.',
+           CASE WHEN p.lost_at > now() - interval '1 hour' OR p.is_restoring
+                THEN 'Look at the persistence of Redis (appendonly); consumers that use receive() need nothing, but their groups may '
+                     'have to be created again, from 0' END
+      FROM (SELECT g.*, g.lost_at IS NOT NULL AND g.restored_at IS NULL AS is_restoring FROM outboxd.event_progress g) p
+    UNION ALL
+    SELECT 17, 'event_consumers', CASE WHEN c.cut > 0 THEN 2 WHEN c.late > 0 THEN 1 ELSE 0 END,
+           CASE WHEN c.cut > 0 THEN format('%s of %s groups lack events: %s on %s lacks %s', c.cut, c.groups, w.name, w.topic, w.cut_events)
+                WHEN w.name IS NULL THEN 'no consumer group'
+                ELSE format('%s groups; %s on %s is %s behind, its stream keeps about %s', c.groups, w.name, w.topic, w.behind, w.stream_max) END,
+           'Consumer groups of event streams. One that falls behind by more than its stream keeps does not get what was dropped.',
+           CASE WHEN c.cut > 0 AND w.cut_from IS NULL THEN 'What it lacks is no longer kept; raise events.stream_max and retention.events'
+                WHEN c.cut > 0 THEN format('SELECT outboxd.replay_events(%L, %L) appends it again', w.topic, w.cut_from)
+                WHEN c.late > 0 THEN 'SELECT * FROM outboxd.event_consumers; look at the consumer, or raise events.stream_max' END
+      FROM (SELECT count(*) AS groups, count(g.cut_at) AS cut, count(*) FILTER (WHERE g.behind >= g.stream_max * 0.8) AS late
+              FROM outboxd.event_group g WHERE g.cut_at IS NOT NULL OR g.seen_at > now() - interval '10 min') c
+      LEFT JOIN LATERAL (SELECT g.* FROM outboxd.event_group g WHERE g.cut_at IS NOT NULL OR g.seen_at > now() - interval '10 min'
+                          ORDER BY g.cut_at IS NULL, g.behind::numeric / g.stream_max DESC, g.topic, g.name LIMIT 1) w ON true
 )
 SELECT c.name, (ARRAY['ok', 'warn', 'critical'])[coalesce(c.level, 0) + 1] AS level, c.value, c.meaning, c.action
   FROM checks c ORDER BY c.ordinal;

@@ -1,4 +1,4 @@
--- How long it takes, from the rollups.
+-- How long it takes, from the statistics.
 CREATE OR REPLACE VIEW outboxd.latency AS
 SELECT n.subject AS topic, n.count AS sent,
        n.p50_ms AS notify_to_sent_p50_ms, n.p95_ms AS notify_to_sent_p95_ms, n.p99_ms AS notify_to_sent_p99_ms,

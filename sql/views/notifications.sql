@@ -1,14 +1,24 @@
 -- One row per notification: its record, and what is known of its live work while it is QUEUED. PROCESSING is a fact of the
--- outbox row. Locks: none. Index: notification_log_pkey, outbox_pkey.
+-- outbox row. What the last attempt said is in the record once it has ended; until then, and for one that was canceled on
+-- its way, it is looked up. Not by a join: it costs one probe for each such row and column that is asked for, and a count
+-- of all rows nothing. Locks: none. Index: notification_log_pkey, outbox_pkey, attempt_notification.
 CREATE OR REPLACE VIEW outboxd.notifications AS
 SELECT l.id, l.topic, l.recipient,
        CASE WHEN o.state = 'processing' THEN 'PROCESSING' ELSE l.status::text END AS status,
-       l.channel, coalesce(o.attempts, l.attempts) AS attempts,
+       coalesce(l.channel, (SELECT a.channel FROM outboxd.attempt a
+            WHERE a.notification_id = l.id AND l.status IN ('QUEUED', 'CANCELED') ORDER BY a.id DESC LIMIT 1)) AS channel,
+       coalesce(o.attempts, l.attempts) AS attempts,
        CASE WHEN l.status = 'PENDING' THEN l.send_at WHEN o.state = 'ready' THEN coalesce(o.retry_at, l.send_at) END
            AS next_attempt_at,
        CASE WHEN o.state = 'processing' THEN o.instance END AS worker,
-       l.error, l.http_status, l.payload, l.headers, l.dedup_key, l.ordering_key,
-       l.created_at, l.send_at, l.expires_at, l.finished_at
+       coalesce(l.error, (SELECT a.error FROM outboxd.attempt a
+            WHERE a.notification_id = l.id AND l.status IN ('QUEUED', 'CANCELED') ORDER BY a.id DESC LIMIT 1)) AS error,
+       coalesce(l.http_status, (SELECT a.http_status FROM outboxd.attempt a
+            WHERE a.notification_id = l.id AND l.status IN ('QUEUED', 'CANCELED') ORDER BY a.id DESC LIMIT 1)) AS http_status,
+       l.payload, l.headers, l.dedup_key, l.ordering_key,
+       l.created_at, l.send_at, l.expires_at, l.finished_at,
+       coalesce(l.provider_id, (SELECT a.provider_id FROM outboxd.attempt a
+            WHERE a.notification_id = l.id AND l.status IN ('QUEUED', 'CANCELED') ORDER BY a.id DESC LIMIT 1)) AS provider_id
   FROM outboxd.notification_log l LEFT JOIN outboxd.outbox o ON o.id = l.id AND l.status = 'QUEUED';
 
 COMMENT ON VIEW outboxd.notifications IS 'One row per notification: where it is, what was tried, what comes next.';
@@ -16,13 +26,16 @@ COMMENT ON COLUMN outboxd.notifications.id IS 'The id that notify() returned.';
 COMMENT ON COLUMN outboxd.notifications.topic IS 'What it is about; decides the route.';
 COMMENT ON COLUMN outboxd.notifications.recipient IS 'Device token, phone number, URL …, as the app gave it.';
 COMMENT ON COLUMN outboxd.notifications.status IS 'PENDING, QUEUED, PROCESSING, SENT, FAILED or CANCELED.';
-COMMENT ON COLUMN outboxd.notifications.channel IS 'The channel that delivered it, or was tried last.';
+COMMENT ON COLUMN outboxd.notifications.channel IS
+    'The channel that delivered it, or was tried last; see outboxd.stuck for the one it waits for.';
 COMMENT ON COLUMN outboxd.notifications.attempts IS 'Calls to providers so far, all channels.';
 COMMENT ON COLUMN outboxd.notifications.next_attempt_at IS 'When it is tried next, if it waits.';
 COMMENT ON COLUMN outboxd.notifications.worker IS
     'The instance that is calling the provider now (see outboxd.workers).';
-COMMENT ON COLUMN outboxd.notifications.error IS 'Why it failed.';
-COMMENT ON COLUMN outboxd.notifications.http_status IS 'The provider''s last HTTP status, if it answered.';
+COMMENT ON COLUMN outboxd.notifications.error IS
+    'What the last attempt said, also while it is tried again; NULL once it is SENT.';
+COMMENT ON COLUMN outboxd.notifications.http_status IS
+    'The provider''s HTTP status at the last attempt, if it answered.';
 COMMENT ON COLUMN outboxd.notifications.payload IS 'As the app gave it.';
 COMMENT ON COLUMN outboxd.notifications.headers IS 'As the app gave them.';
 COMMENT ON COLUMN outboxd.notifications.dedup_key IS 'The same (topic, dedup_key) is enqueued once.';
@@ -31,3 +44,5 @@ COMMENT ON COLUMN outboxd.notifications.created_at IS 'When notify() ran.';
 COMMENT ON COLUMN outboxd.notifications.send_at IS 'Not before this time.';
 COMMENT ON COLUMN outboxd.notifications.expires_at IS 'Past this time it is not sent but FAILED.';
 COMMENT ON COLUMN outboxd.notifications.finished_at IS 'When it became SENT, FAILED or CANCELED.';
+COMMENT ON COLUMN outboxd.notifications.provider_id IS
+    'The provider''s own id of it, on channels whose provider_id says where it stands in the answer.';

@@ -1,19 +1,19 @@
--- How far publishing is behind. Like queue_state: counted on the spot, or with a large backlog as of the last census.
+-- How far publishing is behind. Like queue_state: counted on the spot, or with a large backlog as of the last snapshot.
 CREATE OR REPLACE VIEW outboxd.outbox_lag AS
-WITH census AS MATERIALIZED (
+WITH snapshot AS MATERIALIZED (
     SELECT c.taken_at, c.ready, c.ready_since,
-           c.rows > 20000 AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.census c
+           c.rows > 20000 AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.snapshot c
 ), lag AS (
-    SELECT r.ready, r.ready_since, now() AS counted_at FROM outboxd._ready r WHERE NOT (SELECT c.serves FROM census c)
+    SELECT r.ready, r.ready_since, now() AS counted_at FROM outboxd._ready r WHERE NOT (SELECT c.serves FROM snapshot c)
     UNION ALL
-    SELECT c.ready, c.ready_since, c.taken_at FROM census c WHERE c.serves
+    SELECT c.ready, c.ready_since, c.taken_at FROM snapshot c WHERE c.serves
 )
 SELECT l.ready AS ready_unpublished,
        greatest(clock_timestamp() - l.ready_since, '0') AS oldest_age,
        -- By the minute: all of this one, and as much of the last as makes up 60 s.
        coalesce((SELECT round(sum(m.published * CASE WHEN m.minute = date_trunc('minute', now()) THEN 1
                                                      ELSE 1 - extract(epoch FROM now() - date_trunc('minute', now())) / 60 END))
-                   FROM outboxd.rollup_minute m WHERE m.minute >= date_trunc('minute', now()) - interval '1 min'), 0)::bigint
+                   FROM outboxd.statistics_minute m WHERE m.minute >= date_trunc('minute', now()) - interval '1 min'), 0)::bigint
            AS published_last_minute,
        l.counted_at
   FROM lag l;

@@ -1,16 +1,16 @@
--- What is waiting, working, dead. Counted on the spot while the last census saw up to 20,000 rows (or is old, because
--- no instance runs); beyond that the census itself, a few seconds old. Each half is gated by a one-time filter.
+-- What is waiting, working, dead. Counted on the spot while the last snapshot saw up to 20,000 rows (or is old, because
+-- no instance runs); beyond that the snapshot itself, a few seconds old. Each half is gated by a one-time filter.
 CREATE OR REPLACE VIEW outboxd.queue_state AS
-WITH census AS MATERIALIZED (
-    SELECT c.taken_at, c.rows > 20000 AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.census c
+WITH snapshot AS MATERIALIZED (
+    SELECT c.taken_at, c.rows > 20000 AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.snapshot c
 )
 SELECT n.topic, n.status, n.count, greatest(clock_timestamp() - n.oldest_since, '0') AS oldest_age, now() AS counted_at
   FROM outboxd._count_active() n
- WHERE NOT (SELECT c.serves FROM census c)
+ WHERE NOT (SELECT c.serves FROM snapshot c)
 UNION ALL
-SELECT n.topic, n.status, n.count, greatest(clock_timestamp() - n.oldest_since, '0'), (SELECT c.taken_at FROM census c)
-  FROM outboxd.census_count n
- WHERE (SELECT c.serves FROM census c);
+SELECT n.topic, n.status, n.count, greatest(clock_timestamp() - n.oldest_since, '0'), (SELECT c.taken_at FROM snapshot c)
+  FROM outboxd.snapshot_count n
+ WHERE (SELECT c.serves FROM snapshot c);
 
 COMMENT ON VIEW outboxd.queue_state IS
     'What is waiting, working, dead: per topic and status how many, and how old the oldest. SENT and CANCELED are '

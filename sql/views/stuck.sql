@@ -4,7 +4,9 @@
 CREATE OR REPLACE VIEW outboxd.stuck AS
 WITH oldest AS (
     SELECT o.id, o.topic, l.recipient, o.ordering_key, o.attempts, o.instance, o.state, o.lease_until, o.published_at, o.retry_at,
-           greatest(l.created_at, l.send_at) AS wanted_at, t.paused_at, coalesce(own.channel, fallback.channel) AS channel
+           greatest(l.created_at, l.send_at) AS wanted_at, t.paused_at, coalesce(own.channel, fallback.channel) AS channel,
+           EXISTS (SELECT FROM outboxd.route r) AND NOT EXISTS (SELECT FROM outboxd.route r WHERE r.topic IN (o.topic, 'default'))
+               AS is_routeless
       FROM (SELECT w.* FROM outboxd.outbox w ORDER BY w.id LIMIT 2000) o
       -- OFFSET 0 keeps this a probe of the primary key: a join could walk up the whole history.
       LEFT JOIN LATERAL (SELECT r.recipient, r.created_at, r.send_at FROM outboxd.notification_log r WHERE r.id = o.id OFFSET 0) l ON true
@@ -20,16 +22,18 @@ WITH oldest AS (
                 WHEN o.state = 'published' AND o.published_at < now() - interval '1 min' THEN 'published without progress'
                 WHEN o.state <> 'ready' THEN NULL
                 WHEN o.paused_at IS NOT NULL THEN 'topic paused'
+                WHEN o.is_routeless AND o.wanted_at < now() - interval '5 s' THEN 'no route'
                 WHEN h.paused_at IS NOT NULL THEN 'channel paused'
                 WHEN h.reason = 'retry_after' AND h.held_until > now() THEN 'provider asked to wait'
                 WHEN h.reason <> 'retry_after' THEN 'circuit open'
                 WHEN coalesce(o.retry_at, o.wanted_at) < now() - interval '10 s' THEN 'never published' END AS reason
-      FROM oldest o LEFT JOIN outboxd.channel_hold h ON h.channel = o.channel AND h.origin = ''
+      FROM oldest o LEFT JOIN outboxd.channel_state h ON h.channel = o.channel AND h.origin = ''
 ), late AS (
     (SELECT j.id, j.topic, j.recipient, j.reason, j.since, j.channel, j.attempts, j.instance,
             CASE WHEN j.reason = 'waiting behind key' THEN j.ordering_key END AS ordering_key
        FROM judged j WHERE j.reason IS NOT NULL
-      ORDER BY j.reason IN ('topic paused', 'channel paused', 'circuit open', 'provider asked to wait', 'waiting behind key'), j.since
+      ORDER BY j.reason IN ('topic paused', 'no route', 'channel paused', 'circuit open', 'provider asked to wait',
+                            'waiting behind key'), j.since
       LIMIT 200)
     UNION ALL
     (SELECT l.id, d.topic, l.recipient, 'never released', l.due_at, NULL, l.attempts, NULL, NULL
@@ -50,7 +54,8 @@ COMMENT ON COLUMN outboxd.stuck.topic IS 'What it is about.';
 COMMENT ON COLUMN outboxd.stuck.recipient IS 'As the app gave it.';
 COMMENT ON COLUMN outboxd.stuck.reason IS
     'lease expired; published without progress (1 min); never published (10 s); never released: due, and no producer took it '
-    '(10 s); waiting behind key (1 min); topic paused; channel paused; circuit open; provider asked to wait (Retry-After).';
+    '(10 s); waiting behind key (1 min); topic paused; no route: the configuration of the running '
+    'instances leads its topic nowhere (5 s); channel paused; circuit open; provider asked to wait (Retry-After).';
 COMMENT ON COLUMN outboxd.stuck.stuck_for IS 'For how long.';
 COMMENT ON COLUMN outboxd.stuck.since IS 'Since when.';
 COMMENT ON COLUMN outboxd.stuck.channel IS 'The channel it waits for, by the routes of the running instances.';

@@ -1,4 +1,4 @@
-//! From configuration to a channel: every mistake that can be seen at start is seen here.
+//! From configuration to a channel: every error that can be seen at start is seen here.
 
 use std::sync::Arc;
 
@@ -6,13 +6,14 @@ use ::http::Uri;
 use reqwest::dns::Resolve;
 use url::{Origin, Url};
 
+use super::answer::Answers;
 use super::guard::{Guard, Guarded, Source};
 use super::headers::Headers;
 use super::http::{Egress, Http};
 use super::sign::{BadSecret, Signer};
 use super::template::{Templates, Text, first_tag};
 use super::{CHANNEL_WIDE, Channel};
-use crate::config::ChannelConfig;
+use crate::config::{ChannelConfig, template};
 
 /// Where requests go.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ pub(super) fn channel(name: &str, config: &ChannelConfig, resolver: Arc<dyn Reso
         // It is part of the Idempotency-Key.
         return Err("the name must be printable ASCII without spaces".to_owned());
     }
-    let mut templates = Templates::new();
+    let mut templates = Templates::new(template::REQUEST);
     let (address, guard) = address(&mut templates, config)?;
     let headers = Headers::new(&mut templates, name, config)?;
     let body = config.body.as_deref().map(|source| templates.add("body", source)).transpose()?;
@@ -65,8 +66,10 @@ pub(super) fn channel(name: &str, config: &ChannelConfig, resolver: Arc<dyn Reso
         .map_err(|BadSecret { position }| format!("secret {position} is not whsec_ and base64"))?;
     let egress = egress(config, &guard)?;
     let resolver = Guarded::new(guard.clone(), resolver, egress.proxy_name());
-    let http = Http::new(config, Arc::new(resolver), egress).map_err(|error| format!("client: {error}"))?;
-    Ok(Channel { name: Arc::from(name), templates, address, headers, body, signer, guard, http })
+    let name = Arc::from(name);
+    let answers = Answers::new(&name, config)?;
+    let http = Http::new(config, Arc::new(resolver), egress, answers).map_err(|error| format!("client: {error}"))?;
+    Ok(Channel { name, templates, address, headers, body, signer, guard, http })
 }
 
 fn address(templates: &mut Templates, config: &ChannelConfig) -> Result<(Address, Guard), String> {

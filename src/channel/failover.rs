@@ -48,7 +48,7 @@ pub struct Router {
     routes: HashMap<String, Route>,
 }
 
-/// A topic that nobody configured: permanent until somebody does.
+/// A topic that this instance's configuration leads nowhere: its rows wait for an instance that has a route.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no route for topic `{0}` and no default route")]
 pub struct NoRoute(pub String);
@@ -86,6 +86,18 @@ impl Router {
             by_topic.insert(topic.clone(), Route { policy: policy.clone(), channels });
         }
         Ok(Router { routes: by_topic })
+    }
+
+    /// The topics that have a route, if not every topic has one. An instance that only relays needs no routes: without any it
+    /// publishes everything.
+    pub fn topics(&self) -> Option<impl Iterator<Item = &str>> {
+        let has_all = self.routes.is_empty() || self.routes.contains_key(DEFAULT);
+        (!has_all).then(|| self.routes.keys().map(String::as_str))
+    }
+
+    /// Whether an instance with these routes publishes the topic.
+    pub fn publishes(&self, topic: &str) -> bool {
+        self.routes.is_empty() || self.route_for(topic).is_ok()
     }
 
     /// The topic's route, else the default one.

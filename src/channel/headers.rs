@@ -1,13 +1,13 @@
-//! The headers of a request: ours, the operator's, the trace's and the signature.
+//! The headers of a request: ours, the row's, the operator's and the signature.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use minijinja::Value;
 use secrecy::ExposeSecret as _;
-use serde_json::value::RawValue;
 
 use super::Outgoing;
+use super::forward::{Forward, Trace};
 use super::sign::Signer;
 use super::template::{Templates, Text};
 use crate::config::ChannelConfig;
@@ -21,7 +21,6 @@ const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const ATTEMPT: HeaderName = HeaderName::from_static("outboxd-attempt");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Not for operators: they frame the message or belong to the signature.
 const RESERVED: [&str; 10] = [
@@ -43,6 +42,7 @@ pub(super) struct Headers {
     /// Marked as sensitive: neither printed nor indexed by HPACK.
     fixed: Vec<(HeaderName, HeaderValue)>,
     templates: Vec<(HeaderName, String)>,
+    forward: Forward,
     channel: String,
 }
 
@@ -58,6 +58,7 @@ impl Headers {
                 (ACCEPT, HeaderValue::from_static("*/*")),
             ],
             templates: Vec::new(),
+            forward: Forward::new(channel, &config.forward_headers)?,
             channel: channel.to_owned(),
         };
         for (name, value) in &config.headers {
@@ -92,9 +93,11 @@ impl Headers {
         key.push_str(&self.channel);
         map.insert(IDEMPOTENCY_KEY, header_value("webhook_id", &key)?);
         map.insert(ATTEMPT, HeaderValue::from(outgoing.attempt));
-        // A trace that begins here has no state yet, whatever the row says.
-        if let Some(headers) = outgoing.headers.filter(|_| outgoing.span.is_none_or(|span| span.parent_id.is_some())) {
-            trace(headers, &mut map);
+        if let Some(row) = outgoing.headers {
+            // A trace that begins here has no state yet, whatever the row says.
+            let continues = outgoing.span.is_none_or(|span| span.parent_id.is_some());
+            let trace = if continues { Trace::Continues } else { Trace::Begins };
+            self.forward.add(row, trace, templates, |name| self.sets(name), &mut map)?;
         }
         if let Some(span) = outgoing.span {
             map.insert(TRACEPARENT, header_value("traceparent", &span.traceparent())?);
@@ -109,6 +112,11 @@ impl Headers {
         }
         Ok(map)
     }
+
+    fn sets(&self, name: &HeaderName) -> bool {
+        let templates = self.templates.iter().map(|(name, _)| name);
+        self.fixed.iter().map(|(name, _)| name).chain(templates).any(|own| own == name)
+    }
 }
 
 /// Adds the signature over the id, the timestamp that `headers` hold, and the body.
@@ -118,21 +126,6 @@ pub(super) fn sign(headers: &mut HeaderMap, signer: &Signer, webhook_id: &str, b
         headers.insert(WEBHOOK_SIGNATURE, header_value("signature", &signature)?);
     }
     Ok(())
-}
-
-/// Carries the trace on. A trace that is not fit for a header is no reason not to deliver.
-fn trace(headers: &RawValue, map: &mut HeaderMap) {
-    #[derive(serde::Deserialize)]
-    struct Trace {
-        traceparent: Option<String>,
-        tracestate: Option<String>,
-    }
-    let Ok(trace) = serde_json::from_str::<Trace>(headers.get()) else { return };
-    for (name, value) in [(TRACEPARENT, trace.traceparent), (TRACESTATE, trace.tracestate)] {
-        if let Some(value) = value.and_then(|text| HeaderValue::try_from(text).ok()) {
-            map.insert(name, value);
-        }
-    }
 }
 
 /// Refuses line breaks and control characters: they would end the header and begin another.

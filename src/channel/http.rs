@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::Method;
 use http::header::{HeaderMap, RETRY_AFTER};
+use http::{Method, StatusCode};
 use reqwest::dns::Resolve;
 use reqwest::{Body, Client, Request, Response};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
+use super::answer::{Answer, Answers, Body as AnswerBody};
 use super::outcome::{Cause, Failed, Outcome, classify};
 use super::retry_after;
 use crate::config::ChannelConfig;
@@ -47,6 +48,8 @@ pub(super) struct Http {
     first_byte_timeout: Duration,
     response_bytes_max: usize,
     retry_after_max: Duration,
+    /// How a 2xx is read; None: it is a delivery.
+    answers: Option<Answers>,
 }
 
 impl Http {
@@ -54,6 +57,7 @@ impl Http {
         config: &ChannelConfig,
         resolver: Arc<dyn Resolve>,
         egress: Egress,
+        answers: Option<Answers>,
     ) -> Result<Http, Box<dyn StdError + Send + Sync>> {
         let connect_timeout = config.connect_timeout.min(config.timeout);
         Ok(Http {
@@ -66,6 +70,7 @@ impl Http {
             first_byte_timeout: config.first_byte_timeout,
             response_bytes_max: config.response_bytes_max,
             retry_after_max: config.retry_after_max,
+            answers,
         })
     }
 
@@ -117,33 +122,74 @@ impl Http {
         deadline.min(sent_at + self.first_byte_timeout)
     }
 
-    /// The status decides; the body only explains, so running out of time in it changes nothing.
+    /// The status decides; the body only explains, so running out of time in it changes nothing. Unless the channel
+    /// says how to read a 2xx.
     async fn read(&self, mut response: Response, started: Instant, deadline: Instant) -> Outcome {
         let status = response.status();
         let duration = started.elapsed();
-        if status.is_success() {
-            self.drain(&mut response, deadline.min(Instant::now() + DRAIN_MAX), &mut Vec::new()).await;
-            return Outcome::Sent { status: status.as_u16(), duration };
+        match (&self.answers, status.is_success()) {
+            (Some(answers), true) => return self.judge(answers, response, started, deadline).await,
+            (None, true) => {
+                self.drain(&mut response, deadline.min(Instant::now() + DRAIN_MAX), &mut Vec::new()).await;
+                return Outcome::Sent { status: status.as_u16(), duration, provider_id: None };
+            }
+            (_, false) => {}
         }
-        let retry_after = response
-            .headers()
-            .get(RETRY_AFTER)
-            .and_then(|value| retry_after::parse(value.as_bytes(), SystemTime::now(), self.retry_after_max));
+        let retry_after = self.retry_after(response.headers());
         let mut excerpt = Vec::new();
         self.drain(&mut response, deadline, &mut excerpt).await;
-        let mut error = format!("status {}", status.as_u16());
-        if let Some(reason) = status.canonical_reason() {
-            let _infallible = write!(error, " {reason}");
-        }
         Outcome::Failed(Failed {
             failure: classify(status.as_u16()),
             cause: Cause::Status,
             status: Some(status.as_u16()),
-            error,
+            error: named(status),
             excerpt: printable(&excerpt),
+            provider_id: None,
             retry_after,
             duration: started.elapsed(),
         })
+    }
+
+    /// A 2xx whose body says what became of it.
+    async fn judge(&self, answers: &Answers, mut response: Response, started: Instant, deadline: Instant) -> Outcome {
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        let (bytes, body) = self.whole(&mut response, deadline).await;
+        let context = Answer { status, headers: &headers, body: &bytes }.context();
+        let provider_id = answers.provider_id(&context);
+        let (duration, code) = (started.elapsed(), status.as_u16());
+        let Err((failure, reason)) = answers.accepts(&context, body) else {
+            return Outcome::Sent { status: code, duration, provider_id };
+        };
+        Outcome::Failed(Failed {
+            failure,
+            cause: Cause::Answer,
+            status: Some(code),
+            error: format!("{}, {reason}", named(status)),
+            excerpt: printable(&bytes[..bytes.len().min(EXCERPT_BYTES_MAX)]),
+            provider_id,
+            retry_after: self.retry_after(&headers),
+            duration,
+        })
+    }
+
+    fn retry_after(&self, headers: &HeaderMap) -> Option<Duration> {
+        let value = headers.get(RETRY_AFTER)?;
+        retry_after::parse(value.as_bytes(), SystemTime::now(), self.retry_after_max)
+    }
+
+    /// Reads all of the body, up to the limit and the deadline.
+    async fn whole(&self, response: &mut Response, deadline: Instant) -> (Vec<u8>, AnswerBody) {
+        let mut bytes = Vec::new();
+        loop {
+            match timeout_at(deadline, response.chunk()).await {
+                Ok(Ok(Some(chunk))) if bytes.len() + chunk.len() > self.response_bytes_max => {
+                    return (bytes, AnswerBody::LongerThan(self.response_bytes_max));
+                }
+                Ok(Ok(Some(chunk))) => bytes.extend_from_slice(&chunk),
+                Ok(Ok(None)) => return (bytes, AnswerBody::Whole),
+                Ok(Err(_)) | Err(_) => return (bytes, AnswerBody::BrokenOff),
+            }
+        }
     }
 
     /// Reads to the end, the limit or the deadline. What is left is abandoned with its connection.
@@ -168,8 +214,17 @@ enum Broken {
     Failed(Failed),
 }
 
+/// "status 503 Service Unavailable".
+fn named(status: StatusCode) -> String {
+    let mut name = format!("status {}", status.as_u16());
+    if let Some(reason) = status.canonical_reason() {
+        let _infallible = write!(name, " {reason}");
+    }
+    name
+}
+
 /// Text that can be stored and shown: Postgres takes no NUL, a terminal should not be told to clear itself.
-fn printable(bytes: &[u8]) -> Option<String> {
+pub(super) fn printable(bytes: &[u8]) -> Option<String> {
     let text: String = String::from_utf8_lossy(bytes)
         .chars()
         .map(|c| if c.is_control() && c != '\n' && c != '\t' { char::REPLACEMENT_CHARACTER } else { c })

@@ -8,12 +8,14 @@ use crate::retry::Failure;
 /// How one attempt ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// The provider accepted it with a 2xx.
+    /// The provider accepted it: a 2xx, and what the channel asks of one.
     Sent {
         /// The status.
         status: u16,
         /// From the start of the attempt to the answer.
         duration: Duration,
+        /// The provider's own id of it, on channels that say where it stands.
+        provider_id: Option<String>,
     },
     /// Anything else.
     Failed(Failed),
@@ -32,6 +34,8 @@ pub struct Failed {
     pub error: String,
     /// The beginning of the provider's answer, printable.
     pub excerpt: Option<String>,
+    /// The provider's own id of it, if it gave one all the same.
+    pub provider_id: Option<String>,
     /// What the provider asked for, capped by the channel.
     pub retry_after: Option<Duration>,
     /// From the start of the attempt to its end.
@@ -53,6 +57,8 @@ pub enum Cause {
     NoAnswer,
     /// The provider answered with a status that is not 2xx.
     Status,
+    /// The provider answered 2xx, and its answer was not taken for a delivery.
+    Answer,
 }
 
 impl Cause {
@@ -65,6 +71,7 @@ impl Cause {
             Cause::Timeout => "timeout",
             Cause::NoAnswer => "no answer",
             Cause::Status => "status",
+            Cause::Answer => "answer",
         }
     }
 }
@@ -84,6 +91,7 @@ impl Failed {
             status: None,
             error,
             excerpt: None,
+            provider_id: None,
             retry_after: None,
             duration: Duration::ZERO,
         }

@@ -3,18 +3,14 @@
 //! A template that names a variable which does not exist is refused at start; a field that is missing in the
 //! data of one notification fails that notification, with the field's name.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 
-use minijinja::value::Kwargs;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, filters};
+use minijinja::{Environment, ErrorKind, Value};
 
 use super::Outgoing;
-
-/// Instructions one rendering may execute: a loop over some ten thousand elements.
-const FUEL: u64 = 1_000_000;
-
-/// What templates may name.
-const VARIABLES: [&str; 7] = ["id", "webhook_id", "topic", "recipient", "payload", "headers", "created_at"];
+use crate::config::template::{self, UsedHeaders};
 
 /// A text of the configuration, compiled if it is a template.
 #[derive(Debug)]
@@ -25,28 +21,27 @@ pub(super) enum Text {
     Template(String),
 }
 
-/// The compiled templates of one channel.
-#[derive(Debug)]
+/// The compiled templates of one channel's requests, or of its answers.
 pub(super) struct Templates {
     engine: Environment<'static>,
+    /// What they may name.
+    known: &'static [&'static str],
     /// What any of them names, so that the payload is parsed only where it is needed.
-    used: Vec<&'static str>,
+    used: BTreeSet<&'static str>,
+    headers: UsedHeaders,
+}
+
+/// Leaves out the engine, which would print the templates with the tokens in them.
+impl fmt::Debug for Templates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Templates").field("used", &self.used).finish_non_exhaustive()
+    }
 }
 
 impl Templates {
-    pub(super) fn new() -> Templates {
-        let mut engine = Environment::new();
-        engine.set_undefined_behavior(UndefinedBehavior::Strict);
-        engine.set_fuel(Some(FUEL));
-        engine.set_auto_escape_callback(|_| AutoEscape::None);
-        // The engine's own would write `null` and nothing for a field that is missing.
-        engine.add_filter("tojson", |value: &Value, indent: Option<Value>, args: Kwargs| {
-            filters::tojson(defined(value)?, indent, args)
-        });
-        engine.add_filter("urlencode", |value: &Value| filters::urlencode(defined(value)?));
-        // Without it an error does not say which variable was missing.
-        engine.set_debug(true);
-        Templates { engine, used: Vec::new() }
+    /// None yet; they may name what is `known`.
+    pub(super) fn new(known: &'static [&'static str]) -> Templates {
+        Templates { engine: template::engine(), known, used: BTreeSet::new(), headers: UsedHeaders::default() }
     }
 
     /// Compiles `source` under `name`. The error is a reason for an operator.
@@ -54,29 +49,17 @@ impl Templates {
         if first_tag(source).is_none() {
             return Ok(Text::Fixed(source.to_owned()));
         }
-        self.engine
-            .add_template_owned(name.to_owned(), source.to_owned())
-            .map_err(|error| format!("template {name}: {}", reason(&error)))?;
-        let named = self
-            .engine
-            .get_template(name)
-            .map_err(|error| format!("template {name}: {}", reason(&error)))?
-            .undeclared_variables(false);
-        for variable in named {
-            if self.engine.globals().any(|(global, _)| global == variable) {
-                continue;
-            }
-            let Some(known) = VARIABLES.into_iter().find(|known| *known == variable) else {
-                return Err(format!(
-                    "template {name}: there is no variable `{variable}`; there are {}",
-                    VARIABLES.join(", ")
-                ));
-            };
-            if !self.used.contains(&known) {
-                self.used.push(known);
-            }
-        }
+        let used = template::add(&mut self.engine, name, source, self.known)
+            .map_err(|reasons| format!("template {name}: {}", reasons.join("; ")))?;
+        self.used.extend(used.variables);
+        self.headers.names.extend(used.headers.names);
+        self.headers.any |= used.headers.any;
         Ok(Text::Template(name.to_owned()))
+    }
+
+    /// Whether a template looks at the row's header of this name, in lower case.
+    pub(super) fn read_header(&self, name: &str) -> bool {
+        self.headers.any || self.headers.names.contains(name)
     }
 
     /// What the templates see of one notification; none if they look at nothing.
@@ -103,14 +86,14 @@ impl Templates {
     /// Renders into at most `bytes_max` bytes. The error is a reason for an operator.
     pub(super) fn render(&self, name: &str, context: &Value, bytes_max: usize) -> Result<String, String> {
         let mut out = Bounded { bytes: Vec::new(), bytes_max };
-        let template =
-            self.engine.get_template(name).map_err(|error| format!("template {name}: {}", reason(&error)))?;
-        match template.render_captured_to(context.clone(), &mut out) {
+        let compiled =
+            self.engine.get_template(name).map_err(|error| format!("template {name}: {}", template::reason(&error)))?;
+        match compiled.render_captured_to(context.clone(), &mut out) {
             Ok(_) => String::from_utf8(out.bytes).map_err(|_| format!("template {name}: not UTF-8")),
             Err(error) if error.kind() == ErrorKind::WriteFailure => {
                 Err(format!("template {name}: more than {bytes_max} bytes"))
             }
-            Err(error) => Err(format!("template {name}: {}", reason(&error))),
+            Err(error) => Err(format!("template {name}: {}", template::reason(&error))),
         }
     }
 }
@@ -120,30 +103,8 @@ pub(super) fn first_tag(source: &str) -> Option<usize> {
     ["{{", "{%", "{#"].into_iter().filter_map(|tag| source.find(tag)).min()
 }
 
-/// Only a failed conversion makes the engine remember which expression was undefined.
-fn defined(value: &Value) -> Result<&Value, Error> {
-    if value.is_undefined() { i64::try_from(value.clone()).map(|_| value) } else { Ok(value) }
-}
-
 fn json(text: &str, variable: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("{variable} is not JSON: {error}"))
-}
-
-/// The engine's error without what it might quote from the data.
-fn reason(error: &Error) -> String {
-    let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
-    let detail = error.detail().unwrap_or_default();
-    if let Some((before, _)) = detail.rsplit_once("` is undefined") {
-        let expression = before.rsplit_once('`').map_or(before, |(_, expression)| expression);
-        return format!("`{expression}` is undefined{line}");
-    }
-    match error.kind() {
-        ErrorKind::OutOfFuel => format!("more than {FUEL} steps{line}"),
-        kind @ (ErrorKind::SyntaxError | ErrorKind::UnknownFilter | ErrorKind::UnknownFunction) => {
-            format!("{kind}: {detail}{line}")
-        }
-        kind => format!("{kind}{line}"),
-    }
 }
 
 /// Refuses what does not fit, so that a runaway loop cannot fill the memory.
@@ -171,7 +132,7 @@ mod tests {
     use super::*;
 
     fn render(source: &str) -> Result<String, String> {
-        let mut templates = Templates::new();
+        let mut templates = Templates::new(template::REQUEST);
         templates.add("body", source)?;
         let payload = json(r#"{"name": "a/b c", "none": null, "n": 3}"#, "payload")?;
         templates.render("body", &Value::from_pairs([("payload", payload)]), 1000)

@@ -1,14 +1,19 @@
 //! `outboxd check`: what would be used, and whether it works.
 
+use std::collections::BTreeSet;
+
+use crate::channel::failover::Router;
 use crate::config::{self, Config, Role, Sources};
 
 use super::{Exit, Failure, print};
-use report::{Finding, Report};
+use report::{Finding, Report, State};
 
+mod http;
 mod postgres;
 mod ready;
 mod redis;
 mod report;
+mod schema;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,8 +21,11 @@ Examples:
   outboxd check --json | jq .checks  the same for programs
   outboxd check --ready              for a container's health check
 
-Exit codes: 0 all is well, 69 something cannot be reached or used,
-78 the configuration is wrong.";
+What `outboxd run` would refuse is found, and what it would only stumble over
+later: grants, roles, clocks, topics without a route.
+
+Exit codes, as of `outboxd run`: 0 it can start, 69 something cannot be reached
+now, 78 somebody has to change something.";
 
 /// Shows the configuration in use and tests every connection; changes nothing.
 #[derive(Debug, clap::Args)]
@@ -26,6 +34,10 @@ pub(super) struct Args {
     /// Prints JSON.
     #[arg(long)]
     json: bool,
+
+    /// As for an instance that takes on only these; everything, unless told otherwise.
+    #[arg(long, value_enum, value_delimiter = ',', env = "OUTBOXD_ROLE")]
+    role: Vec<Role>,
 
     /// Only asks the running instance on http_addr whether it is ready.
     #[arg(long, conflicts_with = "json")]
@@ -36,25 +48,33 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     if args.ready {
         return ready::run(config::load(sources)?.config.http_addr).await;
     }
+    let roles = if args.role.is_empty() { Role::ALL.into() } else { args.role.iter().copied().collect() };
     let loaded = config::load(sources).and_then(|loaded| {
-        config::validate_roles(&Role::ALL.into_iter().collect(), &loaded.config)?;
+        config::validate_roles(&roles, &loaded.config)?;
         Ok(loaded)
     });
     let loaded = match loaded {
         Ok(loaded) => loaded,
-        Err(mistakes) if args.json => {
-            print(&report::mistakes_as_json(&mistakes))?;
+        Err(errors) if args.json => {
+            print(&report::mistakes_as_json(&errors))?;
             return Ok(Exit::Config);
         }
-        Err(mistakes) => return Err(mistakes.into()),
+        Err(errors) => return Err(errors.into()),
     };
-    let findings = findings(&loaded.config).await;
-    let report = Report { loaded: &loaded, remarks: config::remarks(&loaded.config), findings };
+    let findings = findings(&loaded.config, &roles).await;
+    let report = Report { loaded: &loaded, warnings: config::warnings(&loaded.config), findings };
     print(&if args.json { report.as_json() } else { report.as_text() })?;
-    Ok(if report.is_good() { Exit::Clean } else { Exit::Unavailable })
+    Ok(report.exit())
 }
 
-async fn findings(config: &Config) -> Vec<Finding> {
-    let (postgres, redis) = tokio::join!(postgres::check(config), redis::check(config));
-    postgres.into_iter().chain(redis).collect()
+async fn findings(config: &Config, roles: &BTreeSet<Role>) -> Vec<Finding> {
+    let (http, postgres, redis) =
+        tokio::join!(http::check(config, roles), postgres::check(config), redis::check(config));
+    channels(config).into_iter().chain(http).chain(postgres).chain(redis).collect()
+}
+
+/// What only shows when a channel is put together: an address on its deny list, a password in its URL.
+fn channels(config: &Config) -> Option<Finding> {
+    let error = Router::new(&config.channels, &config.routes).err()?;
+    Some(Finding::new("channels", State::Refused, error.to_string()))
 }

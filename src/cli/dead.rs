@@ -6,13 +6,14 @@ use std::time::Duration;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
-use tokio_postgres::Client;
+use tokio_postgres::types::Type;
 
-use super::view::{self, Column, Show, explain};
-use super::{Exit, Failure, print};
+use super::view::{self, Column, Show};
+use super::{Exit, Failure, database, print};
 use crate::config::Sources;
+use crate::store::command::Session;
 
-const LIST: &str = include_str!("../../sql/queries/dead_list_letters.sql");
+const LIST: &str = include_str!("../../sql/queries/cli/list_dead_letters.sql");
 
 const EXAMPLES: &str = "\
 Examples:
@@ -123,10 +124,10 @@ fn point_in_time(text: &str) -> Result<String, String> {
 }
 
 pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
-    let client = view::connect(sources).await?;
+    let session = database::connect(sources).await?;
     match &args.command {
-        Command::List { filter, limit, json } => list(&client, filter, *limit, *json).await,
-        Command::Show { id, json } => show(&client, *id, *json).await,
+        Command::List { filter, limit, json } => list(&session, filter, *limit, *json).await,
+        Command::Show { id, json } => show(&session, *id, *json).await,
         Command::Retry { ids, filter, yes, dry_run } if ids.is_empty() => {
             let ask = if *dry_run {
                 Ask::OnlyCount
@@ -135,14 +136,14 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
             } else {
                 Ask::First
             };
-            retry_where(&client, &filter.as_json(), ask).await
+            retry_where(&session, &filter.as_json(), ask).await
         }
-        Command::Retry { ids, .. } => retry(&client, ids).await,
+        Command::Retry { ids, .. } => retry(&session, ids).await,
     }
 }
 
-async fn list(client: &Client, filter: &Filter, limit: i64, as_json: bool) -> Result<Exit, Failure> {
-    let rows = view::read(client, LIST, &[&filter.as_json(), &limit]).await?;
+async fn list(session: &Session, filter: &Filter, limit: i64, as_json: bool) -> Result<Exit, Failure> {
+    let rows = view::read(session, LIST, &[(&filter.as_json(), Type::JSONB), (&limit, Type::INT8)]).await?;
     if as_json {
         print(&format!("{:#}\n", Value::from(rows)))?;
         return Ok(Exit::Clean);
@@ -161,11 +162,11 @@ async fn list(client: &Client, filter: &Filter, limit: i64, as_json: bool) -> Re
     Ok(Exit::Clean)
 }
 
-async fn show(client: &Client, id: i64, as_json: bool) -> Result<Exit, Failure> {
-    let rows = view::read(client, "SELECT * FROM outboxd.notifications WHERE id = $1", &[&id]).await?;
+async fn show(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure> {
+    let rows = view::read(session, "SELECT * FROM outboxd.notifications WHERE id = $1", &[(&id, Type::INT8)]).await?;
     let row = rows.first().with_context(|| format!("there is no notification {id}; its retention may have passed"))?;
-    let attempts =
-        view::read(client, "SELECT * FROM outboxd.attempts WHERE notification_id = $1 ORDER BY id", &[&id]).await?;
+    let attempts = "SELECT * FROM outboxd.attempts WHERE notification_id = $1 ORDER BY id";
+    let attempts = view::read(session, attempts, &[(&id, Type::INT8)]).await?;
     if as_json {
         print(&format!("{:#}\n", json!({ "notification": row, "attempts": attempts })))?;
         return Ok(Exit::Clean);
@@ -178,6 +179,7 @@ async fn show(client: &Client, id: i64, as_json: bool) -> Result<Exit, Failure> 
         "channel",
         "attempts",
         "http_status",
+        "provider_id",
         "error",
         "next_attempt_at",
         "payload",
@@ -208,9 +210,9 @@ async fn show(client: &Client, id: i64, as_json: bool) -> Result<Exit, Failure> 
     Ok(Exit::Clean)
 }
 
-async fn retry(client: &Client, ids: &[i64]) -> Result<Exit, Failure> {
+async fn retry(session: &Session, ids: &[i64]) -> Result<Exit, Failure> {
     for id in ids {
-        let row = client.query_one("SELECT outboxd.retry($1)", &[id]).await.map_err(explain)?;
+        let row = view::one(session, "SELECT outboxd.retry($1)", &[(id, Type::INT8)]).await?;
         let word = if row.get(0) { "is QUEUED again" } else { "is neither FAILED nor CANCELED: nothing to retry" };
         print(&format!("{id} {word}\n"))?;
     }
@@ -225,10 +227,10 @@ enum Ask {
     Nothing,
 }
 
-async fn retry_where(client: &Client, filter: &Value, ask: Ask) -> Result<Exit, Failure> {
+async fn retry_where(session: &Session, filter: &Value, ask: Ask) -> Result<Exit, Failure> {
     if ask != Ask::Nothing {
         let sql = "SELECT matched FROM outboxd.retry_where($1)";
-        let matched: i64 = client.query_one(sql, &[filter]).await.map_err(explain)?.get(0);
+        let matched: i64 = view::one(session, sql, &[(filter, Type::JSONB)]).await?.get(0);
         if ask == Ask::OnlyCount || matched == 0 {
             print(&format!("{matched} dead letters match\n"))?;
             return Ok(Exit::Clean);
@@ -238,10 +240,10 @@ async fn retry_where(client: &Client, filter: &Value, ask: Ask) -> Result<Exit, 
         }
     }
     let sql = "SELECT matched, done, bulk_id FROM outboxd.retry_where($1, dry_run => false)";
-    let row = client.query_one(sql, &[filter]).await.map_err(explain)?;
+    let row = view::one(session, sql, &[(filter, Type::JSONB)]).await?;
     match row.get::<_, Option<i64>>(2) {
         None => print(&format!("{} are QUEUED again\n", row.get::<_, i64>(1)))?,
-        Some(bulk) => follow(client, bulk).await?,
+        Some(bulk) => follow(session, bulk).await?,
     }
     Ok(Exit::Clean)
 }
@@ -261,12 +263,12 @@ fn confirmed(matched: i64) -> Result<bool, Failure> {
 }
 
 /// Shows a bar until the instances have worked it off. Ctrl-C only stops looking.
-async fn follow(client: &Client, bulk: i64) -> Result<(), Failure> {
+async fn follow(session: &Session, bulk: i64) -> Result<(), Failure> {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {per_sec} {eta} left  {msg}");
     let bar = ProgressBar::new(0).with_style(style.context("the progress bar's template")?);
     loop {
         let sql = "SELECT state, matched, done, error FROM outboxd.bulk_actions WHERE id = $1";
-        let row = client.query_one(sql, &[&bulk]).await.map_err(explain)?;
+        let row = view::one(session, sql, &[(&bulk, Type::INT8)]).await?;
         let (state, matched, done): (&str, i64, i64) = (row.get(0), row.get(1), row.get(2));
         bar.set_length(u64::try_from(matched).unwrap_or(0));
         bar.set_position(u64::try_from(done).unwrap_or(0));

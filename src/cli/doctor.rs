@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::color::{Level, Paint};
-use super::{Exit, Failure, print, view};
+use super::{Exit, Failure, database, print, view};
 use crate::config::Sources;
 
 const EXAMPLES: &str = "\
@@ -29,8 +29,8 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
-    let client = view::connect(sources).await?;
-    let checks = view::read(&client, "SELECT * FROM outboxd.health", &[]).await?;
+    let session = database::connect(sources).await?;
+    let checks = view::read(&session, "SELECT * FROM outboxd.health", &[]).await?;
     let worst = checks.iter().map(level).max().unwrap_or(Level::Ok);
     if args.json {
         print(&format!("{:#}\n", json!({ "ok": worst != Level::Critical, "checks": checks })))?;

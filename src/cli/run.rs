@@ -1,8 +1,10 @@
 //! `outboxd run`: one instance, until it is told to stop.
 
 use crate::config::{self, Role, Sources};
+use crate::queue;
+use crate::service::{self, signals, systemd};
+use crate::store::{self, migrate};
 use crate::worker::Drain;
-use crate::{migrate, queue, service, shutdown, store, systemd};
 
 use super::{Exit, Failure};
 
@@ -29,10 +31,10 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     let config = config::load(sources)?.config;
     let roles = if args.role.is_empty() { Role::ALL.into() } else { args.role.iter().copied().collect() };
     config::validate_roles(&roles, &config)?;
-    for remark in config::remarks(&config) {
-        tracing::warn!("{remark}");
+    for warning in config::warnings(&config) {
+        tracing::warn!("{warning}");
     }
-    let stop = shutdown::on_signals().map_err(anyhow::Error::from)?;
+    let stop = signals::on_signals().map_err(anyhow::Error::from)?;
     match Box::pin(service::run(config, roles, stop, |_| systemd::notify("READY=1"))).await? {
         Drain::Clean => Ok(Exit::Clean),
         Drain::Deadline => Ok(Exit::DrainDeadline),
@@ -46,7 +48,7 @@ impl From<service::Error> for Failure {
             | service::Error::Queue(queue::Error::Unavailable(_) | queue::Error::Full(_)) => Exit::Unavailable,
             service::Error::Migrate(migrate::Error::Database(_)) => Exit::Unavailable,
             service::Error::Http(error) if !error.is_configuration() => Exit::Unavailable,
-            service::Error::Store(store::Error::Bug(_)) => Exit::Runtime,
+            service::Error::Store(store::Error::Bug(_) | store::Error::Value(_)) => Exit::Runtime,
             service::Error::Store(store::Error::Refused(_))
             | service::Error::Queue(queue::Error::Unusable(_))
             | service::Error::Migrate(_)
@@ -54,6 +56,9 @@ impl From<service::Error> for Failure {
             | service::Error::Telemetry(_)
             | service::Error::Http(_) => Exit::Config,
         };
+        if let service::Error::Store(store::Error::Refused(_)) = &error {
+            return Failure::new(exit, anyhow::anyhow!("{error}; `outboxd check` says what to do"));
+        }
         Failure::new(exit, error)
     }
 }

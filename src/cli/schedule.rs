@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use comfy_table::Table;
-use tokio_postgres::Client;
+use tokio_postgres::types::Type;
 
-use crate::config::{self, Sources};
-use crate::store::connect;
+use crate::config::Sources;
+use crate::store::command::Session;
 
-use super::{Exit, Failure, print};
+use super::{Exit, Failure, database, print};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,24 +72,21 @@ struct Create {
 }
 
 pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
-    let config = config::load(sources)?.config;
-    let (client, connection) = connect::connect(&config.database_url, config.database.connect_timeout).await?;
-    let driver = tokio::spawn(connection);
+    let session = database::connect(sources).await?;
     let outcome = match &args.action {
-        Action::List { json } => list(&client, *json).await,
-        Action::Create(schedule) => create(&client, schedule).await,
-        Action::Drop { name } => drop_schedule(&client, name).await,
+        Action::List { json } => list(&session, *json).await,
+        Action::Create(schedule) => create(&session, schedule).await,
+        Action::Drop { name } => drop_schedule(&session, name).await,
     };
-    drop(client);
-    driver.abort();
     print(&outcome.map_err(|error| Failure::new(Exit::Runtime, explain(&error)))?)?;
     Ok(Exit::Clean)
 }
 
-async fn list(client: &Client, json: bool) -> Result<String, tokio_postgres::Error> {
+async fn list(session: &Session, json: bool) -> Result<String, tokio_postgres::Error> {
     if json {
         let all = "SELECT coalesce(jsonb_agg(to_jsonb(s) ORDER BY s.name), '[]') FROM outboxd.schedules s";
-        let schedules: serde_json::Value = client.query_one(all, &[]).await?.get(0);
+        let schedules: serde_json::Value =
+            session.query(all, &[]).await?.first().map_or(serde_json::Value::Null, |row| row.get(0));
         return Ok(format!("{}\n", serde_json::json!({ "schedules": schedules })));
     }
     let lines = "SELECT s.name, s.cron, s.timezone, s.topic, s.audience, s.state, coalesce(s.next_slot::text, ''),
@@ -97,28 +94,38 @@ async fn list(client: &Client, json: bool) -> Result<String, tokio_postgres::Err
                    FROM outboxd.schedules s ORDER BY s.name";
     let mut table = Table::new();
     table.set_header(["name", "cron", "timezone", "topic", "audience", "state", "next slot", "last run", "error"]);
-    for row in client.query(lines, &[]).await? {
+    for row in session.query(lines, &[]).await? {
         table.add_row((0..row.len()).map(|column| row.get::<_, String>(column)));
     }
     Ok(format!("{table}\n"))
 }
 
-async fn create(client: &Client, new: &Create) -> Result<String, tokio_postgres::Error> {
+async fn create(session: &Session, new: &Create) -> Result<String, tokio_postgres::Error> {
     let sql = "SELECT outboxd.create_schedule($1, $2, $3, $4, $5, lead => $6::bigint * interval '1 ms',
                                               spread => $7::bigint * interval '1 ms', catch_up => $8::bigint * interval '1 ms')";
     let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
     let spans = [millis(new.lead), millis(new.spread), millis(new.catch_up)];
-    client
-        .execute(
+    session
+        .query(
             sql,
-            &[&new.name, &new.cron, &new.timezone, &new.topic, &new.audience, &spans[0], &spans[1], &spans[2]],
+            &[
+                (&new.name, Type::TEXT),
+                (&new.cron, Type::TEXT),
+                (&new.timezone, Type::TEXT),
+                (&new.topic, Type::TEXT),
+                (&new.audience, Type::TEXT),
+                (&spans[0], Type::INT8),
+                (&spans[1], Type::INT8),
+                (&spans[2], Type::INT8),
+            ],
         )
         .await?;
     Ok(format!("created {}; a running instance works out its next slot: outboxd schedule list\n", new.name))
 }
 
-async fn drop_schedule(client: &Client, name: &str) -> Result<String, tokio_postgres::Error> {
-    let canceled: i64 = client.query_one("SELECT outboxd.drop_schedule($1)", &[&name]).await?.get(0);
+async fn drop_schedule(session: &Session, name: &str) -> Result<String, tokio_postgres::Error> {
+    let rows = session.query("SELECT outboxd.drop_schedule($1)", &[(&name, Type::TEXT)]).await?;
+    let canceled: i64 = rows.first().map_or(0, |row| row.get(0));
     Ok(format!("dropped {name}; {canceled} prepared notifications were canceled\n"))
 }
 

@@ -5,11 +5,13 @@ use std::time::Duration;
 use anyhow::anyhow;
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
-use tokio_postgres::{Client, Row};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
 
-use super::{Exit, Failure, print};
-use crate::config::{self, Sources};
+use super::{Exit, Failure, database, print};
+use crate::config::Sources;
 use crate::notification::Status;
+use crate::store::command::Session;
 use crate::store::connect;
 
 /// Between looks at the notification with --wait.
@@ -63,38 +65,42 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
     let payload: Value = serde_json::from_str(&args.payload).map_err(|error| bad_json(&args.payload, &error))?;
-    let config = config::load(sources)?.config;
-    let (client, connection) = connect::connect(&config.database_url, config.database.connect_timeout).await?;
-    let driver = tokio::spawn(connection);
-    let id = notify(&client, args, &payload).await?;
+    let session = database::connect(sources).await?;
+    let id = notify(&session, args, &payload).await?;
     print(&if args.json { format!("{}\n", json!({ "id": id })) } else { format!("{id}\n") })?;
-    let exit = if args.wait { follow(&client, id, args.json).await? } else { Exit::Clean };
-    drop(client);
-    driver.abort();
-    Ok(exit)
+    if args.wait { follow(&session, id, args.json).await } else { Ok(Exit::Clean) }
 }
 
-async fn notify(client: &Client, args: &Args, payload: &Value) -> Result<i64, Failure> {
+async fn notify(session: &Session, args: &Args, payload: &Value) -> Result<i64, Failure> {
     let headers: Map<String, Value> =
         args.headers.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
     let headers = (!headers.is_empty()).then_some(Value::Object(headers));
     let sql = "SELECT outboxd.notify($1, $2, $3::jsonb, $4, $5, $6, NULL, $7)";
-    let row = client
-        .query_one(
+    let rows = session
+        .query(
             sql,
-            &[&args.topic, &args.recipient, payload, &args.send_at, &args.dedup_key, &args.ordering_key, &headers],
+            &[
+                (&args.topic, Type::TEXT),
+                (&args.recipient, Type::TEXT),
+                (payload, Type::JSONB),
+                (&args.send_at, Type::TIMESTAMPTZ),
+                (&args.dedup_key, Type::TEXT),
+                (&args.ordering_key, Type::TEXT),
+                (&headers, Type::JSONB),
+            ],
         )
         .await
         .map_err(|error| refused(&error))?;
+    let row = rows.first().ok_or_else(|| anyhow!("notify() answered with no row"))?;
     Ok(row.get(0))
 }
 
 /// Tells every change until the notification has ended.
-async fn follow(client: &Client, id: i64, as_json: bool) -> Result<Exit, Failure> {
+async fn follow(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure> {
     let sql = "SELECT status, channel, attempts, error, next_attempt_at FROM outboxd.notifications WHERE id = $1";
     let mut told = String::new();
     loop {
-        let row = client.query_opt(sql, &[&id]).await.map_err(|error| refused(&error))?;
+        let row = session.query(sql, &[(&id, Type::INT8)]).await.map_err(|error| refused(&error))?.pop();
         let row = row.ok_or_else(|| anyhow!("notification {id} is gone: its retention is over"))?;
         let line = if as_json { json_line(id, &row) } else { text_line(&row) };
         if line != told {

@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio_postgres::Client;
 
 use super::color::{Level, Paint};
+use super::fit::{self, Block, Window};
 use super::view::{self, Column, Show};
-use super::{Exit, Failure, print};
+use super::{Exit, Failure, database, print};
 use crate::config::Sources;
+use crate::store::command::Session;
 
 const EXAMPLES: &str = "\
 Examples:
   outboxd status                       what waits, works and is dead; how fast; who is at it
-  outboxd status --watch               the same, redrawn each second until Ctrl-C
+  outboxd status --watch               the same, redrawn each second until Ctrl-C; fits the window
   outboxd status --json | jq .queue_state
 
 The same tables in SQL: outboxd.health, queue_state, outbox_lag, throughput,
@@ -126,7 +127,7 @@ const SECTIONS: &[Section] = &[
     Section {
         title: "INSTANCES",
         name: "workers",
-        sql: "SELECT * FROM outboxd.workers WHERE state <> 'stopped' ORDER BY worker DESC LIMIT 20",
+        sql: "SELECT * FROM outboxd.instances WHERE state <> 'stopped' ORDER BY worker DESC LIMIT 20",
         columns: &[
             Column("worker", "NO", Number),
             Column("host", "HOST", Text),
@@ -157,10 +158,13 @@ const SECTIONS: &[Section] = &[
     },
 ];
 
+/// What a small window does without, in this order.
+const LESSER: [&str; 5] = ["latency", "throughput", "bulk_actions", "outbox_lag", "channel_health"];
+
 pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
-    let mut client = view::connect(sources).await?;
+    let mut session = database::connect(sources).await?;
     if args.json {
-        let all = read(&client).await?;
+        let all = read(&session).await?;
         let object: Map<String, Value> =
             all.into_iter().map(|(section, rows)| (section.name.to_owned(), rows.into())).collect();
         print(&format!("{:#}\n", Value::Object(object)))?;
@@ -168,17 +172,20 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     }
     let paint = Paint::for_stdout();
     if !args.watch {
-        print(&frame(&read(&client).await?, paint))?;
+        print(&frame(&read(&session).await?, paint))?;
         return Ok(Exit::Clean);
     }
     print("\x1b[2J")?;
     loop {
-        let text = match read(&client).await {
-            Ok(all) => frame(&all, paint),
+        let text = match read(&session).await {
+            Ok(all) => match Window::of_stdout() {
+                Some(window) => fit::fit(blocks(&all, paint, window), window),
+                None => frame(&all, paint),
+            },
             Err(failure) if failure.exit == Exit::Unavailable => {
                 // The server went away; it is asked again each second.
-                if let Ok(again) = view::connect(sources).await {
-                    client = again;
+                if let Ok(again) = database::connect(sources).await {
+                    session = again;
                 }
                 format!("{failure}\n")
             }
@@ -190,10 +197,10 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     }
 }
 
-async fn read(client: &Client) -> Result<Vec<(&'static Section, Vec<Value>)>, Failure> {
+async fn read(session: &Session) -> Result<Vec<(&'static Section, Vec<Value>)>, Failure> {
     let mut all = Vec::new();
     for section in SECTIONS {
-        all.push((section, view::read(client, section.sql, &[]).await?));
+        all.push((section, view::read(session, section.sql, &[]).await?));
     }
     Ok(all)
 }
@@ -214,6 +221,25 @@ fn frame(all: &[(&Section, Vec<Value>)], paint: Paint) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The sections for a window. What is empty goes first if there is no room, then the lesser ones.
+fn blocks(all: &[(&Section, Vec<Value>)], paint: Paint, window: Window) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for (section, rows) in all {
+        if rows.is_empty() && section.nothing.is_empty() {
+            continue;
+        }
+        let lines = match (section.name, rows.is_empty()) {
+            (_, true) => vec![format!("  {}", section.nothing)],
+            ("health", false) => rows.iter().map(|row| unwell(row, paint).trim_end().to_owned()).collect(),
+            (_, false) => fit::table(rows, section.columns, window.width),
+        };
+        let rank = LESSER.iter().position(|name| *name == section.name).map_or(0, |at| LESSER.len() - at);
+        let dispensable = if rows.is_empty() { rank + LESSER.len() } else { rank };
+        blocks.push(Block { title: paint.with("1", section.title), lines, dispensable });
+    }
+    blocks
 }
 
 fn unwell(row: &Value, paint: Paint) -> String {

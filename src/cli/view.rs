@@ -3,12 +3,10 @@
 use anyhow::Context;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::Value;
-use tokio_postgres::Client;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::Row;
 
 use super::Failure;
-use crate::config::{self, Sources};
-use crate::store::connect;
+use crate::store::command::{Parameters, Session};
 
 /// Longer texts are cut in tables; `--json` has them whole.
 const TEXT_CHARS_MAX: usize = 72;
@@ -29,21 +27,18 @@ pub(super) enum Show {
     Span,
 }
 
-/// Connects to the configured database as it is, without the daemon's own settings.
-pub(super) async fn connect(sources: &Sources) -> Result<Client, Failure> {
-    let config = config::load(sources)?.config;
-    let (client, connection) = connect::connect(&config.database_url, config.database.connect_timeout).await?;
-    // Ends with the client.
-    tokio::spawn(connection);
-    Ok(client)
+/// The rows of a query, each as a JSON object.
+pub(super) async fn read(session: &Session, sql: &str, params: Parameters<'_>) -> Result<Vec<Value>, Failure> {
+    let sql = format!("SELECT row_to_json(x)::text FROM ({sql}) x");
+    let rows = session.query(&sql, params).await.map_err(explain)?;
+    let parse = |row: &Row| serde_json::from_str(row.try_get(0)?).context("Postgres sent JSON that is none");
+    Ok(rows.iter().map(parse).collect::<Result<Vec<Value>, _>>()?)
 }
 
-/// The rows of a query, each as a JSON object.
-pub(super) async fn read(client: &Client, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Value>, Failure> {
-    let sql = format!("SELECT row_to_json(x)::text FROM ({sql}) x");
-    let rows = client.query(&sql, params).await.map_err(explain)?;
-    let parse = |text: String| serde_json::from_str(&text).context("Postgres sent JSON that is none");
-    Ok(rows.iter().map(|row| parse(row.get(0))).collect::<Result<Vec<Value>, _>>()?)
+/// The single row of a query.
+pub(super) async fn one(session: &Session, sql: &str, params: Parameters<'_>) -> Result<Row, Failure> {
+    let row = session.query(sql, params).await.map_err(explain)?.pop();
+    Ok(row.context("Postgres answered with no row")?)
 }
 
 /// What the server said, and what to do if the schema or the rights are missing.

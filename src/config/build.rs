@@ -1,6 +1,6 @@
 //! From settings to the [`Config`] that the program is told.
 //!
-//! A value that was wrong or is missing has its mistake noted already, so a neutral one stands in: the result is
+//! A value that was wrong or is missing has its error noted already, so a neutral one stands in: the result is
 //! thrown away in the end, but the other parts can still be checked.
 
 use std::collections::BTreeMap;
@@ -11,8 +11,9 @@ use super::section::{Section, named, section};
 use super::settings::Settings;
 use super::value::Value;
 use super::{
-    Backoff, ChannelConfig, CircuitConfig, Config, DatabaseConfig, Method, OnHold, ProducerConfig, QueueConfig,
-    QueueKind, ReconcileConfig, RelayConfig, RetentionConfig, RouteConfig, TelemetryConfig, Wakeup, WorkerConfig,
+    Backoff, ChannelConfig, CircuitConfig, Config, DatabaseConfig, EventsConfig, Method, OnHold, ProducerConfig,
+    QueueConfig, QueueKind, ReconcileConfig, RelayConfig, RetentionConfig, RouteConfig, TelemetryConfig, Wakeup,
+    WorkerConfig,
 };
 
 /// Failed tries on a channel that has a successor, unless the route says otherwise.
@@ -32,6 +33,7 @@ pub(super) fn config(settings: &Settings) -> Config {
         producer: ProducerConfig { batch: section(settings, "producer").number("batch") },
         relay: relay(&section(settings, "relay"), database.pooler),
         reconcile: reconcile(&section(settings, "reconcile")),
+        events: EventsConfig { stream_max: section(settings, "events").number("stream_max") },
         retention: retention(&section(settings, "retention")),
         telemetry: telemetry(&section(settings, "telemetry")),
         channels: named(settings, "channels", |s| channel(s, worker.concurrency)),
@@ -97,6 +99,7 @@ fn queue(s: &Section<'_>, has_redis: bool) -> QueueConfig {
         window: s.number("window"),
         consumer_ttl: s.duration("consumer_ttl"),
         deliveries_max: s.number("deliveries_max"),
+        fallback_after: s.duration_or_never("fallback_after"),
     }
 }
 
@@ -165,8 +168,11 @@ fn channel(s: &Section<'_>, concurrency: usize) -> ChannelConfig {
         connect_timeout: connect.unwrap_or(CONNECT_TIMEOUT.min(timeout)),
         first_byte_timeout: first_byte.unwrap_or(timeout),
         headers: s.secrets_below("headers"),
+        forward_headers: s.texts("forward_headers"),
         body: s.text("body"),
         content_type: s.text("content_type").unwrap_or_default(),
+        accepted_when: s.text("accepted_when"),
+        provider_id: s.text("provider_id"),
         secrets: s.secrets("secret"),
         rate_limit: match s.value("rate_limit") {
             Some(Value::Rate(rate)) => Some(rate),
@@ -195,10 +201,7 @@ fn route(s: &Section<'_>) -> RouteConfig {
     let max_attempts = s.number("max_attempts");
     let before_failover = s.value("attempts_before_failover").map(|_| s.number("attempts_before_failover"));
     RouteConfig {
-        channels: match s.value("channels") {
-            Some(Value::Texts(names)) => names,
-            _ => Vec::new(),
-        },
+        channels: s.texts("channels"),
         max_attempts,
         attempts_before_failover: before_failover.unwrap_or(ATTEMPTS_BEFORE_FAILOVER.min(max_attempts)),
         backoff: Backoff {
@@ -224,7 +227,7 @@ pub(super) fn note_missing(settings: &mut Settings) {
     }
     for (path, what) in required {
         if !settings.is_given(&path) && !settings.is_wrong(&path) {
-            settings.mistake(&path, format!("is missing; {what}"));
+            settings.error(&path, format!("is missing; {what}"));
         }
     }
 }

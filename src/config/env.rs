@@ -6,9 +6,9 @@
 //! separated by commas. An empty variable counts as unset, as compose files produce them.
 
 use super::KEYS;
+use super::error::{Error, Origin};
 use super::expand::{Env, read_secret};
 use super::key::{ENV_PREFIX, Key, KeyPath, env_form};
-use super::mistake::{Mistake, Origin};
 use super::settings::{NAMED, Settings};
 use super::suggest::did_you_mean;
 use super::value::Given;
@@ -63,7 +63,7 @@ pub(super) fn read(settings: &mut Settings, env: &Env) {
         let known = known_names(settings);
         let hint = did_you_mean(name, known.iter().map(String::as_str));
         let what = format!("is not a variable that outboxd knows{hint}");
-        settings.mistakes.push(Mistake { origin: Some(Origin::Env(name.clone())), path: None, what });
+        settings.errors.push(Error { origin: Some(Origin::Env(name.clone())), path: None, what });
     }
 }
 
@@ -90,10 +90,10 @@ fn give(settings: &mut Settings, key: &Key, path: KeyPath, name: &str, value: St
 }
 
 fn wrong(settings: &mut Settings, name: &str, path: &KeyPath, what: String) {
-    let mistake = Mistake { origin: Some(Origin::Env(name.to_owned())), path: Some(path.clone()), what };
+    let error = Error { origin: Some(Origin::Env(name.to_owned())), path: Some(path.clone()), what };
     // Both names of a pair come here; once is enough.
-    if !settings.mistakes.contains(&mistake) {
-        settings.mistakes.push(mistake);
+    if !settings.errors.contains(&error) {
+        settings.errors.push(error);
     }
 }
 

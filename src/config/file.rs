@@ -1,13 +1,13 @@
-//! The configuration file: a walk over its TOML that notes every mistake and goes on.
+//! The configuration file: a walk over its TOML that notes every error and goes on.
 
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
 use super::KEYS;
+use super::error::{Error, Origin};
 use super::expand::{Env, expand};
 use super::key::{Key, KeyPath};
-use super::mistake::{Mistake, Origin};
 use super::settings::Settings;
 use super::suggest::{did_you_mean, nearest};
 use super::value::Given;
@@ -25,16 +25,16 @@ pub(super) fn read(settings: &mut Settings, file: &Path, text: &str, env: &Env) 
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut walk = Walk { settings, file, text, env };
     walk.table(&KeyPath(Vec::new()), table.get_ref());
-    let broken: Vec<Mistake> = (errors.iter())
+    let broken: Vec<Error> = (errors.iter())
         .map(|error| {
             let origin = walk.origin(error.span().map_or(0, |span| span.start));
-            Mistake { origin: Some(origin), path: None, what: error.message().to_owned() }
+            Error { origin: Some(origin), path: None, what: error.message().to_owned() }
         })
         .collect();
-    // The parser puts something in the place of what it cannot read; that is not the user's mistake.
-    settings.mistakes.retain(|mistake| broken.iter().all(|broken| broken.origin != mistake.origin));
+    // The parser puts something in the place of what it cannot read; that is not the user's error.
+    settings.errors.retain(|error| broken.iter().all(|broken| broken.origin != error.origin));
     let proper = broken.is_empty();
-    settings.mistakes.extend(broken);
+    settings.errors.extend(broken);
     proper
 }
 
@@ -76,7 +76,7 @@ impl Walk<'_> {
 
     fn wrong(&mut self, origin: Origin, path: KeyPath, what: String) {
         self.settings.mention(&path);
-        self.settings.mistakes.push(Mistake { origin: Some(origin), path: Some(path), what });
+        self.settings.errors.push(Error { origin: Some(origin), path: Some(path), what });
     }
 
     fn origin(&self, byte: usize) -> Origin {

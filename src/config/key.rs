@@ -39,6 +39,8 @@ pub enum Kind {
     Ratio,
     /// A span of time, in milliseconds smallest and largest: `250ms`, `5s`, `10m`, `7d`.
     Duration(u64, u64),
+    /// A span of time as above, or `never`.
+    DurationOrNever(u64, u64),
     /// So many per span of time: `100/s`, `1000/m`.
     Rate,
     /// An IP address and port.

@@ -3,7 +3,8 @@
 use super::key::{Fallback, Key, Kind};
 use Fallback::{Derived, Required, Value};
 use Kind::{
-    Addr, Bytes, Choice, Duration, Flag, Integer, Networks, Rate, Ratio, Secret, SecretUrl, Secrets, Text, Texts,
+    Addr, Bytes, Choice, Duration, DurationOrNever, Flag, Integer, Networks, Rate, Ratio, Secret, SecretUrl, Secrets,
+    Text, Texts,
 };
 
 const SECOND: u64 = 1_000;
@@ -37,6 +38,7 @@ pub const KEYS: &[Key] = &[
     key("queue.window", Integer(1, 1_000_000), Value("10000"), "Rows published and unclaimed at most, over all instances."),
     key("queue.consumer_ttl", Duration(SECOND, HOUR), Value("15s"), "How long a consumer counts as alive in Redis after its last sign."),
     key("queue.deliveries_max", Integer(1, 1_000), Value("10"), "Deliveries of one message before it counts as a failed attempt."),
+    key("queue.fallback_after", DurationOrNever(SECOND, DAY), Value("10s"), "An instance that has not reached Redis for so long goes on through a queue in its own process; it needs the roles relay and worker."),
     key("producer.batch", Integer(1, 10_000), Value("500"), "Due rows released per transaction."),
     key("relay.republish_after", Duration(100, HOUR), Value("5s"), "A row not confirmed as published this long after it became ready is published again."),
     key("relay.wakeup", Choice(&["bell", "poll"]), Derived("bell; poll with database.pooler"), "How commits are seen: sleep until the doorbell rings, or poll only."),
@@ -50,12 +52,13 @@ pub const KEYS: &[Key] = &[
     key("worker.drain", PAUSE, Value("25s"), "How long a stop waits for calls under way."),
     key("reconcile.published_after", Duration(SECOND, DAY), Value("10m"), "What was published this long ago without progress is published again."),
     key("reconcile.every", Duration(SECOND, DAY), Value("2m"), "How often to look for it."),
+    key("events.stream_max", Integer(100, 10_000_000), Value("100000"), "Events that the Redis stream of a topic keeps, about; a consumer group further behind than this is cut."),
     key("retention.sent", KEPT, Value("7d"), "How long SENT notifications are kept."),
     key("retention.failed", KEPT, Value("30d"), "How long FAILED notifications are kept."),
     key("retention.canceled", KEPT, Value("7d"), "How long CANCELED notifications are kept."),
     key("retention.attempts", KEPT, Value("30d"), "How long attempts are kept."),
     key("retention.events", KEPT, Value("7d"), "How long events of publish() are kept."),
-    key("retention.inbox", KEPT, Value("7d"), "How long inbox entries of receive() are kept."),
+    key("retention.inbox", KEPT, Value("7d"), "How long inbox entries of receive() are kept; at least as long as events."),
     key("retention.audit", KEPT, Value("90d"), "How long operators' actions are kept."),
     key("telemetry.otlp_endpoint", Text, Derived("none: no spans"), "Where spans of calls go, an OTLP/HTTP collector such as http://127.0.0.1:4318, to which /v1/traces is added; also OTEL_EXPORTER_OTLP_ENDPOINT."),
     key("telemetry.otlp_headers", Secrets, Derived("none"), "Headers for the collector, each as name=value."),
@@ -67,8 +70,11 @@ pub const KEYS: &[Key] = &[
     key("channels.*.connect_timeout", PAUSE, Derived("2s, or the timeout if that is less"), "Connecting alone, TLS included."),
     key("channels.*.first_byte_timeout", PAUSE, Derived("the timeout"), "From the request sent to the response's head."),
     key("channels.*.headers.*", Secret, Derived("none"), "A header's value, a template; its name is the key."),
+    key("channels.*.forward_headers", Texts, Value(""), "Headers of a row that are sent on: names, or beginnings as x-*. traceparent and tracestate always are; one that neither this names nor a template reads fails the attempt."),
     key("channels.*.body", Text, Derived("the standard envelope"), "A template."),
     key("channels.*.content_type", Text, Value("application/json"), "The body's content type."),
+    key("channels.*.accepted_when", Text, Derived("none: every 2xx is a delivery"), "A template over the `response` of a 2xx, for providers that say no inside one: gives true, transient (tried again) or permanent (the next channel)."),
+    key("channels.*.provider_id", Text, Derived("none"), "A template over the `response` of a 2xx: the provider's own id, kept and shown."),
     key("channels.*.secret", Secrets, Derived("none: unsigned"), "Standard Webhooks secret (whsec_…); a list during rotation, the first signs first."),
     key("channels.*.rate_limit", Rate, Derived("none"), "Calls started at most, per instance: 100/s, 1000/m."),
     key("channels.*.max_in_flight", Integer(1, 10_000), Derived("none"), "Calls under way at most, per instance."),

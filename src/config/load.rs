@@ -1,13 +1,15 @@
-//! Loading: the file, then the environment, then flags; later ones win, and all mistakes are told together.
+//! Loading: the file, then the environment, then flags; later ones win, and all errors are told together.
 
 use std::path::{Path, PathBuf};
 
+use secrecy::{ExposeSecret, SecretString};
+
+use super::error::{Error, Errors, Origin};
 use super::expand::Env;
 use super::key::KeyPath;
-use super::mistake::{Mistake, Mistakes, Origin};
 use super::settings::{Settings, Shown};
 use super::value::Given;
-use super::{Config, KEYS, build, env, file, validate};
+use super::{Config, DatabaseConfig, KEYS, build, conninfo, env, file, validate};
 
 /// Where the file is looked for when nobody names one, in this order.
 pub const DEFAULT_FILES: [&str; 2] = ["outboxd.toml", "/etc/outboxd/outboxd.toml"];
@@ -45,8 +47,44 @@ pub struct Loaded {
     pub shown: Vec<Shown>,
 }
 
+/// What a command needs that works with the database alone.
+#[derive(Debug)]
+pub struct Database {
+    /// Where the record lives.
+    pub url: SecretString,
+    /// `[database]`
+    pub settings: DatabaseConfig,
+    /// What of the URL is not used.
+    pub warnings: Vec<String>,
+}
+
 /// Loads and validates.
-pub fn load(sources: &Sources) -> Result<Loaded, Mistakes> {
+pub fn load(sources: &Sources) -> Result<Loaded, Errors> {
+    let (settings, config, file) = read(sources);
+    if settings.errors.is_empty() {
+        let shown = settings.shown(&build::derived(&config));
+        return Ok(Loaded { config, file, shown });
+    }
+    Err(Errors::sorted(settings.errors))
+}
+
+/// Loads what commands need that work with the database alone. Channels, routes, Redis and their secrets may be wrong or
+/// missing: whoever looks or acts need not hold them.
+pub fn load_database(sources: &Sources) -> Result<Database, Errors> {
+    let (mut settings, config, _) = read(sources);
+    // A name that is misspelt may be the reason why the URL is missing, so then everything is told.
+    if !settings.errors.iter().any(is_missing_database) {
+        settings.errors.retain(is_about_database);
+    }
+    if !settings.errors.is_empty() {
+        return Err(Errors::sorted(settings.errors));
+    }
+    let warnings = conninfo::warnings(config.database_url.expose_secret(), config.database.pooler);
+    Ok(Database { url: config.database_url, settings: config.database, warnings })
+}
+
+/// Reads all sources and notes all that is wrong.
+fn read(sources: &Sources) -> (Settings, Config, Option<PathBuf>) {
     let mut settings = Settings::default();
     let file = find_file(sources);
     let file_is_whole = file.as_ref().is_none_or(|path| read_file(&mut settings, path, &sources.env));
@@ -59,14 +97,10 @@ pub fn load(sources: &Sources) -> Result<Loaded, Mistakes> {
         build::note_missing(&mut settings);
         validate::config(&mut settings, &config);
     }
-    if settings.mistakes.is_empty() {
-        let shown = settings.shown(&build::derived(&config));
-        return Ok(Loaded { config, file, shown });
-    }
     if file.is_none() {
-        settings.mistakes.iter_mut().filter(|mistake| is_missing_database(mistake)).for_each(tell_where_to_begin);
+        settings.errors.iter_mut().filter(|error| is_missing_database(error)).for_each(tell_where_to_begin);
     }
-    Err(Mistakes::sorted(settings.mistakes))
+    (settings, config, file)
 }
 
 fn find_file(sources: &Sources) -> Option<PathBuf> {
@@ -79,7 +113,7 @@ fn read_file(settings: &mut Settings, path: &Path, env: &Env) -> bool {
         Ok(text) => file::read(settings, path, &text, env),
         Err(error) => {
             let what = format!("the configuration file {} could not be read: {error}", path.display());
-            settings.mistakes.push(Mistake { origin: None, path: None, what });
+            settings.errors.push(Error { origin: None, path: None, what });
             false
         }
     }
@@ -93,7 +127,7 @@ fn take_override(settings: &mut Settings, text: &str, value: &str) {
             let (name, at) = path.0.split_last().map_or(("", &[][..]), |(name, at)| (name.as_str(), at));
             let hint = file::hint(&KeyPath(at.to_vec()), name);
             let what = format!("is not a key that outboxd knows{hint}");
-            settings.mistakes.push(Mistake { origin: Some(Origin::Flag), path: Some(path), what });
+            settings.errors.push(Error { origin: Some(Origin::Flag), path: Some(path), what });
         }
     }
 }
@@ -112,13 +146,21 @@ fn override_path(text: &str) -> KeyPath {
     KeyPath(parts)
 }
 
-fn is_missing_database(mistake: &Mistake) -> bool {
-    mistake.origin.is_none() && mistake.path == Some(KeyPath::dotted("database_url"))
+fn is_missing_database(error: &Error) -> bool {
+    error.origin.is_none() && error.path == Some(KeyPath::dotted("database_url"))
+}
+
+/// What hides the URL or the settings of the connection: an error of theirs, or of the file as a whole.
+fn is_about_database(error: &Error) -> bool {
+    match (&error.path, &error.origin) {
+        (Some(path), _) => path.0.first().is_some_and(|part| part == "database_url" || part == "database"),
+        (None, origin) => !matches!(origin, Some(Origin::Env(_))),
+    }
 }
 
 /// The first thing that many will see.
-fn tell_where_to_begin(mistake: &mut Mistake) {
-    mistake.what = format!(
+fn tell_where_to_begin(error: &mut Error) {
+    error.what = format!(
         "is missing, and there is no configuration file ({}): set DATABASE_URL=postgres://user:password@host/database, \
          or write a file, beginning from outboxd.example.toml",
         DEFAULT_FILES.join(" or ")

@@ -1,6 +1,6 @@
 //! Printing what holds a secret.
 
-use crate::store::connect::conninfo;
+use crate::config::conninfo;
 
 /// What stands in for a secret.
 pub(super) const MASK: &str = "****";

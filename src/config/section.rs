@@ -43,6 +43,13 @@ impl Section<'_> {
         }
     }
 
+    pub(super) fn texts(&self, key: &str) -> Vec<String> {
+        match self.value(key) {
+            Some(Value::Texts(texts)) => texts,
+            _ => Vec::new(),
+        }
+    }
+
     pub(super) fn secret(&self, key: &str) -> Option<SecretString> {
         match self.value(key) {
             Some(Value::Secret(secret)) => Some(secret),
@@ -85,6 +92,14 @@ impl Section<'_> {
         match self.value(key) {
             Some(Value::Duration(span)) => span,
             _ => Duration::ZERO,
+        }
+    }
+
+    /// `None`: never.
+    pub(super) fn duration_or_never(&self, key: &str) -> Option<Duration> {
+        match self.value(key) {
+            Some(Value::Duration(span)) => Some(span),
+            _ => None,
         }
     }
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::KEYS;
+use super::error::{Error, Origin};
 use super::key::{Fallback, Key, KeyPath, Kind};
 use super::mask;
-use super::mistake::{Mistake, Origin};
 use super::value::{self, Given, Value};
 
 /// The parts of the configuration whose entries the user names.
@@ -17,7 +17,7 @@ pub(super) struct Settings {
     entries: BTreeMap<KeyPath, Entry>,
     /// Channels and routes that were at least mentioned: `[channels.push]` alone names one without any key.
     named: BTreeSet<(String, String)>,
-    pub(super) mistakes: Vec<Mistake>,
+    pub(super) errors: Vec<Error>,
 }
 
 /// One value that was given.
@@ -45,12 +45,12 @@ impl Settings {
     /// wrote it, before `${VAR}` was filled in, so that printing it reveals nothing new.
     pub(super) fn give(&mut self, key: &Key, path: KeyPath, given: &Given, written: &str, origin: Origin) {
         self.mention(&path);
-        // A value that a later source replaces is not used, so its mistake does not count.
-        self.mistakes.retain(|mistake| mistake.path.as_ref() != Some(&path));
+        // A value that a later source replaces is not used, so its error does not count.
+        self.errors.retain(|error| error.path.as_ref() != Some(&path));
         let value = match value::parse(key.kind, given) {
             Ok(value) => Some(value),
             Err(what) => {
-                self.mistakes.push(Mistake { origin: Some(origin.clone()), path: Some(path.clone()), what });
+                self.errors.push(Error { origin: Some(origin.clone()), path: Some(path.clone()), what });
                 None
             }
         };
@@ -89,12 +89,12 @@ impl Settings {
         self.entries.contains_key(path)
     }
 
-    /// Whether a mistake is known of the value, or of a table around it.
+    /// Whether an error is known of the value, or of a table around it.
     pub(super) fn is_wrong(&self, path: &KeyPath) -> bool {
-        self.mistakes.iter().filter_map(|mistake| mistake.path.as_ref()).any(|wrong| path.0.starts_with(&wrong.0))
+        self.errors.iter().filter_map(|error| error.path.as_ref()).any(|wrong| path.0.starts_with(&wrong.0))
     }
 
-    /// The value to use: what was given, else the default. None for a derived one, and after a mistake.
+    /// The value to use: what was given, else the default. None for a derived one, and after an error.
     pub(super) fn value(&self, path: &KeyPath) -> Option<Value> {
         if let Some(entry) = self.entries.get(path) {
             return entry.value.clone();
@@ -104,9 +104,9 @@ impl Settings {
     }
 
     /// Notes that `path` is wrong, with the place where it was written.
-    pub(super) fn mistake(&mut self, path: &KeyPath, what: impl Into<String>) {
+    pub(super) fn error(&mut self, path: &KeyPath, what: impl Into<String>) {
         let origin = self.entries.get(path).map(|entry| entry.origin.clone());
-        self.mistakes.push(Mistake { origin, path: Some(path.clone()), what: what.into() });
+        self.errors.push(Error { origin, path: Some(path.clone()), what: what.into() });
     }
 
     /// Every value that would be used, in the order of the key table. `derived` holds what was worked out for keys

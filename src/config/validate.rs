@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 
+use super::conninfo;
+use super::error::{Error, Errors};
 use super::key::KeyPath;
-use super::mistake::{Mistake, Mistakes};
+use super::redis_url::Address;
 use super::settings::Settings;
 use super::{Config, QueueKind, Role, Wakeup};
-use crate::store::connect::Target;
+use crate::tls;
 
 mod channel;
+mod quoting;
 mod route;
 mod telemetry;
-
-/// Schemes that a Redis URL may have.
-const REDIS_SCHEMES: [&str; 6] = ["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+unix", "unix"];
 
 /// Notes everything that does not fit together.
 pub(super) fn config(settings: &mut Settings, config: &Config) {
@@ -25,6 +25,7 @@ pub(super) fn config(settings: &mut Settings, config: &Config) {
     queue(settings, config);
     relay(settings, config);
     worker(settings, config);
+    retention(settings, config);
     telemetry::validate(settings, &config.telemetry);
     for (name, channel) in &config.channels {
         channel::validate(settings, name, channel);
@@ -36,9 +37,9 @@ pub(super) fn config(settings: &mut Settings, config: &Config) {
 
 /// Whether this instance can do what `--role` asks of it. Loading does not look at it, because `migrate` and others
 /// get by with a database alone.
-pub fn validate_roles(roles: &BTreeSet<Role>, config: &Config) -> Result<(), Mistakes> {
-    let mut mistakes = Vec::new();
-    let mut note = |path: Option<KeyPath>, what: String| mistakes.push(Mistake { origin: None, path, what });
+pub fn validate_roles(roles: &BTreeSet<Role>, config: &Config) -> Result<(), Errors> {
+    let mut errors = Vec::new();
+    let mut note = |path: Option<KeyPath>, what: String| errors.push(Error { origin: None, path, what });
     let missing: Vec<&str> =
         Role::CARRIERS.iter().filter(|role| !roles.contains(role)).map(|role| role.name()).collect();
     if config.queue.kind == QueueKind::Memory && !missing.is_empty() {
@@ -59,38 +60,43 @@ pub fn validate_roles(roles: &BTreeSet<Role>, config: &Config) -> Result<(), Mis
                 .into(),
         );
     }
-    if mistakes.is_empty() { Ok(()) } else { Err(Mistakes(mistakes)) }
+    if errors.is_empty() { Ok(()) } else { Err(Errors(errors)) }
 }
 
 /// What is legal and yet may surprise; `check` prints it.
-pub fn remarks(config: &Config) -> Vec<String> {
-    let mut remarks = Vec::new();
+pub fn warnings(config: &Config) -> Vec<String> {
+    let mut warnings = conninfo::warnings(config.database_url.expose_secret(), config.database.pooler);
     let used: BTreeSet<&String> = config.routes.values().flat_map(|route| &route.channels).collect();
     for name in config.channels.keys().filter(|name| !used.contains(name)) {
-        remarks.push(format!("channels.{name} is in no route, so nothing uses it"));
+        warnings.push(format!("channels.{name} is in no route, so nothing uses it"));
     }
     if !config.routes.is_empty() && !config.routes.contains_key("default") {
-        remarks.push("there is no routes.default, so topics without a route of their own fail".into());
+        warnings.push("there is no routes.default, so topics without a route of their own wait".into());
+    }
+    for (name, channel) in &config.channels {
+        warnings.extend(channel::warnings(name, channel));
     }
     if config.queue.kind == QueueKind::Memory && config.redis_url.is_some() {
-        remarks.push("queue.kind is memory, so redis_url is not used".into());
+        warnings.push("queue.kind is memory, so redis_url is not used".into());
     }
-    remarks
+    warnings
 }
 
 fn connections(settings: &mut Settings, config: &Config) {
     let path = KeyPath::dotted("database_url");
     if settings.is_given(&path)
         && !settings.is_wrong(&path)
-        && let Err(error) = Target::parse(&config.database_url)
+        && let Err(error) = conninfo::parse(config.database_url.expose_secret())
+            .and_then(|info| tls::postgres::client_config(info.verify, info.root.as_ref()))
     {
-        settings.mistake(&path, error.to_string());
+        settings.error(&path, error);
     }
-    let scheme =
-        config.redis_url.as_ref().map(|url| url.expose_secret().split_once("://").map_or("", |(scheme, _)| scheme));
-    if scheme.is_some_and(|scheme| !REDIS_SCHEMES.contains(&scheme)) {
-        let what = "is no Redis URL; write redis://host:6379, rediss:// for TLS, redis+sentinel://host:26379/name";
-        settings.mistake(&KeyPath::dotted("redis_url"), what);
+    let path = KeyPath::dotted("redis_url");
+    if !settings.is_wrong(&path)
+        && let Some(url) = &config.redis_url
+        && let Err(error) = Address::parse(url.expose_secret())
+    {
+        settings.error(&path, error.to_string());
     }
 }
 
@@ -104,7 +110,7 @@ fn http(settings: &mut Settings, config: &Config) {
             "is {}, which others can reach; set http_token (OUTBOXD_HTTP_TOKEN), or listen on 127.0.0.1",
             config.http_addr
         );
-        settings.mistake(&path, what);
+        settings.error(&path, what);
     }
 }
 
@@ -112,19 +118,19 @@ fn queue(settings: &mut Settings, config: &Config) {
     let kind = KeyPath::dotted("queue.kind");
     let needs_redis = config.queue.kind != QueueKind::Memory;
     if needs_redis && config.redis_url.is_none() && !settings.is_wrong(&KeyPath::dotted("redis_url")) {
-        settings.mistake(&kind, "needs Redis; set redis_url (REDIS_URL), or use kind = \"memory\"");
+        settings.error(&kind, "needs Redis; set redis_url (REDIS_URL), or use kind = \"memory\"");
     }
     let legal = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     if config.queue.prefix.is_empty() || !config.queue.prefix.chars().all(legal) {
         // The prefix is the hash tag of every key, so a brace would break the tag.
-        settings.mistake(&KeyPath::dotted("queue.prefix"), "takes letters, digits and - _ . : only, at least one");
+        settings.error(&KeyPath::dotted("queue.prefix"), "takes letters, digits and - _ . : only, at least one");
     }
 }
 
 fn relay(settings: &mut Settings, config: &Config) {
     if config.database.pooler && config.relay.wakeup == Wakeup::Bell {
         let what = "is bell, which needs LISTEN, and a transaction-mode pooler has none; use \"poll\"";
-        settings.mistake(&KeyPath::dotted("relay.wakeup"), what);
+        settings.error(&KeyPath::dotted("relay.wakeup"), what);
     }
     ordered(settings, "relay.republish_after", config.relay.republish_after, "relay.poll", config.relay.poll);
     let (republish, published) = (config.relay.republish_after, config.reconcile.published_after);
@@ -140,7 +146,7 @@ fn worker(settings: &mut Settings, config: &Config) {
             show(worker.heartbeat_ttl),
             show(worker.heartbeat)
         );
-        settings.mistake(&ttl, what);
+        settings.error(&ttl, what);
     }
     if settings.is_wrong(&lease) {
         return;
@@ -153,8 +159,21 @@ fn worker(settings: &mut Settings, config: &Config) {
                 show(worker.lease),
                 show(channel.timeout)
             );
-            settings.mistake(&lease, what);
+            settings.error(&lease, what);
         }
+    }
+}
+
+fn retention(settings: &mut Settings, config: &Config) {
+    let [events, inbox] = ["retention.events", "retention.inbox"].map(KeyPath::dotted);
+    let kept = &config.retention;
+    if !settings.is_wrong(&events) && !settings.is_wrong(&inbox) && kept.inbox < kept.events {
+        let what = format!(
+            "is {}; it must be at least retention.events ({}), else an event that is appended again takes effect again",
+            show(kept.inbox),
+            show(kept.events)
+        );
+        settings.error(&inbox, what);
     }
 }
 
@@ -162,7 +181,7 @@ fn worker(settings: &mut Settings, config: &Config) {
 fn ordered(settings: &mut Settings, longer: &str, long: Duration, shorter: &str, short: Duration) {
     let path = KeyPath::dotted(longer);
     if !settings.is_wrong(&path) && !settings.is_wrong(&KeyPath::dotted(shorter)) && long <= short {
-        settings.mistake(&path, format!("is {}; it must be longer than {shorter} ({})", show(long), show(short)));
+        settings.error(&path, format!("is {}; it must be longer than {shorter} ({})", show(long), show(short)));
     }
 }
 

@@ -37,6 +37,7 @@ pub(super) enum Value {
     Integer(u64),
     Ratio(f64),
     Duration(Duration),
+    Never,
     Rate(RateLimit),
     Addr(SocketAddr),
     Texts(Vec<String>),
@@ -125,6 +126,10 @@ pub(super) fn parse(kind: Kind, given: &Given) -> Result<Value, String> {
             duration(min, max, &given.string("a duration with its unit, such as \"5s\" or \"10m\"")?)
                 .map(Value::Duration)
         }
+        Kind::DurationOrNever(min, max) => match given.string("a duration such as \"10s\", or \"never\"")?.as_str() {
+            "never" => Ok(Value::Never),
+            text => duration(min, max, text).map(Value::Duration).map_err(|what| format!("{what}, or \"never\"")),
+        },
         Kind::Rate => rate(&given.string("a rate such as \"100/s\"")?).map(Value::Rate),
         Kind::Addr => {
             let text = given.string("an address such as \"127.0.0.1:8080\"")?;

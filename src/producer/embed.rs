@@ -16,6 +16,8 @@
 //! # Ok(()) }
 //! ```
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -26,9 +28,8 @@ use tracing::debug;
 
 use crate::config::Config;
 use crate::notification::NotificationId;
-use crate::publisher::{Error, Publisher};
-use crate::queue;
-use crate::store::Store;
+use crate::queue::{self, Queue};
+use crate::store::{StageError, Store, pooler};
 
 /// Notifications that may wait to be pushed; what does not fit is left to the relay.
 const WAITING_MAX: usize = 10_000;
@@ -102,18 +103,18 @@ pub struct Producer {
 impl Producer {
     /// Connects to the database and the queue that the instances use. Needs the rights of the daemon's role, and Redis: an
     /// in-process queue is out of another process's reach.
-    pub async fn connect(config: &Config) -> Result<Producer, Error> {
+    pub async fn connect(config: &Config) -> Result<Producer, StageError> {
         if config.redis_url.is_none() {
             let why = "an app can only push to a queue in Redis; set redis_url".to_owned();
             return Err(queue::Error::Unusable(why).into());
         }
+        pooler::refuse_shared(config).await?;
         let store = Store::open(config)?;
         let queue = queue::open(&config.queue, config.redis_url.as_ref()).await?;
         // The instances look for losses; what this process says of the past is of no interest to it.
         queue.check_loss(0).await?;
-        let publisher = Publisher::new(store.clone(), queue, config.queue.window);
         let (waiting, ids) = mpsc::channel(WAITING_MAX);
-        Ok(Producer { waiting, pusher: tokio::spawn(push_all(store, publisher, ids)) })
+        Ok(Producer { waiting, pusher: tokio::spawn(push_all(store, queue, ids)) })
     }
 
     /// Writes a notification in the caller's transaction.
@@ -154,18 +155,21 @@ impl Producer {
     }
 }
 
-async fn push_all(store: Store, publisher: Publisher, mut ids: mpsc::Receiver<i64>) {
+async fn push_all(store: Store, queue: Arc<dyn Queue>, mut ids: mpsc::Receiver<i64>) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     while ids.recv_many(&mut batch, BATCH_MAX).await > 0 {
-        if let Err(error) = push(&store, &publisher, &batch).await {
+        if let Err(error) = push(&store, &*queue, &batch).await {
             debug!(%error, notifications = batch.len(), "left to the relay");
         }
         batch.clear();
     }
 }
 
-async fn push(store: &Store, publisher: &Publisher, ids: &[i64]) -> Result<(), Error> {
-    let found = store.reserve_ids(ids, NO_INSTANCE).await?;
-    publisher.push(found.reserved).await?;
-    publisher.confirm().await
+async fn push(store: &Store, queue: &dyn Queue, ids: &[i64]) -> Result<(), StageError> {
+    let reserved = store.reserve_ids(ids, NO_INSTANCE).await?.reserved;
+    if reserved.messages.is_empty() {
+        return Ok(());
+    }
+    queue.push(&reserved.messages).await?;
+    Ok(store.confirm(&reserved.publications).await?)
 }

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Pipeline;
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 
-use super::address::Address;
-use super::connection::Link;
+use super::connection::{Link, within_reach_timeout};
 use super::keys::Keys;
-use super::loss::Lineage;
+use super::loss::PushCounter;
 use super::metrics;
-use super::server::Server;
+use super::server::{Server, facts};
 use super::{Error, Loss, Pushed, Result, ServerFacts};
 use crate::config::QueueConfig;
 
@@ -22,7 +21,7 @@ pub(super) struct Broker {
     pub keys: Keys,
     pub link: Link,
     pub consumer_ttl: Duration,
-    lineage: Arc<Lineage>,
+    counter: Arc<PushCounter>,
 }
 
 impl Broker {
@@ -33,30 +32,26 @@ impl Broker {
         url: Option<&SecretString>,
     ) -> Result<Arc<Broker>> {
         let missing = || Error::Unusable(format!("queue.kind {kind:?} needs redis_url"));
-        let address = Address::parse(url.ok_or_else(missing)?.expose_secret())?;
-        // redis-rs takes the process's provider and panics when several are linked and none is installed.
-        // An Err means that someone installed one before us, which serves as well.
-        let _installed_before = rustls::crypto::ring::default_provider().install_default();
         let keys = Keys::new(&config.prefix, kind)?;
-        let lineage = Arc::new(Lineage::new(&keys.meta));
-        let server = Arc::new(Server::new(address, &keys.main));
-        let link = Link::new(server, lineage.clone());
+        let counter = Arc::new(PushCounter::new(&keys.meta));
+        let server = Arc::new(Server::new(url.ok_or_else(missing)?, &keys.main)?);
+        let link = Link::new(server, counter.clone());
         let mut pipe = redis::pipe();
         pipe.cmd("PING").ignore();
         link.query::<()>(&pipe).await?;
-        Ok(Arc::new(Broker { kind, keys, link, consumer_ttl: config.consumer_ttl, lineage }))
+        Ok(Arc::new(Broker { kind, keys, link, consumer_ttl: config.consumer_ttl, counter }))
     }
 
     /// Runs `pipe`, which pushes `count` messages, and raises the counter in the same transaction.
     pub(super) async fn push(&self, mut pipe: Pipeline, count: usize) -> Result<Pushed> {
         pipe.atomic();
-        self.lineage.count(&mut pipe, count);
+        self.counter.count(&mut pipe, count);
         let reply = self.link.query(&pipe).await?;
-        Ok(Pushed { counter: self.lineage.counted(&self.link, reply).await? })
+        Ok(Pushed { counter: self.counter.after_push(&self.link, reply).await? })
     }
 
     pub(super) async fn check_loss(&self, seen: i64) -> Result<Option<Loss>> {
-        let loss = self.lineage.check(&self.link, seen).await?;
+        let loss = self.counter.check(&self.link, seen).await?;
         if let Some(loss) = &loss {
             metrics::losses(self.kind).increment(1);
             tracing::warn!(backend = self.kind, ?loss, "the queue lost messages");
@@ -64,18 +59,12 @@ impl Broker {
         Ok(loss)
     }
 
-    /// What INFO says; like at connecting, because CONFIG GET is closed on managed Redis.
+    /// What the server says of itself now.
     pub(super) async fn server(&self) -> Result<ServerFacts> {
         let mut pipe = redis::pipe();
-        pipe.cmd("INFO").arg("memory");
-        let (info,): (String,) = self.link.query(&pipe).await?;
-        let value = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
-        let bytes = |name: &str| value(name).and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
-        Ok(ServerFacts {
-            policy: value("maxmemory_policy").unwrap_or_default().to_owned(),
-            memory_bytes: bytes("used_memory"),
-            memory_max_bytes: bytes("maxmemory"),
-        })
+        pipe.cmd("INFO");
+        let (info,) = self.link.query(&pipe).await?;
+        Ok(facts(&info))
     }
 
     /// Counts what someone else put into our keys and a consumer threw out.
@@ -83,4 +72,11 @@ impl Broker {
         metrics::garbage(self.kind).increment(count as u64);
         tracing::warn!(backend = self.kind, count, "dropped what is no message");
     }
+}
+
+/// Finds the server as [`Broker::open`] does and writes nothing there.
+pub(super) async fn inspect(config: &QueueConfig, url: &SecretString) -> Result<ServerFacts> {
+    let keys = Keys::new(&config.prefix, "stream")?;
+    let server = Server::new(url, &keys.main)?;
+    Ok(facts(&within_reach_timeout(server.connect()).await?.info))
 }

@@ -4,6 +4,9 @@
 //! because a half-open connection looks just like a slow one. Calls that a server refused because it no
 //! longer takes our writes are asked once more of the one that does; nothing else is repeated here, since a
 //! push that failed may have arrived.
+//!
+//! The redis crate's `ConnectionManager` has no step between a new connection and its first command, and the generation
+//! must be opened there (`a_tail_lost_by_a_restart_is_told_by_those_who_pushed_it_and_by_those_who_did_not`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +18,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::failure::Failure;
-use super::loss::Lineage;
+use super::loss::PushCounter;
 use super::server::Server;
 
 /// How long a command may take that does not block.
@@ -31,7 +34,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Link {
     server: Arc<Server>,
-    lineage: Arc<Lineage>,
+    counter: Arc<PushCounter>,
     state: Mutex<State>,
 }
 
@@ -51,13 +54,13 @@ struct Failed {
 }
 
 impl Link {
-    pub(super) fn new(server: Arc<Server>, lineage: Arc<Lineage>) -> Link {
-        Link { server, lineage, state: Mutex::default() }
+    pub(super) fn new(server: Arc<Server>, counter: Arc<PushCounter>) -> Link {
+        Link { server, counter, state: Mutex::default() }
     }
 
-    /// A further link to the same server, for commands that block.
+    /// A further link to the same server, for commands that block: they would hold up everything else on a shared one.
     pub(super) fn sibling(&self) -> Link {
-        Link::new(self.server.clone(), self.lineage.clone())
+        Link::new(self.server.clone(), self.counter.clone())
     }
 
     /// Runs commands that do not block.
@@ -128,16 +131,21 @@ impl Link {
         }
     }
 
-    /// Connects and settles whose count of pushes goes on, before anything is pushed.
+    /// Connects and opens the generation that counts there, before anything is pushed.
     async fn reach(&self) -> Result<MultiplexedConnection, Failure> {
         let reach = async {
             let mut primary = self.server.connect().await?;
-            self.lineage.settle(&mut primary).await?;
+            self.counter.open_generation(&mut primary).await?;
             Ok(primary.connection)
         };
-        match tokio::time::timeout(REACH_TIMEOUT, reach).await {
-            Ok(result) => result,
-            Err(_) => Err(Failure::NoPrimary(format!("no primary was reached within {REACH_TIMEOUT:?}"))),
-        }
+        within_reach_timeout(reach).await
+    }
+}
+
+/// Gives up on a server that is not reached in time.
+pub(super) async fn within_reach_timeout<T>(reach: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    match tokio::time::timeout(REACH_TIMEOUT, reach).await {
+        Ok(result) => result,
+        Err(_) => Err(Failure::NoPrimary(format!("no primary was reached within {REACH_TIMEOUT:?}"))),
     }
 }

@@ -1,11 +1,11 @@
-//! A message as Redis sees it: `id:epoch:route_step:n:topic`, where n counts how often it was handed out and given back.
+//! A message as Redis sees it: `id:epoch:route_step:n:topic`, where n counts how often it was delivered and given back.
 //! The topic stands last: it may contain anything.
 
 use std::sync::Arc;
 
 use super::Message;
 
-/// A message and how often it had been handed out before.
+/// A message and how often it had been delivered before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Element {
     pub message: Message,

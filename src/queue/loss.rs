@@ -2,7 +2,7 @@
 //!
 //! Every push raises a counter in its own transaction. The counter has two parts: a *generation*, which ends
 //! when another server process (restart, failover) or an empty Redis (FLUSHALL) takes over, and the number of
-//! messages pushed in it. Each new connection settles the generation before anything is pushed on it: if
+//! messages pushed in it. Each new connection makes sure of its generation before anything is pushed on it: if
 //! the server process is not the one that counted so far, it writes down where the old generation's count
 //! stands *on this server* and opens the next. So a count that was seen in a generation and is above where
 //! that generation ended is a lost tail, however many pushes came after; a generation the server has never
@@ -39,7 +39,7 @@ const NONE: i64 = 0;
 /// KEYS: meta. ARGV: server process, a generation to rise above, a generation to end in any case, a byte of chance.
 /// Returns the generation that counts now. PERSIST comes first because it is a write that Redis permits when
 /// it is out of memory, and a script that has written once may go on.
-const SETTLE: &str = r"
+const OPEN_GENERATION: &str = r"
 local meta = redis.call('HMGET', KEYS[1], 'run', 'generation', 'pushed')
 local generation, pushed = tonumber(meta[2]), tonumber(meta[3]) or 0
 if generation and meta[1] == ARGV[1] and generation ~= tonumber(ARGV[3]) then return generation end
@@ -63,7 +63,7 @@ return opened
 
 /// The push counter of one queue, as this process knows it.
 #[derive(Debug)]
-pub(super) struct Lineage {
+pub(super) struct PushCounter {
     meta: String,
     known: Mutex<Known>,
 }
@@ -74,27 +74,27 @@ struct Known {
     run: String,
 }
 
-impl Lineage {
-    pub(super) fn new(meta: &str) -> Lineage {
-        Lineage { meta: meta.into(), known: Mutex::default() }
+impl PushCounter {
+    pub(super) fn new(meta: &str) -> PushCounter {
+        PushCounter { meta: meta.into(), known: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Settles the generation on a new connection.
-    pub(super) async fn settle(&self, primary: &mut Primary) -> Result<(), Failure> {
-        self.lock().run.clone_from(&primary.run);
-        let pipe = self.settling(NONE);
+    /// Opens the generation that counts on a new connection.
+    pub(super) async fn open_generation(&self, primary: &mut Primary) -> Result<(), Failure> {
+        self.lock().run = primary.run();
+        let pipe = self.opening(NONE);
         let _generation: (i64,) = pipe.query_async(&mut primary.connection).await?;
         Ok(())
     }
 
-    fn settling(&self, end: i64) -> Pipeline {
+    fn opening(&self, end: i64) -> Pipeline {
         let known = self.lock();
         let mut pipe = redis::pipe();
-        pipe.cmd("EVAL").arg(SETTLE).arg(1).arg(&self.meta).arg(&known.run).arg(known.watch.newest()).arg(end);
+        pipe.cmd("EVAL").arg(OPEN_GENERATION).arg(1).arg(&self.meta).arg(&known.run).arg(known.watch.newest()).arg(end);
         pipe.arg(rand::random::<u8>());
         pipe
     }
@@ -106,22 +106,26 @@ impl Lineage {
     }
 
     /// The counter after a push whose transaction answered this.
-    pub(super) async fn counted(&self, link: &Link, (pushed, generation): (i64, Option<i64>)) -> Result<i64, Failure> {
+    pub(super) async fn after_push(
+        &self,
+        link: &Link,
+        (pushed, generation): (i64, Option<i64>),
+    ) -> Result<i64, Failure> {
         let generation = match generation {
             Some(generation) => generation,
             // Flushed under an open connection: the count started again and belongs to a new generation.
-            None => link.query::<(i64,)>(&self.settling(NONE)).await?.0,
+            None => link.query::<(i64,)>(&self.opening(NONE)).await?.0,
         };
         self.lock().watch.note(generation, pushed);
         if pushed > PUSHED_MAX {
-            self.end(link, generation).await;
+            self.end_generation(link, generation).await;
         }
         Ok(counter(generation, pushed))
     }
 
     /// Opens the next generation. If that fails the next call that finds it due tries again.
-    async fn end(&self, link: &Link, generation: i64) {
-        if let Err(failure) = link.query::<(i64,)>(&self.settling(generation)).await {
+    async fn end_generation(&self, link: &Link, generation: i64) {
+        if let Err(failure) = link.query::<(i64,)>(&self.opening(generation)).await {
             tracing::warn!(error = %Error::from(failure), generation, "the queue's generation could not be ended");
         }
     }
@@ -137,7 +141,7 @@ impl Lineage {
         let found = match self.read(link).await? {
             Some(found) => found,
             None => {
-                link.query::<(i64,)>(&self.settling(NONE)).await?;
+                link.query::<(i64,)>(&self.opening(NONE)).await?;
                 let nothing = || Failure::NoPrimary("the queue was flushed again while it was checked".into());
                 self.read(link).await?.ok_or_else(nothing)?
             }
@@ -150,7 +154,7 @@ impl Lineage {
         // The count fell within its generation: what is pushed from now on needs one that was not told as lost.
         // Or nothing was pushed here yet and a newer queue came before: the first push must count above it.
         if fell || (found.pushed == 0 && newest > found.generation) {
-            self.end(link, found.generation).await;
+            self.end_generation(link, found.generation).await;
         }
         Ok(loss)
     }

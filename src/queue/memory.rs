@@ -62,6 +62,25 @@ impl MemoryQueue {
         };
         MemoryQueue { shared: Arc::new(shared) }
     }
+
+    /// All of them or, if they do not fit, none.
+    pub(super) fn push_now(&self, messages: &[Message]) -> Result<Pushed> {
+        let mut state = self.shared.lock();
+        if state.waiting.len() + messages.len() > self.shared.waiting_max {
+            return Err(Error::Full(format!("{} messages are waiting in process", state.waiting.len())));
+        }
+        state.waiting.extend(messages.iter().map(|message| Waiting { message: message.clone(), deliveries_before: 0 }));
+        drop(state);
+        self.shared.arrived.notify_one();
+        Ok(Pushed { counter: 0 })
+    }
+
+    pub(super) fn depth_now(&self) -> Depth {
+        let state = self.shared.lock();
+        let depth = Depth { waiting: state.waiting.len() as u64, in_flight: state.held.len() as u64 };
+        self.shared.gauges.show(depth);
+        depth
+    }
 }
 
 impl Shared {
@@ -110,14 +129,7 @@ impl Queue for MemoryQueue {
     }
 
     async fn push(&self, messages: &[Message]) -> Result<Pushed> {
-        let mut state = self.shared.lock();
-        if state.waiting.len() + messages.len() > self.shared.waiting_max {
-            return Err(Error::Full(format!("{} messages are waiting in process", state.waiting.len())));
-        }
-        state.waiting.extend(messages.iter().map(|message| Waiting { message: message.clone(), deliveries_before: 0 }));
-        drop(state);
-        self.shared.arrived.notify_one();
-        Ok(Pushed { counter: 0 })
+        self.push_now(messages)
     }
 
     async fn consumer(&self, _name: &str) -> Result<Box<dyn Consumer>> {
@@ -131,10 +143,7 @@ impl Queue for MemoryQueue {
     }
 
     async fn depth(&self) -> Result<Depth> {
-        let state = self.shared.lock();
-        let depth = Depth { waiting: state.waiting.len() as u64, in_flight: state.held.len() as u64 };
-        self.shared.gauges.show(depth);
-        Ok(depth)
+        Ok(self.depth_now())
     }
 }
 

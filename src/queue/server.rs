@@ -1,19 +1,28 @@
 //! Finding the one server that takes our writes, and refusing one that must not carry a queue.
 //!
-//! All our keys share a hash slot, so even a cluster has exactly one such server. Looking it up for every
-//! new connection makes one server, a cluster and Sentinel the same thing to the rest of the queue, and lets
-//! a consumer block on a plain connection of its own.
+//! All our keys share a hash slot, so even a cluster has exactly one such server. Looking it up for every new
+//! connection makes one server, a cluster and Sentinel the same to the rest of the queue, and lets a consumer block on
+//! a plain connection of its own.
+//!
+//! Sentinel is the redis crate's. Its cluster connection and its `ConnectionManager` are not used: they reconnect by
+//! themselves, and pushes reach a restarted or promoted server before its generation is opened (see `loss`), so that
+//! `a_failover_that_loses_acknowledged_writes_is_told_as_a_lost_tail` would not hold. Several plain hosts
+//! (`of_several_plain_hosts_the_one_that_takes_writes_is_used_also_after_a_failover`) and a cluster that is recognised
+//! by asking are not in the crate.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, InfoDict, Value, from_redis_value,
+};
+use secrecy::{ExposeSecret, SecretString};
 
-use super::address::{Address, Login};
 use super::failure::Failure;
+use super::{Error, ServerFacts};
+use crate::config::redis_url::{Address, Sentinels, sibling};
 
 /// Connecting, TLS and login included; also the limit of each question asked while connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -28,7 +37,7 @@ pub(super) struct Server {
     /// A key of ours: its slot decides which node of a cluster is meant.
     key: String,
     /// Which of the hosts to try next; stays where it worked.
-    door: AtomicUsize,
+    next: AtomicUsize,
     /// Nodes of the cluster seen last, to ask when none of the configured ones answers.
     known: Mutex<Vec<ConnectionInfo>>,
 }
@@ -36,32 +45,35 @@ pub(super) struct Server {
 /// A connection to the server that takes our writes.
 pub(super) struct Primary {
     pub connection: MultiplexedConnection,
-    /// The server process: another one may have lost what the last one had accepted.
-    pub run: String,
+    pub info: InfoDict,
+    node: String,
 }
 
 impl Server {
-    pub(super) fn new(address: Address, key: &str) -> Server {
-        Server { address, key: key.into(), door: AtomicUsize::new(0), known: Mutex::default() }
+    /// Connects to nothing yet.
+    pub(super) fn new(url: &SecretString, key: &str) -> Result<Server, Error> {
+        let address = Address::parse(url.expose_secret()).map_err(|bad| Error::Unusable(format!("redis_url {bad}")))?;
+        // redis-rs takes the process's provider and panics when several are linked and none is installed.
+        // An Err means that someone installed one before us, which serves as well.
+        let _installed_before = rustls::crypto::ring::default_provider().install_default();
+        Ok(Server { address, key: key.into(), next: AtomicUsize::new(0), known: Mutex::default() })
     }
 
     pub(super) async fn connect(&self) -> Result<Primary, Failure> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let doors: Vec<&ConnectionInfo> = match &self.address {
-            Address::Nodes(nodes) => nodes.iter().chain(&known).collect(),
-            Address::Sentinel { sentinels, .. } => sentinels.iter().collect(),
+        let nodes = match &self.address {
+            // Boxed: the crate's future is too deep to be part of ours.
+            Address::Sentinel(sentinels) => return dial(&Box::pin(ask(sentinels)).await?).await?.accepted(),
+            Address::Nodes(nodes) => nodes,
         };
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let nodes: Vec<&ConnectionInfo> = nodes.iter().chain(&known).collect();
         let mut failure = Failure::NoPrimary("no host is configured".into());
-        for _ in 0..doors.len() {
+        for _ in 0..nodes.len() {
             // Moved on before trying: if this one is silent until the caller gives up, the next call tries another.
-            let door = self.door.fetch_add(1, Ordering::Relaxed);
-            let attempt = match &self.address {
-                Address::Nodes(_) => self.connect_from(doors[door % doors.len()]).await,
-                Address::Sentinel { name, login, .. } => ask_sentinel(doors[door % doors.len()], name, login).await,
-            };
-            match attempt {
+            let next = self.next.fetch_add(1, Ordering::Relaxed);
+            match self.connect_from(nodes[next % nodes.len()]).await {
                 Ok(primary) => {
-                    self.door.store(door, Ordering::Relaxed);
+                    self.next.store(next, Ordering::Relaxed);
                     return Ok(primary);
                 }
                 Err(error) => failure = failure.worse(error),
@@ -72,140 +84,117 @@ impl Server {
 
     /// Connects to `node`, or to where `node` says our slot is.
     async fn connect_from(&self, node: &ConnectionInfo) -> Result<Primary, Failure> {
-        let (mut connection, facts) = dial(node).await?;
-        if !facts.is_cluster() {
-            return facts.accept(connection);
+        let mut found = dial(node).await?;
+        if text(&found.info, "cluster_enabled") != "1" {
+            return found.accepted();
         }
-        let slot: i64 = redis::cmd("CLUSTER").arg("KEYSLOT").arg(&self.key).query_async(&mut connection).await?;
-        let slots: Vec<redis::Value> = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
-        let nodes: Vec<SlotRange> = slots.into_iter().filter_map(|range| SlotRange::read(range, node)).collect();
-        let owner = nodes.iter().find(|range| range.contains(slot)).map(|range| range.primary.clone());
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
-            nodes.into_iter().flat_map(|range| range.replicas.into_iter().chain([range.primary])).collect();
+        let slot: i64 = redis::cmd("CLUSTER").arg("KEYSLOT").arg(&self.key).query_async(&mut found.connection).await?;
+        let ranges: Vec<Value> = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut found.connection).await?;
+        let ranges: Vec<SlotRange> = ranges.into_iter().filter_map(|range| slot_range(range, node)).collect();
+        let owner = ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&slot));
+        let owner = owner.and_then(|(_, _, nodes)| nodes.first()).cloned();
+        let known = ranges.into_iter().flat_map(|(_, _, nodes)| nodes).collect();
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
         let owner = owner.ok_or_else(|| Failure::NoPrimary(format!("no node of the cluster serves slot {slot}")))?;
         if owner.addr() == node.addr() {
-            return facts.accept(connection);
+            return found.accepted();
         }
-        let (connection, facts) = dial(&owner).await?;
-        facts.accept(connection)
+        dial(&owner).await?.accepted()
     }
 }
 
-/// One line of CLUSTER SLOTS.
-struct SlotRange {
-    first: i64,
-    last: i64,
-    primary: ConnectionInfo,
-    replicas: Vec<ConnectionInfo>,
-}
+/// A line of CLUSTER SLOTS: first slot, last slot, the nodes that serve them with the primary first.
+type SlotRange = (i64, i64, Vec<ConnectionInfo>);
 
-impl SlotRange {
-    fn contains(&self, slot: i64) -> bool {
-        (self.first..=self.last).contains(&slot)
-    }
-
-    /// `asked` lends its login, and its host where the cluster does not tell one.
-    fn read(range: redis::Value, asked: &ConnectionInfo) -> Option<SlotRange> {
-        let mut parts = Vec::<redis::Value>::from_iter(range.into_sequence().ok()?).into_iter();
-        let first = redis::from_redis_value(parts.next()?).ok()?;
-        let last = redis::from_redis_value(parts.next()?).ok()?;
-        let mut nodes = parts.filter_map(|node| {
-            let mut fields = node.into_sequence().ok()?.into_iter();
-            let host: Option<String> = redis::from_redis_value(fields.next()?).ok()?;
-            let port = redis::from_redis_value(fields.next()?).ok()?;
-            let host = host.filter(|host| !host.is_empty() && host != "?").or_else(|| host_of(asked))?;
-            Some(Login::of(asked, &host, port))
-        });
-        Some(SlotRange { first, last, primary: nodes.next()?, replicas: nodes.collect() })
-    }
-}
-
-fn host_of(info: &ConnectionInfo) -> Option<String> {
-    match info.addr() {
-        ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host.clone()),
-        _ => None,
-    }
-}
-
-async fn ask_sentinel(sentinel: &ConnectionInfo, name: &str, login: &Login) -> Result<Primary, Failure> {
-    let mut connection = open(sentinel).await?;
-    let address: Option<(String, u16)> =
-        redis::cmd("SENTINEL").arg("get-master-addr-by-name").arg(name).query_async(&mut connection).await?;
-    let Some((host, port)) = address else {
-        return Err(Failure::Unusable(format!(
-            "Sentinel at {} does not know a primary named {name:?}",
-            sentinel.addr()
-        )));
+/// `asked` lends its login, and its host where the cluster does not tell one.
+fn slot_range(range: Value, asked: &ConnectionInfo) -> Option<SlotRange> {
+    let mut parts = range.into_sequence().ok()?.into_iter();
+    let first = from_redis_value(parts.next()?).ok()?;
+    let last = from_redis_value(parts.next()?).ok()?;
+    let node = |node: Value| {
+        let mut fields = node.into_sequence().ok()?.into_iter();
+        let host: Option<String> = from_redis_value(fields.next()?).ok()?;
+        let port = from_redis_value(fields.next()?).ok()?;
+        let asked_host = match asked.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.as_str(),
+            _ => "",
+        };
+        let host = host.as_deref().filter(|host| !matches!(*host, "" | "?")).unwrap_or(asked_host);
+        Some(sibling(asked, host, port))
     };
-    let node = login.reach(&host, port).map_err(|error| Failure::Unusable(error.to_string()))?;
-    let (connection, facts) = dial(&node).await?;
-    facts.accept(connection)
+    Some((first, last, parts.filter_map(node).collect()))
 }
 
-async fn open(node: &ConnectionInfo) -> Result<MultiplexedConnection, Failure> {
+/// The primary, as the Sentinels know it.
+async fn ask(sentinels: &Sentinels) -> Result<ConnectionInfo, Failure> {
+    match sentinels.client()?.async_get_client().await {
+        Ok(client) => Ok(client.get_connection_info().clone()),
+        Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::MasterNameNotFoundBySentinel) => {
+            let name = &sentinels.name;
+            Err(Failure::NoPrimary(format!("no Sentinel tells of a primary {name:?} that is up: {error}")))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn dial(node: &ConnectionInfo) -> Result<Primary, Failure> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_TIMEOUT))
         .set_response_timeout(Some(CONNECT_TIMEOUT));
-    Ok(Client::open(node.clone())?.get_multiplexed_async_connection_with_config(&config).await?)
+    let mut connection = Client::open(node.clone())?.get_multiplexed_async_connection_with_config(&config).await?;
+    let info = redis::cmd("INFO").query_async(&mut connection).await?;
+    Ok(Primary { connection, info, node: node.addr().to_string() })
 }
 
-async fn dial(node: &ConnectionInfo) -> Result<(MultiplexedConnection, Facts), Failure> {
-    let mut connection = open(node).await?;
-    let info: String = redis::cmd("INFO").query_async(&mut connection).await?;
-    Ok((connection, Facts::read(&info, node.addr().to_string())))
+impl Primary {
+    fn accepted(self) -> Result<Primary, Failure> {
+        check(&self.info, &self.node)?;
+        Ok(self)
+    }
+
+    /// The server process: another one may have lost what the last one had accepted.
+    pub(super) fn run(&self) -> String {
+        text(&self.info, "run_id")
+    }
 }
 
 /// What INFO says. Unlike CONFIG GET it is open on managed Redis and to most ACL users.
-#[derive(Debug)]
-struct Facts {
-    node: String,
-    info: HashMap<String, String>,
+pub(super) fn facts(info: &InfoDict) -> ServerFacts {
+    ServerFacts {
+        version: text(info, "redis_version"),
+        mode: text(info, "redis_mode"),
+        policy: text(info, "maxmemory_policy"),
+        memory_bytes: info.get("used_memory").unwrap_or(0),
+        memory_max_bytes: info.get("maxmemory").unwrap_or(0),
+    }
 }
 
-impl Facts {
-    fn read(info: &str, node: String) -> Facts {
-        let pairs = info.lines().filter_map(|line| line.trim_end().split_once(':'));
-        Facts { node, info: pairs.map(|(name, value)| (name.into(), value.into())).collect() }
-    }
+fn text(info: &InfoDict, name: &str) -> String {
+    info.get(name).unwrap_or_default()
+}
 
-    fn get(&self, name: &str) -> &str {
-        self.info.get(name).map_or("", String::as_str)
+fn check(info: &InfoDict, node: &str) -> Result<(), Failure> {
+    let ServerFacts { version, policy, .. } = facts(info);
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < OLDEST {
+        let (major, minor) = OLDEST;
+        return Err(Failure::Unusable(format!(
+            "Redis at {node} is version {version:?}; upgrade it to {major}.{minor} or newer"
+        )));
     }
-
-    fn is_cluster(&self) -> bool {
-        self.get("cluster_enabled") == "1"
+    if policy != "noeviction" {
+        return Err(Failure::Unusable(format!(
+            "Redis at {node} may throw queued messages away: its maxmemory-policy is {policy}; set it to noeviction \
+             (CONFIG SET maxmemory-policy noeviction, and the same in redis.conf), or give outboxd a Redis of its own"
+        )));
     }
-
-    fn accept(&self, connection: MultiplexedConnection) -> Result<Primary, Failure> {
-        self.check()?;
-        Ok(Primary { connection, run: self.get("run_id").into() })
+    if text(info, "loading") == "1" {
+        return Err(Failure::NoPrimary(format!("Redis at {node} is loading its data")));
     }
-
-    fn check(&self) -> Result<(), Failure> {
-        let node = &self.node;
-        let version = self.get("redis_version");
-        let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
-        if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < OLDEST {
-            let (major, minor) = OLDEST;
-            return Err(Failure::Unusable(format!(
-                "Redis at {node} is version {version:?}; upgrade it to {major}.{minor} or newer"
-            )));
-        }
-        let policy = self.get("maxmemory_policy");
-        if policy != "noeviction" {
-            return Err(Failure::Unusable(format!(
-                "Redis at {node} has maxmemory-policy {policy:?} and may throw queued messages away; set it to noeviction \
-                 (CONFIG SET maxmemory-policy noeviction, and the same in redis.conf), or use a Redis of its own for outboxd"
-            )));
-        }
-        if self.get("loading") == "1" {
-            return Err(Failure::NoPrimary(format!("Redis at {node} is loading its data")));
-        }
-        if self.get("role") != "master" {
-            return Err(Failure::NoPrimary(format!("Redis at {node} is a replica")));
-        }
-        Ok(())
+    if text(info, "role") != "master" {
+        return Err(Failure::NoPrimary(format!("Redis at {node} is a replica")));
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -213,7 +202,7 @@ mod tests {
     use super::*;
 
     fn check(info: &str) -> Result<(), Failure> {
-        Facts::read(info, "here:1".into()).check()
+        super::check(&InfoDict::new(info), "here:1")
     }
 
     const GOOD: &str = "redis_version:7.0.15\r\nrole:master\r\nmaxmemory_policy:noeviction\r\nloading:0\r\n";

@@ -8,8 +8,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::FEW;
-use crate::holds::Flow;
-use crate::publisher::Allowance;
+use super::publisher::Allowance;
+use crate::channel::availability::Flow;
 use crate::store::publish::{Found, TopicScan};
 
 /// Topics remembered at most; beyond that only those that are gone through by themselves.

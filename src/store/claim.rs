@@ -1,14 +1,16 @@
 //! The idempotency check and what undoes it.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 
 use super::instance::millis;
-use super::{Result, Store, query};
+use super::refusal::{Halves, Unusable, Values, freed_keys};
+use super::{Error, Result, Store, query};
 use crate::queue::Message;
 
 /// A row this instance holds for one attempt.
@@ -97,6 +99,8 @@ pub enum Case {
     Sent,
     /// A stale copy, a row that has ended otherwise, or an id nobody committed.
     Stale,
+    /// A row that cannot be claimed, or whose record cannot be read: it is to be given up.
+    Unusable(Unusable),
 }
 
 impl Case {
@@ -107,7 +111,53 @@ impl Case {
             Case::Held => "held",
             Case::Sent => "sent",
             Case::Stale => "stale",
+            Case::Unusable(_) => "unusable",
         }
+    }
+}
+
+/// Claims in this instance's hands, from the claim until their outcome is recorded: their leases are renewed, and its own
+/// sweep does not end them. By notification: the token, and when it was claimed or renewed.
+#[derive(Debug, Default)]
+pub struct Calls(Mutex<HashMap<i64, (i32, Instant)>>);
+
+impl Calls {
+    /// A row was claimed then.
+    pub fn begin(&self, id: i64, token: i32, claimed_at: Instant) {
+        self.lock().insert(id, (token, claimed_at));
+    }
+
+    /// Their outcomes are recorded.
+    pub fn end(&self, ids: impl Iterator<Item = i64>) {
+        let mut calls = self.lock();
+        for id in ids {
+            calls.remove(&id);
+        }
+    }
+
+    /// Whether this claim is in our hands.
+    pub fn holds(&self, id: i64, token: i32) -> bool {
+        self.lock().get(&id).is_some_and(|(held, _)| *held == token)
+    }
+
+    /// Claims that were made or renewed at least so long ago.
+    pub fn older_than(&self, age: Duration) -> Vec<(i64, i32)> {
+        let calls = self.lock();
+        calls.iter().filter(|(_, (_, since))| since.elapsed() >= age).map(|(&id, &(token, _))| (id, token)).collect()
+    }
+
+    /// Their leases were renewed then.
+    pub fn renewed(&self, claims: &[(i64, i32)], at: Instant) {
+        let mut calls = self.lock();
+        for (id, token) in claims {
+            if let Some(call) = calls.get_mut(id).filter(|(held, _)| held == token) {
+                call.1 = at;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<i64, (i32, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -115,14 +165,11 @@ impl Store {
     /// Claims what is claimable of these distinct messages and says for each which case it was. Of several messages of one row,
     /// which only a loss or a repair leaves, the newest is decided first.
     pub async fn claim(&self, messages: &[Message], instance: i32, lease: Duration) -> Result<Vec<(Key, Case)>> {
-        let query = query!("worker_claim_messages", Durable, [INT8_ARRAY, INT4_ARRAY, INT4, INT8]);
         let (mut cases, mut topics) = (Vec::with_capacity(messages.len()), Topics::default());
         let mut left: Vec<Key> = messages.iter().map(|message| (message.id, message.epoch)).collect();
         loop {
             let (newest, older) = newest_of_each(left);
-            let (ids, epochs): (Vec<i64>, Vec<i32>) = newest.into_iter().unzip();
-            let rows = self.query(query, &[&ids, &epochs, &instance, &millis(lease)]).await?;
-            cases.extend(rows.iter().map(|row| ((row.get(0), row.get(1)), case(row, &mut topics))));
+            self.claim_distinct(&newest, instance, lease, &mut topics, &mut cases).await?;
             let ours = |id| cases.iter().any(|((claimed, _), case)| *claimed == id && matches!(case, Case::Claimed(_)));
             let (stale, undecided): (Vec<Key>, Vec<Key>) = older.into_iter().partition(|(id, _)| ours(*id));
             cases.extend(stale.into_iter().map(|copy| (copy, Case::Stale)));
@@ -133,23 +180,51 @@ impl Store {
         }
     }
 
+    /// Each row once, in the order of ids. A row that cannot be claimed costs nobody else's claim.
+    async fn claim_distinct(
+        &self,
+        keys: &[Key],
+        instance: i32,
+        lease: Duration,
+        topics: &mut Topics,
+        cases: &mut Vec<(Key, Case)>,
+    ) -> Result<()> {
+        let query = query!("worker/claim_messages", Durable, [INT8_ARRAY, INT4_ARRAY, INT4, INT8]);
+        let (lease, mut halves) = (millis(lease), Halves::of(keys.len()));
+        while let Some(part) = halves.next() {
+            let (ids, epochs): (Vec<i64>, Vec<i32>) = keys[part.clone()].iter().copied().unzip();
+            let claimed = self.query(query, &[&ids, &epochs, &instance, &lease]).await.map(|rows| {
+                cases.extend(rows.iter().filter_map(|row| decided(row, topics).ok()));
+            });
+            halves.tried(part, claimed)?;
+        }
+        cases.extend(halves.refused.into_iter().map(|(at, error)| {
+            let (id, epoch) = keys[at];
+            (keys[at], Case::Unusable(Unusable { id, epoch, error: format!("it cannot be claimed: {error}") }))
+        }));
+        Ok(())
+    }
+
     /// What the URLs of these messages may be made of; some rows may be gone.
     pub async fn read_destinations(&self, ids: &[i64]) -> Result<Vec<Destination>> {
-        let rows = self.query(query!("worker_read_destinations", Relaxed, [INT8_ARRAY]), &[&ids]).await?;
-        let destination = |row: &Row| Destination {
-            id: row.get(0),
-            topic: row.get(1),
-            recipient: row.get(2),
-            payload: row.get(3),
-            headers: row.get(4),
-            created_at: row.get(5),
+        let rows = self.query(query!("worker/read_destinations", Relaxed, [INT8_ARRAY]), &[&ids]).await?;
+        let destination = |row: &Row| -> Result<Destination> {
+            Ok(Destination {
+                id: row.value(0)?,
+                topic: row.value(1)?,
+                recipient: row.value(2)?,
+                payload: row.value(3)?,
+                headers: row.value(4)?,
+                created_at: row.value(5)?,
+            })
         };
-        Ok(rows.iter().map(destination).collect())
+        // Of one that cannot be read nothing is known: the claim tells.
+        Ok(rows.iter().filter_map(|row| destination(row).ok()).collect())
     }
 
     /// Messages that cannot start now go back unclaimed, each with its time.
     pub async fn put_back(&self, messages: &[PutBack]) -> Result<()> {
-        let query = query!("worker_put_back", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
+        let query = query!("worker/put_back", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
         let ids: Vec<i64> = messages.iter().map(|message| message.id).collect();
         let epochs: Vec<i32> = messages.iter().map(|message| message.epoch).collect();
         let waits: Vec<i64> = messages.iter().map(|message| millis(message.wait)).collect();
@@ -158,20 +233,31 @@ impl Store {
     }
 
     /// Undoes claims that made no call; each is due again after its wait. Returns the keys of those that were canceled
-    /// meanwhile.
-    pub async fn release(&self, claims: &[Release]) -> Result<Vec<String>> {
-        let query = query!("worker_release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
-        let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
-        let tokens: Vec<i32> = claims.iter().map(|claim| claim.token).collect();
-        let waits: Vec<i64> = claims.iter().map(|claim| millis(claim.wait)).collect();
-        let next_steps: Vec<Option<i16>> = claims.iter().map(|claim| claim.next_step).collect();
-        let rows = self.query(query, &[&ids, &tokens, &waits, &next_steps]).await?;
-        Ok(rows.iter().filter_map(|row| row.get(0)).collect())
+    /// meanwhile, and the rows that cannot be released.
+    pub async fn release(&self, claims: &[Release]) -> Result<(Vec<String>, Vec<Unusable>)> {
+        let query = query!("worker/release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
+        let (mut keys, mut halves) = (Vec::new(), Halves::of(claims.len()));
+        while let Some(part) = halves.next() {
+            let claims = &claims[part.clone()];
+            let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
+            let tokens: Vec<i32> = claims.iter().map(|claim| claim.token).collect();
+            let waits: Vec<i64> = claims.iter().map(|claim| millis(claim.wait)).collect();
+            let next_steps: Vec<Option<i16>> = claims.iter().map(|claim| claim.next_step).collect();
+            let released = self.query(query, &[&ids, &tokens, &waits, &next_steps]).await.map(|rows| {
+                keys.extend(freed_keys(&rows, 0));
+            });
+            halves.tried(part, released)?;
+        }
+        let unusable = |(at, error)| {
+            let Release { id, token: epoch, .. } = claims[at];
+            Unusable { id, epoch, error: format!("it cannot be released: {error}") }
+        };
+        Ok((keys, halves.refused.into_iter().map(unusable).collect()))
     }
 
     /// Calls that are still under way keep their rows.
     pub async fn renew(&self, claims: &[(i64, i32)], lease: Duration) -> Result<()> {
-        let query = query!("worker_renew_leases", Durable, [INT8_ARRAY, INT4_ARRAY, INT8]);
+        let query = query!("worker/renew_leases", Durable, [INT8_ARRAY, INT4_ARRAY, INT8]);
         let (ids, tokens): (Vec<i64>, Vec<i32>) = claims.iter().copied().unzip();
         self.query(query, &[&ids, &tokens, &millis(lease)]).await.map(|_| ())
     }
@@ -197,34 +283,44 @@ impl Topics {
     }
 }
 
+/// One message's case. Its record may be unreadable; its id and epoch are not.
+fn decided(row: &Row, topics: &mut Topics) -> Result<(Key, Case)> {
+    let key @ (id, epoch) = (row.value(0)?, row.value(1)?);
+    let unusable = |error: Error| Case::Unusable(Unusable { id, epoch: epoch + 1, error: error.to_string() });
+    Ok((key, case(row, topics).unwrap_or_else(unusable)))
+}
+
 // By position, in the statement's order: a name is looked for among all of them, for each value of each row.
-fn case(row: &Row, topics: &mut Topics) -> Case {
-    let status: Option<&str> = row.get(8);
-    let token: Option<i32> = row.get(2);
+fn case(row: &Row, topics: &mut Topics) -> Result<Case> {
+    let status: Option<&str> = row.value(8)?;
+    let token: Option<i32> = row.value(2)?;
     if let (Some(token), Some(status)) = (token, status) {
         // An outbox row of a SENT notification should not exist; if it does, it must not be called.
-        return if status == "SENT" { Case::Sent } else { Case::Claimed(Box::new(claimed(row, token, topics))) };
+        return match status {
+            "SENT" => Ok(Case::Sent),
+            _ => Ok(Case::Claimed(Box::new(claimed(row, token, topics)?))),
+        };
     }
-    match (row.get::<_, Option<&str>>(7), status) {
+    Ok(match (row.value::<Option<&str>>(7)?, status) {
         (None, Some("SENT")) => Case::Sent,
         (Some("processing"), _) => Case::Held,
         _ => Case::Stale,
-    }
+    })
 }
 
-fn claimed(row: &Row, token: i32, topics: &mut Topics) -> Claimed {
-    Claimed {
-        id: row.get(0),
+fn claimed(row: &Row, token: i32, topics: &mut Topics) -> Result<Claimed> {
+    Ok(Claimed {
+        id: row.value(0)?,
         token,
-        attempts: row.get(3),
-        route_step: row.get(4),
-        channel_attempts: row.get(5),
-        published_at: row.get(6),
-        topic: topics.name(row.get(9)),
-        recipient: row.get(10),
-        payload: row.get(11),
-        headers: row.get(12),
-        created_at: row.get(13),
-        expires_in_ms: row.get(14),
-    }
+        attempts: row.value(3)?,
+        route_step: row.value(4)?,
+        channel_attempts: row.value(5)?,
+        published_at: row.value(6)?,
+        topic: topics.name(row.value(9)?),
+        recipient: row.value(10)?,
+        payload: row.value(11)?,
+        headers: row.value(12)?,
+        created_at: row.value(13)?,
+        expires_in_ms: row.value(14)?,
+    })
 }

@@ -10,18 +10,30 @@
 //!
 //! As in libpq, an `sslrootcert` with `prefer` or `require` verifies like `verify-ca`.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use secrecy::{ExposeSecret, SecretString};
+use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Connection, Socket};
+use tokio_postgres::{Client, Connection, SimpleQueryMessage, SimpleQueryRow, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-pub mod conninfo;
-mod tls;
+use super::endpoint::{self, Endpoint};
+use crate::config::conninfo;
+use crate::tls::postgres as tls;
 
 /// The stream of an encrypted connection.
 pub type TlsStream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+
+/// A server that has not let us in by then is still waited for, but the next one of the URL is tried beside it: a machine
+/// whose server is frozen takes connections for as long as it runs.
+const NEXT_AFTER: Duration = Duration::from_secs(1);
+/// Of several servers the one that takes writes is ours.
+const IS_STANDBY: &str = "SELECT pg_catalog.pg_is_in_recovery() AS is_standby";
 
 /// What a connection needs; a pool makes its own with these.
 #[derive(Clone)]
@@ -30,6 +42,18 @@ pub struct Target {
     pub config: tokio_postgres::Config,
     /// How to encrypt; unused with `sslmode=disable`.
     pub tls: MakeRustlsConnect,
+    /// Which of the hosts let us in last: it is tried first.
+    preferred: Arc<AtomicUsize>,
+}
+
+/// A connection, and what the server answered to its first statements.
+pub struct Opened {
+    /// For statements.
+    pub client: Client,
+    /// Moves them; nothing happens unless it is driven.
+    pub connection: Connection<Socket, TlsStream>,
+    /// The rows of the first statements.
+    pub rows: Vec<SimpleQueryRow>,
 }
 
 /// Why there is no connection. The texts say what to do.
@@ -44,6 +68,9 @@ pub enum Error {
         /// What the network said.
         reason: String,
     },
+    /// The servers that answer take no writes.
+    #[error("is a standby, which takes no writes")]
+    Standby,
     /// The server answered; encryption or its certificate is not what the URL asks for.
     #[error("{0}")]
     Tls(String),
@@ -62,18 +89,89 @@ impl Target {
     pub fn parse(url: &SecretString) -> Result<Self, Error> {
         let info = conninfo::parse(url.expose_secret()).map_err(Error::Url)?;
         let tls = tls::client_config(info.verify, info.root.as_ref()).map_err(Error::Url)?;
-        Ok(Self { config: info.config, tls: MakeRustlsConnect::new(tls) })
+        Ok(Self { config: info.config, tls: MakeRustlsConnect::new(tls), preferred: Arc::default() })
     }
 
-    /// Makes one connection. The caller drives the [`Connection`]; nothing moves until then.
+    /// Makes one connection, with nothing set. The caller drives the [`Connection`]; nothing moves until then.
     pub async fn connect(&self, timeout: Duration) -> Result<(Client, Connection<Socket, TlsStream>), Error> {
-        match tokio::time::timeout(timeout, self.config.connect(self.tls.clone())).await {
-            Ok(made) => made.map_err(|error| classify(&error)),
-            Err(_) => {
-                Err(Error::Unreachable { reason: format!("no answer within {}", humantime::format_duration(timeout)) })
+        let opened = self.open(timeout, "").await?;
+        Ok((opened.client, opened.connection))
+    }
+
+    /// Makes one connection and runs `first` on it before anything else: statements of the simple protocol. Each address
+    /// has `timeout` for all of that, beginning a second after the one before it.
+    pub async fn open(&self, timeout: Duration, first: &str) -> Result<Opened, Error> {
+        let wants_primary = self.config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite
+            || endpoint::hosts(&self.config) > 1;
+        let first = if wants_primary { format!("{IS_STANDBY}; {first}") } else { first.to_owned() };
+        let endpoints = tokio::time::timeout(timeout, endpoint::all(&self.config)).await;
+        let mut endpoints = endpoints.map_err(|_| silent(timeout))?.map_err(|reason| Error::Unreachable { reason })?;
+        endpoint::begin_with(&mut endpoints, self.preferred.load(Ordering::Relaxed));
+        let mut waiting = endpoints.into_iter();
+        let mut attempts = FuturesUnordered::new();
+        let mut failure = None;
+        loop {
+            if attempts.is_empty() {
+                match waiting.next() {
+                    Some(next) => attempts.push(self.attempt(next, timeout, &first)),
+                    None => return Err(failure.unwrap_or_else(|| silent(timeout))),
+                }
+            }
+            let next_is_due = tokio::time::sleep(NEXT_AFTER);
+            tokio::select! {
+                Some((host, made)) = attempts.next() => match made {
+                    Ok(opened) => {
+                        self.preferred.store(host, Ordering::Relaxed);
+                        return Ok(opened);
+                    }
+                    // Whoever said most is quoted.
+                    Err(error) => failure = Some(failure.filter(Error::says_more).unwrap_or(error)),
+                },
+                () = next_is_due, if waiting.len() > 0 => {
+                    attempts.extend(waiting.next().map(|next| self.attempt(next, timeout, &first)));
+                }
             }
         }
     }
+
+    async fn attempt(&self, endpoint: Endpoint, timeout: Duration, first: &str) -> (usize, Result<Opened, Error>) {
+        let made = tokio::time::timeout(timeout, self.greet(&endpoint.config, first)).await;
+        (endpoint.host, made.unwrap_or_else(|_| Err(silent(timeout))))
+    }
+
+    async fn greet(&self, config: &tokio_postgres::Config, first: &str) -> Result<Opened, Error> {
+        let made = config.connect(self.tls.clone()).await;
+        let (client, mut connection) = made.map_err(|error| classify(&error))?;
+        let answered = tokio::select! {
+            answered = client.simple_query(first), if !first.is_empty() => answered,
+            ended = &mut connection, if !first.is_empty() => match ended {
+                Err(error) => Err(error),
+                Ok(()) => return Err(Error::Unreachable { reason: "the connection was closed".to_owned() }),
+            },
+            else => Ok(Vec::new()),
+        };
+        let row = |message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        };
+        let rows: Vec<SimpleQueryRow> =
+            answered.map_err(|error| classify(&error))?.into_iter().filter_map(row).collect();
+        if rows.iter().any(|row| row.try_get("is_standby").ok().flatten() == Some("t")) {
+            return Err(Error::Standby);
+        }
+        Ok(Opened { client, connection, rows })
+    }
+}
+
+impl Error {
+    /// Whether this tells more than that nobody was there.
+    fn says_more(&self) -> bool {
+        !matches!(self, Error::Unreachable { .. } | Error::Standby)
+    }
+}
+
+fn silent(timeout: Duration) -> Error {
+    Error::Unreachable { reason: format!("no answer within {}", humantime::format_duration(timeout)) }
 }
 
 /// Makes one connection, for those who need no pool.

@@ -8,6 +8,6 @@ use super::{Result, Store, query};
 impl Store {
     /// Says until when nobody needs to ring: `ahead` of now while busy, zero while listening.
     pub async fn set_doorbell(&self, ahead: Duration) -> Result<()> {
-        self.query(query!("relay_set_doorbell", Relaxed, [INT8]), &[&millis(ahead)]).await.map(|_| ())
+        self.query(query!("relay/set_doorbell", Relaxed, [INT8]), &[&millis(ahead)]).await.map(|_| ())
     }
 }

@@ -3,6 +3,7 @@
 use tokio_postgres::error::SqlState;
 
 use super::connect;
+use crate::queue;
 
 /// The result of a store call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -20,19 +21,38 @@ pub enum Error {
     /// The login may not do this, or the schema is not what we expect: someone must act.
     #[error("Postgres refused: {0}")]
     Refused(String),
+    /// A value that Postgres does not take, or that cannot be read: the change was not made, and never will be with it. Of a
+    /// batch only the row that has it is to blame: see [`super::refusal`].
+    #[error("a value cannot be taken: {0}")]
+    Value(String),
     /// A statement of ours is wrong.
     #[error("a statement failed unexpectedly: {0}")]
     Bug(String),
+}
+
+/// Why a stage stopped: Postgres or the queue did not do its part.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// Postgres.
+    #[error(transparent)]
+    Store(#[from] Error),
+    /// The queue.
+    #[error(transparent)]
+    Queue(#[from] queue::Error),
 }
 
 impl Error {
     /// Sorts a driver's error; the one place that knows SQLSTATEs.
     pub(super) fn of(error: &tokio_postgres::Error) -> Error {
         let Some(db) = error.as_db_error() else {
-            return Error::Unavailable(root_cause(error));
+            // The driver does not tell otherwise that it was not the connection.
+            let is_value = error.to_string().starts_with("error serializing parameter");
+            return if is_value { Error::Value(root_cause(error)) } else { Error::Unavailable(root_cause(error)) };
         };
-        let text = format!("{} ({})", db.message(), db.code().code());
-        let code = db.code();
+        Error::of_code(db.code(), format!("{} ({})", db.message(), db.code().code()))
+    }
+
+    fn of_code(code: &SqlState, text: String) -> Error {
         let contention = [
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
@@ -55,12 +75,25 @@ impl Error {
         if refused.contains(code) {
             return Error::Refused(text);
         }
+        if [SqlState::CHECK_VIOLATION, SqlState::NOT_NULL_VIOLATION].contains(code) {
+            return Error::Value(text);
+        }
         match &code.code()[..2] {
+            // Data exceptions, and values too big for an index or a row.
+            "22" | "54" => Error::Value(text),
             // Connection exceptions, insufficient resources, operator intervention, system errors, read-only
-            // transactions of a standby.
-            "08" | "53" | "57" | "58" | "25" => Error::Unavailable(text),
+            // transactions of a standby, statements that a session remembers wrongly.
+            "08" | "53" | "57" | "58" | "25" | "0A" => Error::Unavailable(text),
             _ => Error::Bug(text),
         }
+    }
+
+    /// Whether another connection would do better: this one leads to a server that takes no writes any more, or remembers
+    /// the schema as it was (a statement whose result has another type now).
+    pub(super) fn is_of_this_connection(error: &tokio_postgres::Error) -> bool {
+        error.code().is_some_and(|code| {
+            *code == SqlState::READ_ONLY_SQL_TRANSACTION || *code == SqlState::FEATURE_NOT_SUPPORTED
+        })
     }
 
     /// Whether waiting and trying again can help.
@@ -72,7 +105,14 @@ impl Error {
 impl From<connect::Error> for Error {
     fn from(error: connect::Error) -> Self {
         match error {
-            connect::Error::Unreachable { .. } => Error::Unavailable(error.to_string()),
+            connect::Error::Unreachable { .. } | connect::Error::Standby => Error::Unavailable(error.to_string()),
+            // A server that starts, stops or has no connection left says no for now.
+            connect::Error::Refused { ref code, .. } => {
+                match Error::of_code(&SqlState::from_code(code), error.to_string()) {
+                    passing if passing.is_passing() => passing,
+                    _ => Error::Refused(error.to_string()),
+                }
+            }
             other => Error::Refused(other.to_string()),
         }
     }

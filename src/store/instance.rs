@@ -1,11 +1,12 @@
 //! Instances: one row per start, kept alive by heartbeats.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 
+use super::refusal::Values;
 use super::{Error, Result, Store, query};
 
 /// The number of the instance this process is now. Shared: a process that was away so long that its row was
@@ -37,8 +38,9 @@ pub struct Registered {
     pub id: i32,
     /// This installation, as in every `webhook-id`.
     pub install_id: String,
-    /// The database's clock when it registered us.
-    pub database_time: DateTime<Utc>,
+    /// The database's clock when it registered us. With the number it names our row: numbers come again in a schema that
+    /// was made anew or restored.
+    pub started_at: DateTime<Utc>,
 }
 
 /// What an instance says of itself at start.
@@ -57,6 +59,8 @@ pub struct Description<'a> {
 /// What an instance says of itself with each heartbeat.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Beat {
+    /// When it was registered.
+    pub started_at: Option<DateTime<Utc>>,
     /// Calls under way.
     pub in_flight: i32,
     /// The queue's push counter, as last seen.
@@ -67,11 +71,183 @@ pub struct Beat {
     pub draining: bool,
     /// Its clock minus the database's.
     pub clock_skew_ms: Option<i32>,
+    /// For how long it has gone on without its Redis.
+    pub fallback_for: Option<Duration>,
+}
+
+/// What this instance tells of itself, and what it has heard of the others. Shared by its loops; the heartbeat carries it.
+#[derive(Debug, Default)]
+pub struct Presence {
+    known_as: Mutex<KnownAs>,
+    in_flight: AtomicUsize,
+    claimed_through: Mutex<Option<DateTime<Utc>>>,
+    is_draining: AtomicBool,
+    queue_counter: AtomicI64,
+    queue_counter_of_all: AtomicI64,
+    alive: AtomicI64,
+    server: Mutex<Server>,
+    fallback_since: Mutex<Option<Instant>>,
+    beats: Mutex<Beats>,
+}
+
+/// Which server answers.
+#[derive(Debug, Default)]
+struct Server {
+    started_at: Option<DateTime<Utc>>,
+    /// Another one did before, and nobody has asked yet.
+    has_changed: bool,
+}
+
+/// How the database knows us.
+#[derive(Debug, Clone, Default)]
+struct KnownAs {
+    install_id: Arc<str>,
+    started_at: Option<DateTime<Utc>>,
+}
+
+/// Heartbeats that went through without a gap: since when, and the last.
+#[derive(Debug, Default)]
+struct Beats {
+    since: Option<Instant>,
+    last: Option<Instant>,
+}
+
+impl Presence {
+    /// We have been registered.
+    pub fn registered(&self, registered: &Registered) {
+        let install_id = Arc::from(&*registered.install_id);
+        *lock(&self.known_as) = KnownAs { install_id, started_at: Some(registered.started_at) };
+    }
+
+    /// This installation, as in every `webhook-id`.
+    pub fn install_id(&self) -> Arc<str> {
+        Arc::clone(&lock(&self.known_as).install_id)
+    }
+
+    /// When we were registered.
+    pub fn started_at(&self) -> Option<DateTime<Utc>> {
+        lock(&self.known_as).started_at
+    }
+
+    /// A call begins.
+    pub fn call_begins(&self) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A call has ended.
+    pub fn call_ended(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A message that was published then has been claimed.
+    pub fn saw_claimed(&self, published_at: DateTime<Utc>) {
+        let mut through = lock(&self.claimed_through);
+        *through = (*through).max(Some(published_at));
+    }
+
+    /// The instance stops.
+    pub fn is_draining(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// The queue's push counter was seen at this.
+    pub fn saw_queue_counter(&self, counter: i64) {
+        self.queue_counter.fetch_max(counter, Ordering::Relaxed);
+    }
+
+    /// The highest push counter that any instance has seen.
+    pub fn queue_counter(&self) -> i64 {
+        self.queue_counter.load(Ordering::Relaxed).max(self.queue_counter_of_all.load(Ordering::Relaxed))
+    }
+
+    /// Instances alive, this one included.
+    pub fn alive(&self) -> u64 {
+        u64::try_from(self.alive.load(Ordering::Relaxed)).unwrap_or(1).max(1)
+    }
+
+    /// What the others have said.
+    pub fn heard(&self, peers: &Peers) {
+        self.queue_counter_of_all.fetch_max(peers.queue_counter, Ordering::Relaxed);
+        self.alive.store(peers.alive, Ordering::Relaxed);
+        let mut known_as = lock(&self.known_as);
+        if *known_as.install_id != *peers.install_id {
+            known_as.install_id = Arc::from(&*peers.install_id);
+        }
+        let mut server = lock(&self.server);
+        let before = server.started_at.replace(peers.server_started_at);
+        server.has_changed |= before.is_some_and(|before| before != peers.server_started_at);
+    }
+
+    /// Whether another server answers than before, or the same one started again; told once.
+    pub fn take_server_change(&self) -> bool {
+        std::mem::take(&mut lock(&self.server).has_changed)
+    }
+
+    /// What followed from it could not be done.
+    pub fn put_back_server_change(&self) {
+        lock(&self.server).has_changed = true;
+    }
+
+    /// The instance goes on without its Redis, which answered last at that time; `None`: nothing is left of that.
+    pub fn set_fallback(&self, since: Option<Instant>) {
+        *lock(&self.fallback_since) = since;
+    }
+
+    /// Whether what it published may be in its own process for want of Redis.
+    pub fn is_on_fallback(&self) -> bool {
+        lock(&self.fallback_since).is_some()
+    }
+
+    /// A heartbeat went through; after a gap longer than this it is the first of a new row of them.
+    pub fn has_beaten(&self, gap_max: Duration) {
+        let mut beats = self.beats();
+        let now = Instant::now();
+        if beats.last.is_none_or(|last| now.duration_since(last) > gap_max) {
+            beats.since = Some(now);
+        }
+        beats.last = Some(now);
+    }
+
+    /// A heartbeat did not go through: whoever cannot reach Postgres may not be alone in that.
+    pub fn beat_failed(&self) {
+        *self.beats() = Beats::default();
+    }
+
+    /// How long our heartbeats have gone through without a gap. Whoever was cut off together with us has had so much time to
+    /// beat and to renew its leases; before that is a whole TTL we call nobody dead.
+    pub fn steady_for(&self) -> Duration {
+        self.beats().since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn beats(&self) -> MutexGuard<'_, Beats> {
+        lock(&self.beats)
+    }
+
+    /// What to tell with the next heartbeat.
+    pub fn beat(&self, clock_skew_ms: Option<i32>) -> Beat {
+        Beat {
+            started_at: self.started_at(),
+            in_flight: i32::try_from(self.in_flight.load(Ordering::Relaxed)).unwrap_or(i32::MAX),
+            queue_counter: self.queue_counter.load(Ordering::Relaxed),
+            claimed_through: *lock(&self.claimed_through),
+            draining: self.is_draining.load(Ordering::Relaxed),
+            clock_skew_ms,
+            fallback_for: lock(&self.fallback_since).map(|since| since.elapsed()),
+        }
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the others have said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peers {
+    /// This installation, as the database names it now.
+    pub install_id: String,
+    /// When the server that answers was started.
+    pub server_started_at: DateTime<Utc>,
     /// The highest queue counter any instance has seen.
     pub queue_counter: i64,
     /// Instances alive, this one included.
@@ -81,7 +257,7 @@ pub struct Peers {
 impl Store {
     /// An instance starts.
     pub async fn register(&self, description: &Description<'_>) -> Result<Registered> {
-        let query = query!("instance_register", Durable, [INT8, INT4, TEXT_ARRAY, TEXT, TEXT, TEXT]);
+        let query = query!("upkeep/register_instance", Durable, [INT8, INT4, TEXT_ARRAY, TEXT, TEXT, TEXT]);
         let ttl_ms = millis(description.ttl);
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
         let version = env!("CARGO_PKG_VERSION");
@@ -89,12 +265,12 @@ impl Store {
             .query(query, &[&ttl_ms, &pid, &description.roles, &description.queue_kind, &description.host, &version])
             .await?;
         let row = rows.first().ok_or_else(|| Error::Bug("an INSERT returned no row".into()))?;
-        Ok(Registered { id: row.get(0), install_id: row.get(1), database_time: row.get(2) })
+        Ok(Registered { id: row.value(0)?, install_id: row.value(1)?, started_at: row.value(2)? })
     }
 
     /// An instance is alive. `None`: its row is gone or was signed off; it must register anew.
     pub async fn beat(&self, instance: i32, beat: &Beat) -> Result<Option<Peers>> {
-        let query = query!("instance_beat", Durable, [INT4, INT4, INT8, TIMESTAMPTZ, BOOL, INT4]);
+        let query = query!("upkeep/beat", Durable, [INT4, INT4, INT8, TIMESTAMPTZ, BOOL, INT4, TIMESTAMPTZ, INT8]);
         let rows = self
             .query(
                 query,
@@ -105,17 +281,23 @@ impl Store {
                     &beat.claimed_through,
                     &beat.draining,
                     &beat.clock_skew_ms,
+                    &beat.started_at,
+                    &beat.fallback_for.map(millis),
                 ],
             )
             .await?;
-        Ok(rows
-            .first()
-            .map(|row| Peers { queue_counter: row.get::<_, Option<i64>>(0).unwrap_or(0), alive: row.get(1) }))
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(Peers {
+            queue_counter: row.value::<Option<i64>>(0)?.unwrap_or(0),
+            alive: row.value(1)?,
+            install_id: row.value(2)?,
+            server_started_at: row.value(3)?,
+        }))
     }
 
-    /// An instance signs off.
-    pub async fn sign_off(&self, instance: i32) -> Result<()> {
-        self.query(query!("instance_stop", Durable, [INT4]), &[&instance]).await.map(|_| ())
+    /// An instance that was registered then signs off.
+    pub async fn sign_off(&self, instance: i32, started_at: Option<DateTime<Utc>>) -> Result<()> {
+        self.query(query!("upkeep/sign_off", Durable, [INT4, TIMESTAMPTZ]), &[&instance, &started_at]).await.map(|_| ())
     }
 }
 

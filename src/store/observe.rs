@@ -1,5 +1,6 @@
 //! What readiness and metrics ask: what is written down, never a count of its own.
 
+use super::refusal::Values;
 use super::{Result, Store, query};
 
 /// Rows of one topic in one status.
@@ -15,7 +16,7 @@ pub struct TopicRows {
 
 /// The work there was when it was last counted, by whichever instance.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Census {
+pub struct Snapshot {
     /// By topic and status.
     pub rows: Vec<TopicRows>,
     /// How long the oldest row that was ready had waited to be published, in seconds; 0: none waited.
@@ -29,23 +30,31 @@ const STATUSES: [&str; 4] = ["PENDING", "QUEUED", "PROCESSING", "FAILED"];
 impl Store {
     /// The newest migration the database has.
     pub async fn schema_version(&self) -> Result<i64> {
-        let rows = self.query(query!("metrics_read_schema", Durable, []), &[]).await?;
-        Ok(rows.first().map_or(0, |row| row.get(0)))
+        let rows = self.query(query!("server/read_schema_version", Durable, []), &[]).await?;
+        rows.first().map_or(Ok(0), |row| row.value(0))
     }
 
-    /// The last census, if there has been one. Cheap: who counts is the reporter of one instance.
-    pub async fn read_census(&self) -> Result<Option<Census>> {
-        let found = self.query(query!("metrics_read_census", Durable, []), &[]).await?;
+    /// How each check of the view `health` stands: 0 ok, 1 warn, 2 critical.
+    pub async fn read_health(&self) -> Result<Vec<(String, i32)>> {
+        let rows = self.query(query!("server/read_health", Durable, []), &[]).await?;
+        rows.iter().map(|row| Ok((row.value(0)?, row.value(1)?))).collect()
+    }
+
+    /// The last snapshot, if there has been one. Cheap: who counts is the reporter of one instance.
+    pub async fn read_snapshot(&self) -> Result<Option<Snapshot>> {
+        let found = self.query(query!("server/read_snapshot", Durable, []), &[]).await?;
         let Some(first) = found.first() else { return Ok(None) };
-        let rows = found.iter().filter_map(|row| {
-            let status = STATUSES.into_iter().find(|status| Some(*status) == row.get::<_, Option<&str>>("status"))?;
-            let rows = u64::try_from(row.get::<_, i64>("rows")).unwrap_or(0);
-            Some(TopicRows { topic: row.get("topic"), status, rows })
-        });
-        Ok(Some(Census {
-            rows: rows.collect(),
-            unpublished_age_s: first.get("unpublished_age_s"),
-            taken_at_s: first.get("taken_at_s"),
+        let mut topics = Vec::with_capacity(found.len());
+        for row in &found {
+            let status: Option<&str> = row.value("status")?;
+            let Some(status) = STATUSES.into_iter().find(|known| Some(*known) == status) else { continue };
+            let rows = u64::try_from(row.value::<i64>("rows")?).unwrap_or(0);
+            topics.push(TopicRows { topic: row.value("topic")?, status, rows });
+        }
+        Ok(Some(Snapshot {
+            rows: topics,
+            unpublished_age_s: first.value("unpublished_age_s")?,
+            taken_at_s: first.value("taken_at_s")?,
         }))
     }
 }

@@ -1,5 +1,6 @@
 //! Operators' bulk actions, worked off batch by batch.
 
+use super::refusal::Values;
 use super::{Result, Store, query};
 
 /// What one batch of a bulk action did.
@@ -16,7 +17,8 @@ pub struct BulkStep {
 impl Store {
     /// One batch of the oldest open bulk action. `None`: there is none, or another instance is at it.
     pub async fn step_bulk(&self) -> Result<Option<BulkStep>> {
-        let rows = self.query(query!("bulk_step_action", Durable, []), &[]).await?;
-        Ok(rows.first().map(|row| BulkStep { id: row.get(0), changed: row.get(1), ended: row.get(2) }))
+        let rows = self.query(query!("upkeep/step_bulk_action", Durable, []), &[]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(BulkStep { id: row.value(0)?, changed: row.value(1)?, ended: row.value(2)? }))
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio_postgres::Row;
 
 use super::instance::millis;
+use super::refusal::Values;
 use super::release::bounded;
 use super::{Error, Result, Store, query};
 use crate::queue::Message;
@@ -44,18 +45,21 @@ pub struct Found {
 
 impl Found {
     /// Columns of each row: id, epoch, route_step, topic, seq, publication. Pushed in the order of their positions.
-    fn of(mut rows: Vec<&Row>) -> Found {
-        rows.sort_unstable_by_key(|row| row.get::<_, i64>(4));
+    fn of(rows: &[&Row]) -> Result<Found> {
         let mut found = Found::default();
+        let mut reserved = Vec::with_capacity(rows.len());
         for row in rows {
-            let topic = found.note(row.get(3), row.get(4));
-            found.reserved.messages.push(Message { id: row.get(0), epoch: row.get(1), route_step: row.get(2), topic });
-            let publication: i64 = row.get(5);
+            let (id, epoch, seq): (i64, i32, i64) = (row.value(0)?, row.value(1)?, row.value(4)?);
+            let (route_step, publication): (i16, i64) = (row.value(2)?, row.value(5)?);
             if found.reserved.publications.last() != Some(&publication) {
                 found.reserved.publications.push(publication);
             }
+            let topic = found.note(row.value(3)?, seq);
+            reserved.push((seq, Message { id, epoch, route_step, topic }));
         }
-        found
+        reserved.sort_unstable_by_key(|(seq, _)| *seq);
+        found.reserved.messages = reserved.into_iter().map(|(_, message)| message).collect();
+        Ok(found)
     }
 
     /// Counts a row and shares its topic's name with the others.
@@ -95,6 +99,8 @@ pub struct FreshScan<'a> {
     pub overlap: i64,
     /// Topics that are left out.
     pub skip: &'a [Arc<str>],
+    /// The only topics that are taken; `None`: any.
+    pub only: Option<&'a [&'a str]>,
     /// Rows at most.
     pub take: u32,
 }
@@ -122,73 +128,79 @@ pub struct Due {
 impl Store {
     /// The fast path: takes what was committed lately and confirms earlier publications on the way.
     pub async fn reserve_fresh(&self, scan: FreshScan<'_>, instance: i32, confirm: &[i64]) -> Result<Fresh> {
-        let query = query!("relay_reserve_fresh", Relaxed, [INT8, INT8, TEXT_ARRAY, INT4, INT4, INT8_ARRAY]);
+        let query =
+            query!("relay/reserve_fresh", Relaxed, [INT8, INT8, TEXT_ARRAY, INT4, INT4, INT8_ARRAY, TEXT_ARRAY]);
         let skip: Vec<&str> = scan.skip.iter().map(|topic| &**topic).collect();
+        let take = bounded(scan.take);
         let rows =
-            self.query(query, &[&scan.last_id, &scan.overlap, &skip, &bounded(scan.take), &instance, &confirm]).await?;
+            self.query(query, &[&scan.last_id, &scan.overlap, &skip, &take, &instance, &confirm, &scan.only]).await?;
         let mut fresh = Fresh::default();
         let mut reserved = Vec::with_capacity(rows.len());
         for row in &rows {
-            match (row.get::<_, Option<i32>>(1), row.get::<_, Option<String>>(6)) {
+            match (row.value::<Option<i32>>(1)?, row.value::<Option<String>>(6)?) {
                 (Some(_), _) => reserved.push(row),
                 (None, Some(key)) => fresh.keys.push(key),
-                (None, None) => fresh.last_id = row.get(0),
+                (None, None) => fresh.last_id = row.value(0)?,
             }
         }
-        fresh.found = Found::of(reserved);
+        fresh.found = Found::of(&reserved)?;
         Ok(fresh)
     }
 
     /// Takes ready rows topic by topic and confirms earlier publications on the way.
     pub async fn reserve_topics(&self, scans: &[TopicScan], instance: i32, confirm: &[i64]) -> Result<Found> {
-        let query = query!("relay_reserve_topics", Relaxed, [TEXT_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY]);
+        let query = query!("relay/reserve_topics", Relaxed, [TEXT_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY]);
         let topics: Vec<&str> = scans.iter().map(|scan| &*scan.topic).collect();
         let after: Vec<i64> = scans.iter().map(|scan| scan.after).collect();
         let take: Vec<i32> = scans.iter().map(|scan| bounded(scan.take)).collect();
         let rows = self.query(query, &[&topics, &after, &take, &instance, &confirm]).await?;
-        Ok(Found::of(rows.iter().collect()))
+        Found::of(&rows.iter().collect::<Vec<_>>())
     }
 
     /// Takes these rows, if they are ready.
     pub async fn reserve_ids(&self, ids: &[i64], instance: i32) -> Result<Found> {
-        let query = query!("relay_reserve_ids", Relaxed, [INT8_ARRAY, INT4]);
+        let query = query!("relay/reserve_ids", Relaxed, [INT8_ARRAY, INT4]);
         let rows = self.query(query, &[&ids, &instance]).await?;
-        Ok(Found::of(rows.iter().collect()))
+        Found::of(&rows.iter().collect::<Vec<_>>())
     }
 
     /// Takes rows whose time has come, topic by topic, so many of each, looking back so far.
     pub async fn reserve_due(&self, topics: &[(Arc<str>, u32)], look_back: Duration, instance: i32) -> Result<Due> {
-        let query = query!("relay_reserve_due", Relaxed, [TEXT_ARRAY, INT4_ARRAY, INT8, INT4]);
+        let query = query!("relay/reserve_due", Relaxed, [TEXT_ARRAY, INT4_ARRAY, INT8, INT4]);
         let names: Vec<&str> = topics.iter().map(|(topic, _)| &**topic).collect();
         let take: Vec<i32> = topics.iter().map(|(_, take)| bounded(*take)).collect();
         let rows = self.query(query, &[&names, &take, &millis(look_back), &instance]).await?;
-        let (reserved, next): (Vec<&Row>, Vec<&Row>) =
-            rows.iter().partition(|row| row.get::<_, Option<i64>>(0).is_some());
-        let next = next.into_iter().map(|row| (Arc::from(row.get::<_, &str>(3)), span(row.get(6)))).collect();
-        Ok(Due { found: Found::of(reserved), next })
+        let (mut reserved, mut next) = (Vec::new(), Vec::new());
+        for row in &rows {
+            match row.value::<Option<i64>>(0)? {
+                Some(_) => reserved.push(row),
+                None => next.push((Arc::from(row.value::<&str>(3)?), span(row.value(6)?))),
+            }
+        }
+        Ok(Due { found: Found::of(&reserved)?, next })
     }
 
     /// The topics with rows that were never published.
     pub async fn fresh_topics(&self) -> Result<Vec<Arc<str>>> {
-        let rows = self.query(query!("relay_find_topics", Relaxed, []), &[]).await?;
-        Ok(rows.iter().map(|row| Arc::from(row.get::<_, &str>(0))).collect())
+        let rows = self.query(query!("relay/find_topics", Relaxed, []), &[]).await?;
+        rows.iter().map(|row| row.value::<&str>(0).map(Arc::from)).collect()
     }
 
     /// The topics with rows that came back or late, and in how long the first of each is due.
     pub async fn due_topics(&self) -> Result<Vec<(Arc<str>, Duration)>> {
-        let rows = self.query(query!("relay_find_due", Relaxed, []), &[]).await?;
-        Ok(rows.iter().map(|row| (Arc::from(row.get::<_, &str>(0)), span(row.get(1)))).collect())
+        let rows = self.query(query!("relay/find_due", Relaxed, []), &[]).await?;
+        rows.iter().map(|row| Ok((Arc::from(row.value::<&str>(0)?), span(row.value(1)?)))).collect()
     }
 
     /// These publications have arrived in the queue.
     pub async fn confirm(&self, publications: &[i64]) -> Result<()> {
-        let query = query!("relay_confirm_publications", Relaxed, [INT8_ARRAY]);
+        let query = query!("relay/confirm_publications", Relaxed, [INT8_ARRAY]);
         self.query(query, &[&publications]).await.map(|_| ())
     }
 
     /// Gives the heads of these keys their turn, if nobody of the key has it: they are due at once. Returns how many.
     pub async fn admit(&self, keys: &[String]) -> Result<u64> {
-        let query = query!("relay_admit_heads", Durable, [TEXT_ARRAY]);
+        let query = query!("relay/admit_heads", Durable, [TEXT_ARRAY]);
         let mut looks = 0;
         loop {
             looks += 1;
@@ -203,8 +215,8 @@ impl Store {
 
     /// The topics that an operator paused.
     pub async fn paused_topics(&self) -> Result<Vec<String>> {
-        let rows = self.query(query!("relay_load_paused", Relaxed, []), &[]).await?;
-        Ok(rows.iter().map(|row| row.get(0)).collect())
+        let rows = self.query(query!("channel/load_paused_topics", Relaxed, []), &[]).await?;
+        rows.iter().map(|row| row.value(0)).collect()
     }
 }
 

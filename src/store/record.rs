@@ -8,7 +8,8 @@ use chrono::{DateTime, Utc};
 use tokio_postgres::types::ToSql;
 
 use super::instance::millis;
-use super::{Result, Store, query};
+use super::refusal::{Halves, Unusable, Values, freed_keys, in_ascii};
+use super::{Error, Result, Store, query};
 
 /// A 2xx.
 #[derive(Debug, Clone)]
@@ -23,6 +24,8 @@ pub struct Sent {
     pub channel: Arc<str>,
     /// The provider's status.
     pub http_status: u16,
+    /// The provider's own id of it.
+    pub provider_id: Option<String>,
     /// When the app wrote it: after a restore an id may be somebody else's.
     pub created_at: DateTime<Utc>,
     /// When its message was published.
@@ -53,6 +56,8 @@ pub struct SentRecord {
     pub duplicates: Vec<i64>,
     /// Ordering keys that are free for their next row.
     pub released_keys: Vec<String>,
+    /// Rows of which this cannot be recorded: to be given up.
+    pub unusable: Vec<Unusable>,
 }
 
 /// An attempt that failed or whose outcome is unknown.
@@ -78,6 +83,8 @@ pub struct Failed {
     pub duration: Option<Duration>,
     /// The beginning of the provider's answer.
     pub response: Option<String>,
+    /// The provider's own id of it.
+    pub provider_id: Option<String>,
     /// What follows.
     pub next: Next,
 }
@@ -87,6 +94,8 @@ pub struct Failed {
 pub enum Next {
     /// The same channel again, after this wait.
     Retry(Duration),
+    /// The same channel again, after this wait: it was a probe, which uses up no attempt.
+    Probe(Duration),
     /// The route's channel at this position, at once.
     Channel(i16),
     /// FAILED.
@@ -106,6 +115,8 @@ pub struct FailureRecord {
     pub late: u64,
     /// Ordering keys that are free for their next row.
     pub released_keys: Vec<String>,
+    /// Rows of which this cannot be recorded: to be given up.
+    pub unusable: Vec<Unusable>,
 }
 
 /// On whose behalf failures are recorded.
@@ -120,56 +131,78 @@ pub enum Recorder<'a> {
 impl Store {
     /// Records deliveries.
     pub async fn record_sent(&self, sent: &[Sent], instance: i32) -> Result<SentRecord> {
-        let query =
-            query!("worker_record_sent", Durable, [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, TIMESTAMPTZ_ARRAY]);
         let mut sent: Vec<&Sent> = sent.iter().collect();
         sent.sort_unstable_by_key(|sent| sent.id);
+        let (mut record, mut halves) = (SentRecord::default(), Halves::of(sent.len()));
+        while let Some(part) = halves.next() {
+            let recorded = self.record_sent_at_once(&sent[part.clone()], instance, &mut record).await;
+            halves.tried(part, recorded)?;
+        }
+        let refused = halves.refused.into_iter().map(|(at, error)| Unusable {
+            id: sent[at].id,
+            epoch: sent[at].token,
+            error: format!("it was delivered, and that cannot be recorded: {error}"),
+        });
+        record.unusable = refused.collect();
+        Ok(record)
+    }
+
+    /// In the order of ids.
+    async fn record_sent_at_once(&self, sent: &[&Sent], instance: i32, record: &mut SentRecord) -> Result<()> {
+        let query = query!(
+            "worker/record_sent",
+            Durable,
+            [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, TIMESTAMPTZ_ARRAY, TEXT_ARRAY]
+        );
         let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();
         let tokens: Vec<i32> = sent.iter().map(|sent| sent.token).collect();
         let channels: Vec<&str> = sent.iter().map(|sent| &*sent.channel).collect();
         let statuses: Vec<i16> = sent.iter().map(|sent| status(sent.http_status)).collect();
         let created: Vec<DateTime<Utc>> = sent.iter().map(|sent| sent.created_at).collect();
-        let rows = self.query(query, &[&ids, &tokens, &channels, &statuses, &created]).await?;
-        let mut record = SentRecord::default();
+        let provider_ids: Vec<Option<&str>> = sent.iter().map(|sent| sent.provider_id.as_deref()).collect();
+        let rows = self.query(query, &[&ids, &tokens, &channels, &statuses, &created, &provider_ids]).await?;
+        let mut recorded = HashSet::with_capacity(rows.len());
         for row in &rows {
-            let id: i64 = row.get(0);
-            record.sent.push(id);
-            record.late += u64::from(!row.get::<_, bool>(1));
-            record.released_keys.extend(row.get::<_, Option<String>>(2));
-            record.delivered.push(Delivered { id, at: row.get(3), since_notify_s: row.get(4) });
+            let id: i64 = row.value(0)?;
+            recorded.insert(id);
+            record.late += u64::from(!row.value::<bool>(1)?);
+            record.delivered.push(Delivered { id, at: row.value(3)?, since_notify_s: row.value(4)? });
         }
+        record.sent.extend(&recorded);
+        record.released_keys.extend(freed_keys(&rows, 2));
         if rows.len() < sent.len() {
-            let recorded: HashSet<i64> = record.sent.iter().copied().collect();
-            let late: Vec<&Sent> = sent.into_iter().filter(|sent| !recorded.contains(&sent.id)).collect();
-            self.record_late_sent(&late, instance, &mut record).await?;
+            let late: Vec<&Sent> = sent.iter().copied().filter(|sent| !recorded.contains(&sent.id)).collect();
+            self.record_late_sent(&late, instance, record).await?;
         }
-        Ok(record)
+        Ok(())
     }
 
     async fn record_late_sent(&self, sent: &[&Sent], instance: i32, record: &mut SentRecord) -> Result<()> {
         let late = query!(
-            "worker_record_late_sent",
+            "worker/record_late_sent",
             Durable,
-            [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, TIMESTAMPTZ_ARRAY, INT4]
+            [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, TIMESTAMPTZ_ARRAY, INT4, TEXT_ARRAY]
         );
-        let drop_work = query!("worker_drop_sent_work", Durable, [INT8_ARRAY]);
+        let drop_work = query!("worker/drop_sent_work", Durable, [INT8_ARRAY]);
         let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();
         let tokens: Vec<i32> = sent.iter().map(|sent| sent.token).collect();
         let channels: Vec<&str> = sent.iter().map(|sent| &*sent.channel).collect();
         let statuses: Vec<i16> = sent.iter().map(|sent| status(sent.http_status)).collect();
         let created: Vec<DateTime<Utc>> = sent.iter().map(|sent| sent.created_at).collect();
-        let arguments: [&(dyn ToSql + Sync); 6] = [&ids, &tokens, &channels, &statuses, &created, &instance];
+        let provider_ids: Vec<Option<&str>> = sent.iter().map(|sent| sent.provider_id.as_deref()).collect();
+        let arguments: [&(dyn ToSql + Sync); 7] =
+            [&ids, &tokens, &channels, &statuses, &created, &instance, &provider_ids];
         let (rows, dropped) = self.query_pair((late, &arguments), (drop_work, &[&ids])).await?;
         for row in &rows {
-            match row.get(1) {
-                "duplicate" => record.duplicates.push(row.get(0)),
+            match row.value::<&str>(1)? {
+                "duplicate" => record.duplicates.push(row.value(0)?),
                 _ => {
-                    record.sent.push(row.get(0));
+                    record.sent.push(row.value(0)?);
                     record.late += 1;
                 }
             }
         }
-        record.released_keys.extend(dropped.iter().filter_map(|row| row.get::<_, Option<String>>(0)));
+        record.released_keys.extend(freed_keys(&dropped, 0));
         Ok(())
     }
 
@@ -180,8 +213,36 @@ impl Store {
         instance: i32,
         recorder: Recorder<'_>,
     ) -> Result<FailureRecord> {
+        let (mut record, mut halves) = (FailureRecord::default(), Halves::of(failed.len()));
+        while let Some(part) = halves.next() {
+            let recorded = self.record_failures_at_once(&failed[part.clone()], instance, recorder, &mut record).await;
+            halves.tried(part, recorded)?;
+        }
+        for (at, _) in halves.refused {
+            // The provider's words, most likely.
+            let plain = in_ascii(&failed[at]);
+            let recorded = self.record_failures_at_once(std::slice::from_ref(&plain), instance, recorder, &mut record);
+            match recorded.await {
+                Err(Error::Value(error)) => record.unusable.push(Unusable {
+                    id: plain.id,
+                    epoch: plain.token,
+                    error: format!("its failure cannot be recorded: {error}"),
+                }),
+                recorded => recorded?,
+            }
+        }
+        Ok(record)
+    }
+
+    async fn record_failures_at_once(
+        &self,
+        failed: &[Failed],
+        instance: i32,
+        recorder: Recorder<'_>,
+        record: &mut FailureRecord,
+    ) -> Result<()> {
         let query = query!(
-            "worker_record_failures",
+            "worker/record_failures",
             Durable,
             [
                 INT8_ARRAY,
@@ -197,7 +258,9 @@ impl Store {
                 INT4,
                 BOOL,
                 INT4_ARRAY,
-                TIMESTAMPTZ_ARRAY
+                TIMESTAMPTZ_ARRAY,
+                BOOL_ARRAY,
+                TEXT_ARRAY
             ]
         );
         let column = Columns::of(failed);
@@ -205,7 +268,7 @@ impl Store {
             Recorder::Worker => (false, &[]),
             Recorder::Sweep(dead) => (true, dead),
         };
-        let arguments: [&(dyn ToSql + Sync); 14] = [
+        let arguments: [&(dyn ToSql + Sync); 16] = [
             &column.ids,
             &column.tokens,
             &column.outcomes,
@@ -220,20 +283,21 @@ impl Store {
             &is_sweep,
             &dead,
             &column.created,
+            &column.probes,
+            &column.provider_ids,
         ];
         let rows = self.query(query, &arguments).await?;
-        let mut record = FailureRecord::default();
+        record.released_keys.extend(freed_keys(&rows, 4));
         for row in &rows {
-            let (id, applied, ended): (i64, bool, bool) = (row.get(0), row.get(1), row.get(2));
-            record.released_keys.extend(row.get::<_, Option<String>>(4));
-            match (applied, ended, row.get::<_, Option<&str>>(3)) {
+            let (id, applied, ended): (i64, bool, bool) = (row.value(0)?, row.value(1)?, row.value(2)?);
+            match (applied, ended, row.value::<Option<&str>>(3)?) {
                 (false, ..) => record.late += 1,
                 (true, false, _) => record.waiting.push(id),
                 (true, true, Some("CANCELED")) => record.canceled.push(id),
                 (true, true, _) => record.failed.push(id),
             }
         }
-        Ok(record)
+        Ok(())
     }
 }
 
@@ -250,6 +314,8 @@ struct Columns<'a> {
     waits: Vec<Option<i64>>,
     next_steps: Vec<Option<i16>>,
     created: Vec<DateTime<Utc>>,
+    probes: Vec<bool>,
+    provider_ids: Vec<Option<&'a str>>,
 }
 
 impl<'a> Columns<'a> {
@@ -267,6 +333,8 @@ impl<'a> Columns<'a> {
             waits: failed.iter().map(|f| f.next.wait().map(millis)).collect(),
             next_steps: failed.iter().map(|f| f.next.step()).collect(),
             created: failed.iter().map(|f| f.created_at).collect(),
+            probes: failed.iter().map(|f| matches!(f.next, Next::Probe(_))).collect(),
+            provider_ids: failed.iter().map(|f| f.provider_id.as_deref()).collect(),
         }
     }
 }
@@ -274,7 +342,7 @@ impl<'a> Columns<'a> {
 impl Next {
     fn wait(self) -> Option<Duration> {
         match self {
-            Next::Retry(wait) => Some(wait),
+            Next::Retry(wait) | Next::Probe(wait) => Some(wait),
             Next::Channel(_) => Some(Duration::ZERO),
             Next::GiveUp => None,
         }
@@ -283,7 +351,7 @@ impl Next {
     fn step(self) -> Option<i16> {
         match self {
             Next::Channel(position) => Some(position),
-            Next::Retry(_) | Next::GiveUp => None,
+            Next::Retry(_) | Next::Probe(_) | Next::GiveUp => None,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
+use super::refusal::Values;
 use super::{Result, Store, query};
 
 /// What one release did.
@@ -56,36 +57,36 @@ pub struct TopicFound {
 impl Store {
     /// Topics with PENDING rows, in the order of their names, after this one.
     pub async fn waiting_topics(&self, after: &str, topics_max: u32) -> Result<Vec<Waiting>> {
-        let query = query!("producer_find_topics", Relaxed, [TEXT, INT4]);
+        let query = query!("producer/find_topics", Relaxed, [TEXT, INT4]);
         let rows = self.query(query, &[&after, &bounded(topics_max)]).await?;
-        Ok(rows.iter().map(waiting).collect())
+        rows.iter().map(waiting).collect()
     }
 
     /// Topics with PENDING rows beside those known; some of them, at a price that does not depend on the known ones.
     pub async fn new_topics(&self, known: &[&str]) -> Result<Vec<Waiting>> {
-        let rows = self.query(query!("producer_find_new_topics", Relaxed, [TEXT_ARRAY]), &[&known]).await?;
-        Ok(rows.iter().map(waiting).collect())
+        let rows = self.query(query!("producer/find_new_topics", Relaxed, [TEXT_ARRAY]), &[&known]).await?;
+        rows.iter().map(waiting).collect()
     }
 
     /// Releases due rows of these topics: the relay finds them by their time, those with a key once they are admitted.
     pub async fn release_due(&self, scans: &[TopicScan]) -> Result<Released> {
-        let query = query!("producer_release_due", Relaxed, [TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT8_ARRAY, INT4_ARRAY]);
+        let query = query!("producer/release_due", Relaxed, [TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT8_ARRAY, INT4_ARRAY]);
         let topics: Vec<&str> = scans.iter().map(|scan| scan.topic.as_str()).collect();
         let (after_at, after_id): (Vec<DateTime<Utc>>, Vec<i64>) = scans.iter().map(|scan| scan.after).unzip();
         let take: Vec<i32> = scans.iter().map(|scan| bounded(scan.take)).collect();
         let rows = self.query(query, &[&topics, &after_at, &after_id, &take]).await?;
         let mut released = Released::default();
         for row in &rows {
-            let found: i64 = row.get("found");
-            match row.get::<_, Option<i64>>("topic") {
+            let found: i64 = row.value("found")?;
+            match row.value::<Option<i64>>("topic")? {
                 Some(n) => released.topics.push(TopicFound {
                     scan: usize::try_from(n - 1).unwrap_or(0),
                     rows: u32::try_from(found).unwrap_or(u32::MAX),
-                    last: (row.get("last_at"), row.get("last_id")),
+                    last: (row.value("last_at")?, row.value("last_id")?),
                 }),
                 None => {
                     released.rows += u64::try_from(found).unwrap_or(0);
-                    released.keys.extend(row.get::<_, Option<String>>("ordering_key"));
+                    released.keys.extend(row.value::<Option<String>>("ordering_key")?);
                 }
             }
         }
@@ -93,12 +94,12 @@ impl Store {
     }
 }
 
-fn waiting(row: &tokio_postgres::Row) -> Waiting {
-    Waiting {
-        topic: row.get("topic"),
-        start: (row.get("first_at"), row.get::<_, i64>("first_id") - 1),
-        due_in: Duration::from_millis(u64::try_from(row.get::<_, i64>("due_in_ms")).unwrap_or(0)),
-    }
+fn waiting(row: &tokio_postgres::Row) -> Result<Waiting> {
+    Ok(Waiting {
+        topic: row.value("topic")?,
+        start: (row.value("first_at")?, row.value::<i64>("first_id")? - 1),
+        due_in: Duration::from_millis(u64::try_from(row.value::<i64>("due_in_ms")?).unwrap_or(0)),
+    })
 }
 
 pub(super) fn bounded(rows: u32) -> i32 {

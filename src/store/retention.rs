@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio_postgres::Row;
 
 use super::instance::millis;
+use super::refusal::Values;
 use super::release::bounded;
 use super::{Query, Result, Store, query};
 
@@ -50,12 +51,12 @@ pub struct Step {
 impl Store {
     /// One step up notification_log.
     pub async fn delete_notifications(&self, owner: i32, rows: u32, kept: Kept, new_walk: Duration) -> Result<Step> {
-        let query = query!("retention_delete_notifications", Relaxed, [INT4, INT4, INT8, INT8, INT8, INT8, INT8]);
+        let query = query!("upkeep/delete_notifications", Relaxed, [INT4, INT4, INT8, INT8, INT8, INT8, INT8]);
         let spans = [kept.sent, kept.failed, kept.canceled, kept.border, new_walk].map(millis);
         let rows =
             self.query(query, &[&owner, &bounded(rows), &spans[0], &spans[1], &spans[2], &spans[3], &spans[4]]).await?;
-        let attempts = rows.first().map_or(0, |row| count(row, 2));
-        Ok(Step { attempts, ..step(&rows) })
+        let attempts = rows.first().map_or(Ok(0), |row| count(row, 2))?;
+        Ok(Step { attempts, ..step(&rows)? })
     }
 
     /// One step up another table.
@@ -68,30 +69,27 @@ impl Store {
         new_walk: Duration,
     ) -> Result<Step> {
         let query: &Query = match table {
-            Walked::Attempts => query!("retention_delete_attempts", Relaxed, [INT4, INT4, INT8, INT8]),
-            Walked::Events => query!("retention_delete_events", Relaxed, [INT4, INT4, INT8, INT8]),
-            Walked::Inbox => query!("retention_delete_inbox", Relaxed, [INT4, INT4, INT8, INT8]),
-            Walked::Audit => query!("retention_delete_audits", Relaxed, [INT4, INT4, INT8, INT8]),
-            Walked::Runs => query!("retention_delete_runs", Relaxed, [INT4, INT4, INT8, INT8]),
+            Walked::Attempts => query!("upkeep/delete_attempts", Relaxed, [INT4, INT4, INT8, INT8]),
+            Walked::Events => query!("upkeep/delete_events", Relaxed, [INT4, INT4, INT8, INT8]),
+            Walked::Inbox => query!("upkeep/delete_inbox", Relaxed, [INT4, INT4, INT8, INT8]),
+            Walked::Audit => query!("upkeep/delete_audits", Relaxed, [INT4, INT4, INT8, INT8]),
+            Walked::Runs => query!("upkeep/delete_runs", Relaxed, [INT4, INT4, INT8, INT8]),
         };
-        Ok(step(&self.query(query, &[&owner, &bounded(rows), &millis(kept), &millis(new_walk)]).await?))
+        step(&self.query(query, &[&owner, &bounded(rows), &millis(kept), &millis(new_walk)]).await?)
     }
 
     /// Rows of instances that ended long ago.
     pub async fn delete_instances(&self, owner: i32, kept: Duration) -> Result<Step> {
-        let query = query!("retention_delete_instances", Relaxed, [INT4, INT8]);
-        Ok(step(&self.query(query, &[&owner, &millis(kept)]).await?))
+        let query = query!("upkeep/delete_instances", Relaxed, [INT4, INT8]);
+        step(&self.query(query, &[&owner, &millis(kept)]).await?)
     }
 }
 
-fn step(rows: &[Row]) -> Step {
-    rows.first().map_or_else(Step::default, |row| Step {
-        is_caught_up: row.get(0),
-        deleted: count(row, 1),
-        attempts: 0,
-    })
+fn step(rows: &[Row]) -> Result<Step> {
+    let Some(row) = rows.first() else { return Ok(Step::default()) };
+    Ok(Step { is_caught_up: row.value(0)?, deleted: count(row, 1)?, attempts: 0 })
 }
 
-fn count(row: &Row, column: usize) -> u64 {
-    u64::try_from(row.get::<_, i64>(column)).unwrap_or(0)
+fn count(row: &Row, column: usize) -> Result<u64> {
+    Ok(u64::try_from(row.value::<i64>(column)?).unwrap_or(0))
 }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use deadpool_postgres::Object;
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use super::instance::millis;
+use super::pool::Object;
+use super::refusal::Values;
 use super::release::bounded;
 use super::{CALL_GRACE, Commit, Error, Result, Store, pool_error, query};
 
@@ -47,7 +49,7 @@ pub struct Slot {
     /// `preparing` or `missed`.
     pub state: &'static str,
     /// Why it was missed.
-    pub remark: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// A reading of an audience that may begin.
@@ -103,19 +105,21 @@ pub struct Settled {
 impl Store {
     /// Schedules whose next slot is near or not known.
     pub async fn schedules_due(&self, schedules_max: u32) -> Result<Vec<Schedule>> {
-        let rows = self.query(query!("scheduler_load_schedules", Relaxed, [INT4]), &[&bounded(schedules_max)]).await?;
-        let schedule = |row: &Row| Schedule {
-            id: row.get("id"),
-            version: row.get("version"),
-            cron: row.get("cron"),
-            timezone: row.get("timezone"),
-            lead: TimeDelta::milliseconds(row.get("lead_ms")),
-            catch_up: TimeDelta::milliseconds(row.get("catch_up_ms")),
-            changed_at: row.get("changed_at"),
-            next_slot: row.get("next_slot"),
-            now: row.get("now"),
+        let rows = self.query(query!("schedule/load_schedules", Relaxed, [INT4]), &[&bounded(schedules_max)]).await?;
+        let schedule = |row: &Row| -> Result<Schedule> {
+            Ok(Schedule {
+                id: row.value("id")?,
+                version: row.value("version")?,
+                cron: row.value("cron")?,
+                timezone: row.value("timezone")?,
+                lead: TimeDelta::milliseconds(row.value("lead_ms")?),
+                catch_up: TimeDelta::milliseconds(row.value("catch_up_ms")?),
+                changed_at: row.value("changed_at")?,
+                next_slot: row.value("next_slot")?,
+                now: row.value("now")?,
+            })
         };
-        Ok(rows.iter().map(schedule).collect())
+        rows.iter().map(schedule).collect()
     }
 
     /// Moves a schedule on to `next`, or to what keeps it from having a next slot; the slots passed become runs.
@@ -127,7 +131,7 @@ impl Store {
         slots: &[Slot],
     ) -> Result<u64> {
         let types = query!(
-            "scheduler_begin_runs",
+            "schedule/begin_runs",
             Durable,
             [INT4, INT8, INT4, TIMESTAMPTZ, TIMESTAMPTZ, TEXT, TIMESTAMPTZ_ARRAY, TEXT_ARRAY, TEXT_ARRAY]
         );
@@ -137,28 +141,29 @@ impl Store {
         };
         let at: Vec<DateTime<Utc>> = slots.iter().map(|slot| slot.at).collect();
         let states: Vec<&str> = slots.iter().map(|slot| slot.state).collect();
-        let remarks: Vec<Option<&str>> = slots.iter().map(|slot| slot.remark.as_deref()).collect();
+        let reasons: Vec<Option<&str>> = slots.iter().map(|slot| slot.reason.as_deref()).collect();
         let (id, version, was) = (schedule.id, schedule.version, schedule.next_slot);
         let params: [&(dyn ToSql + Sync); 9] =
-            [&owner, &id, &version, &was, &next_slot, &error, &at, &states, &remarks];
+            [&owner, &id, &version, &was, &next_slot, &error, &at, &states, &reasons];
         Ok(self.query(types, &params).await?.len() as u64)
     }
 
     /// Runs to be prepared or gone on with.
     pub async fn runs_preparing(&self, runs_max: u32) -> Result<Vec<i64>> {
-        let rows = self.query(query!("scheduler_find_preparing", Relaxed, [INT4]), &[&bounded(runs_max)]).await?;
-        Ok(rows.iter().map(|row| row.get(0)).collect())
+        let rows = self.query(query!("schedule/find_preparing", Relaxed, [INT4]), &[&bounded(runs_max)]).await?;
+        rows.iter().map(|row| row.value(0)).collect()
     }
 
-    /// Begins a reading, unless one stands, the run has ended or the duty is not ours.
+    /// Begins a reading, unless one stands, the run has ended or the lease is not ours.
     pub async fn start_reading(&self, owner: i32, run: i64) -> Result<Option<Reading>> {
-        let rows = self.query(query!("scheduler_start_reading", Durable, [INT4, INT8]), &[&owner, &run]).await?;
-        Ok(rows.first().map(|row| Reading {
-            attempt: row.get("attempt"),
-            audience: row.get("audience"),
-            slot: row.get("slot"),
-            rows_max: row.get("rows_max"),
-            time_max: Duration::from_millis(u64::try_from(row.get::<_, i64>("time_max_ms")).unwrap_or(0)),
+        let rows = self.query(query!("schedule/start_reading", Durable, [INT4, INT8]), &[&owner, &run]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(Reading {
+            attempt: row.value("attempt")?,
+            audience: row.value("audience")?,
+            slot: row.value("slot")?,
+            rows_max: row.value("rows_max")?,
+            time_max: Duration::from_millis(u64::try_from(row.value::<i64>("time_max_ms")?).unwrap_or(0)),
         }))
     }
 
@@ -170,7 +175,7 @@ impl Store {
         let work = async {
             let limit = format!("SET LOCAL statement_timeout = {}", millis(reading.time_max).max(1));
             client.batch_execute(&format!("{}; {limit}; {FOREIGN_PLANS}", self.begin(Commit::Durable))).await?;
-            let stage = query!("scheduler_stage_audience", Durable, [INT8, INT4, TEXT, TIMESTAMPTZ, INT8]);
+            let stage = query!("schedule/stage_audience", Durable, [INT8, INT4, TEXT, TIMESTAMPTZ, INT8]);
             let params: [&(dyn ToSql + Sync); 5] =
                 [&run, &reading.attempt, &reading.audience, &reading.slot, &reading.rows_max];
             // One round trip and nothing left behind in the session, as a pooler wants it.
@@ -180,7 +185,7 @@ impl Store {
                 client.batch_execute("ROLLBACK").await?;
                 return Ok(Read::TooMany);
             }
-            let finish = query!("scheduler_finish_reading", Durable, [INT8, INT4, INT8]);
+            let finish = query!("schedule/finish_reading", Durable, [INT8, INT4, INT8]);
             let count = i64::try_from(read).unwrap_or(i64::MAX);
             let params: [&(dyn ToSql + Sync); 3] = [&run, &reading.attempt, &count];
             let typed: Vec<_> = params.into_iter().zip(finish.types.iter().cloned()).collect();
@@ -188,43 +193,50 @@ impl Store {
             client.batch_execute(if stands { "COMMIT" } else { "ROLLBACK" }).await?;
             Ok(if stands { Read::Staged(read) } else { Read::Void })
         };
-        match tokio::time::timeout(reading.time_max + CALL_GRACE, work).await {
-            Ok(Ok(read)) => Ok(Ok(read)),
-            Ok(Err(error)) => blame(&error, reading),
-            Err(_) => Err(Error::Unavailable("no answer while an audience was read".into())),
+        match self.outlast(work, client.backend.as_ref(), reading.time_max + CALL_GRACE).await {
+            Some(Ok(read)) => Ok(Ok(read)),
+            Some(Err(error)) => blame(&error, reading),
+            None => Err(Error::Unavailable("no answer while an audience was read".into())),
         }
     }
 
     /// Copies the next chunk into the log. `None`: the run is not to be prepared any more, or not by us.
     pub async fn copy_recipients(&self, owner: i32, run: i64, rows_max: u32) -> Result<Option<Copied>> {
-        let query = query!("scheduler_copy_recipients", Durable, [INT4, INT8, INT4]);
+        let query = query!("schedule/copy_recipients", Durable, [INT4, INT8, INT4]);
         let rows = self.query(query, &[&owner, &run, &bounded(rows_max)]).await?;
-        Ok(rows.first().map(|row| Copied {
-            is_prepared: row.get::<_, &str>(0) == "prepared",
-            is_staged: row.get(1),
-            added: u64::try_from(row.get::<_, i64>(2)).unwrap_or(0),
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(Copied {
+            is_prepared: row.value::<&str>(0)? == "prepared",
+            is_staged: row.value(1)?,
+            added: u64::try_from(row.value::<i64>(2)?).unwrap_or(0),
         }))
     }
 
     /// Ends a run that cannot be prepared; the schedule's name if that was for us to say.
     pub async fn fail_run(&self, owner: i32, run: i64, attempt: Option<i32>, error: &str) -> Result<Option<String>> {
-        let query = query!("scheduler_fail_run", Durable, [INT4, INT8, INT4, TEXT]);
+        let query = query!("schedule/fail_run", Durable, [INT4, INT8, INT4, TEXT]);
         let rows = self.query(query, &[&owner, &run, &attempt, &error]).await?;
-        Ok(rows.first().map(|row| row.get(0)))
+        rows.first().map(|row| row.value(0)).transpose()
     }
 
     /// Counts what of prepared runs is released.
     pub async fn settle_runs(&self, owner: i32, runs_max: u32) -> Result<Vec<Settled>> {
-        let query = query!("scheduler_settle_runs", Relaxed, [INT4, INT4]);
+        let query = query!("schedule/settle_runs", Relaxed, [INT4, INT4]);
         let rows = self.query(query, &[&owner, &bounded(runs_max)]).await?;
-        let settled =
-            |row: &Row| Settled { schedule: row.get(0), slot: row.get(1), is_done: row.get(2), prepared: row.get(3) };
-        Ok(rows.iter().map(settled).collect())
+        let settled = |row: &Row| -> Result<Settled> {
+            Ok(Settled {
+                schedule: row.value(0)?,
+                slot: row.value(1)?,
+                is_done: row.value(2)?,
+                prepared: row.value(3)?,
+            })
+        };
+        rows.iter().map(settled).collect()
     }
 
     /// Removes a chunk of what was staged for a run that ended early; false: there is none.
     pub async fn clear_recipients(&self, owner: i32, rows_max: u32) -> Result<bool> {
-        let query = query!("scheduler_clear_recipients", Relaxed, [INT4, INT4]);
+        let query = query!("schedule/clear_recipients", Relaxed, [INT4, INT4]);
         Ok(!self.query(query, &[&owner, &bounded(rows_max)]).await?.is_empty())
     }
 }
@@ -233,14 +245,15 @@ impl Store {
 fn blame(error: &tokio_postgres::Error, reading: &Reading) -> Result<std::result::Result<Read, String>> {
     let class = Error::of(error);
     let Some(db) = error.as_db_error() else { return Err(class) };
+    let unreadable = || format!("the audience cannot be read: {} ({})", db.message(), db.code().code());
     match class {
-        _ if *db.code() == tokio_postgres::error::SqlState::QUERY_CANCELED => {
+        _ if *db.code() == SqlState::QUERY_CANCELED => {
             let limit = humantime::format_duration(reading.time_max);
             Ok(Err(format!("the audience took longer than {limit} (outboxd.setting.audience_time_max)")))
         }
+        // What it does not support, nobody else was asked for.
+        Error::Unavailable(_) if *db.code() == SqlState::FEATURE_NOT_SUPPORTED => Ok(Err(unreadable())),
         Error::Unavailable(_) | Error::Contention(_) => Err(class),
-        Error::Refused(_) | Error::Bug(_) => {
-            Ok(Err(format!("the audience cannot be read: {} ({})", db.message(), db.code().code())))
-        }
+        Error::Refused(_) | Error::Value(_) | Error::Bug(_) => Ok(Err(unreadable())),
     }
 }

@@ -17,13 +17,13 @@ impl Store {
     /// Makes the connections that work needs and runs its statements on each, for nothing. `works`: claims and records;
     /// `publishes`: reserves. Behind a pooler connections are not ours to prepare.
     pub async fn warm_up(&self, works: bool, publishes: bool) -> Result<()> {
-        if self.session != Session::Direct {
+        if !matches!(self.session, Session::Direct) {
             return Ok(());
         }
         // So many at once that each has a connection of its own.
         let working = if works { WORKING.min(self.durable.status().max_size) } else { 0 };
         let publishing = if publishes { RELAXED_POOL_SIZE } else { 0 };
-        let nothing = FreshScan { last_id: i64::MAX, overlap: 0, skip: &[], take: 0 };
+        let nothing = FreshScan { last_id: i64::MAX, overlap: 0, skip: &[], only: None, take: 0 };
         tokio::try_join!(
             async {
                 try_join_all((0..working).map(|_| self.claim(&[], 0, Duration::ZERO))).await?;

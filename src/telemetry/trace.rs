@@ -3,14 +3,16 @@
 //! A row may bring a `traceparent` among its headers; then the call is a child of the app's span and follows its decision
 //! whether to sample. A row without one gets a trace id made from its `webhook-id`, so that all its attempts, on whatever
 //! instance and after whatever restart, are found in one trace and are sampled all or none.
+//!
+//! The SDK's propagator does not read the `traceparent`: it takes ids of any length and forgets that an id is random.
 
+use opentelemetry::trace::{SpanId, SpanKind, TraceFlags, TraceId};
+use opentelemetry_sdk::trace::{Sampler, SamplingDecision, ShouldSample as _};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 /// `00-` trace id `-` span id `-` flags.
 const TRACEPARENT_BYTES: usize = 55;
-/// Whoever began the trace records it.
-const SAMPLED: u8 = 0x01;
 /// The flags of version 00 that we pass on: sampled, and that the trace id is random.
 const KNOWN_FLAGS: u8 = 0x03;
 
@@ -18,20 +20,21 @@ const KNOWN_FLAGS: u8 = 0x03;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpanContext {
     /// The trace.
-    pub trace_id: [u8; 16],
+    pub trace_id: TraceId,
     /// The call.
-    pub span_id: [u8; 8],
+    pub span_id: SpanId,
     /// The app's span; absent: the trace begins here.
-    pub parent_id: Option<[u8; 8]>,
-    flags: u8,
+    pub parent_id: Option<SpanId>,
+    /// What is known of the trace: that it is sampled, and whether its id is random.
+    pub flags: TraceFlags,
 }
 
 impl SpanContext {
     /// The context of one call, if it is to be traced: as the row's `traceparent` says, else for `ratio` of all rows.
     pub fn begin(headers: Option<&RawValue>, webhook_id: &str, ratio: f64) -> Option<SpanContext> {
-        let span_id = rand::random::<u64>().max(1).to_be_bytes();
+        let span_id = SpanId::from(rand::random::<u64>().max(1));
         match headers.and_then(parent) {
-            Some(parent) => (parent.flags & SAMPLED != 0).then_some(SpanContext {
+            Some(parent) => parent.flags.is_sampled().then_some(SpanContext {
                 trace_id: parent.trace_id,
                 span_id,
                 parent_id: Some(parent.span_id),
@@ -43,7 +46,7 @@ impl SpanContext {
                     trace_id,
                     span_id,
                     parent_id: None,
-                    flags: SAMPLED,
+                    flags: TraceFlags::SAMPLED,
                 })
             }
         }
@@ -51,26 +54,16 @@ impl SpanContext {
 
     /// What the provider is told, so that its spans hang below ours.
     pub fn traceparent(&self) -> String {
-        format!("00-{}-{}-{:02x}", hex(&self.trace_id), hex(&self.span_id), self.flags)
+        format!("00-{}-{}-{:02x}", self.trace_id, self.span_id, self.flags)
     }
-}
-
-/// Lower-case hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        for digit in [byte >> 4, byte & 0xf] {
-            text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-        }
-        text
-    })
 }
 
 /// The app's span.
 #[derive(Debug, PartialEq, Eq)]
 struct Parent {
-    trace_id: [u8; 16],
-    span_id: [u8; 8],
-    flags: u8,
+    trace_id: TraceId,
+    span_id: SpanId,
+    flags: TraceFlags,
 }
 
 fn parent(headers: &RawValue) -> Option<Parent> {
@@ -93,9 +86,12 @@ fn parse(text: &[u8]) -> Option<Parent> {
         return None;
     }
     let [flags] = unhex(&known[53..])?;
-    let parent =
-        Parent { trace_id: unhex(&known[3..35])?, span_id: unhex(&known[36..52])?, flags: flags & KNOWN_FLAGS };
-    (parent.trace_id != [0; 16] && parent.span_id != [0; 8]).then_some(parent)
+    let parent = Parent {
+        trace_id: TraceId::from_bytes(unhex(&known[3..35])?),
+        span_id: SpanId::from_bytes(unhex(&known[36..52])?),
+        flags: TraceFlags::new(flags & KNOWN_FLAGS),
+    };
+    (parent.trace_id != TraceId::INVALID && parent.span_id != SpanId::INVALID).then_some(parent)
 }
 
 /// Only lower case: upper case is not a `traceparent`.
@@ -112,18 +108,17 @@ fn unhex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-fn trace_id_of(webhook_id: &str) -> [u8; 16] {
+fn trace_id_of(webhook_id: &str) -> TraceId {
     let mut trace_id = [0; 16];
     trace_id.copy_from_slice(&Sha256::digest(webhook_id.as_bytes())[..16]);
-    trace_id
+    TraceId::from_bytes(trace_id)
 }
 
 /// By the trace id, so that everybody decides alike.
-fn is_sampled(trace_id: [u8; 16], ratio: f64) -> bool {
-    let [.., a, b, c, d, e, f, g] = trace_id;
-    let random = u64::from_be_bytes([0, a, b, c, d, e, f, g]) >> 3;
-    // 53 bits are exact in a float, so a ratio of 1 takes all.
-    (random as f64 / (1u64 << 53) as f64) < ratio
+fn is_sampled(trace_id: TraceId, ratio: f64) -> bool {
+    let sampler = Sampler::TraceIdRatioBased(ratio);
+    let decision = sampler.should_sample(None, trace_id, "", &SpanKind::Client, &[], &[]).decision;
+    decision == SamplingDecision::RecordAndSample
 }
 
 #[cfg(test)]
@@ -141,9 +136,12 @@ mod tests {
     #[test]
     fn a_call_is_a_child_of_the_apps_span_and_follows_its_decision() {
         let child = begin(&format!("00-{TRACE}-{SPAN}-01"), 0.0).expect("sampled by the app");
-        assert_eq!((hex(&child.trace_id).as_str(), child.parent_id.map(|id| hex(&id))), (TRACE, Some(SPAN.to_owned())));
-        assert_eq!(child.traceparent(), format!("00-{TRACE}-{}-01", hex(&child.span_id)));
-        assert_ne!(hex(&child.span_id), SPAN);
+        assert_eq!(
+            (child.trace_id.to_string().as_str(), child.parent_id.map(|id| id.to_string())),
+            (TRACE, Some(SPAN.to_owned()))
+        );
+        assert_eq!(child.traceparent(), format!("00-{TRACE}-{}-01", child.span_id));
+        assert_ne!(child.span_id.to_string(), SPAN);
         assert_eq!(begin(&format!("00-{TRACE}-{SPAN}-00"), 1.0), None);
         let random = begin(&format!("00-{TRACE}-{SPAN}-03"), 0.0).expect("sampled");
         assert!(random.traceparent().ends_with("-03"));
@@ -166,7 +164,7 @@ mod tests {
             format!("00-{TRACE}-{SPAN}-é"),
         ] {
             let root = begin(&bad, 1.0).expect("a trace of its own");
-            assert_eq!((root.parent_id, root.flags), (None, SAMPLED), "{bad}");
+            assert_eq!((root.parent_id, root.flags), (None, TraceFlags::SAMPLED), "{bad}");
             assert_eq!(begin(&bad, 0.0), None, "{bad}");
         }
         let not_text = RawValue::from_string(r#"{"traceparent": 1}"#.to_owned()).unwrap();

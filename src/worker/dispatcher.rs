@@ -14,14 +14,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-use super::recorder::{self, Acks, Finished};
+use super::recorder::{self, Acks, Done, Finished};
 use super::room::{Destination, Line, Room, Taken, Turn};
 use super::taker::Batch;
 use super::{Worker, destinations, sender};
+use crate::channel::availability::May;
 use crate::channel::circuit::Pass;
 use crate::channel::limit::{Full, Permit};
 use crate::failpoint;
-use crate::holds::May;
 use crate::queue::{Delivery, Message};
 use crate::retry::{HoldDecision, decide_on_hold};
 use crate::store;
@@ -33,6 +33,8 @@ const ROOM_FACTOR: usize = 8;
 const STARTS_A_TURN: usize = 8;
 /// Messages of a paused topic come back when it is resumed: the relay does not look at it before.
 const PAUSED_WAIT: Duration = Duration::ZERO;
+/// Messages of a topic that has no route here go back for an instance that has one.
+pub(super) const NO_ROUTE_WAIT: Duration = Duration::from_secs(2);
 /// Waits after errors: the first, and at most.
 const ERROR_WAIT_MIN: Duration = Duration::from_millis(50);
 const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -161,15 +163,19 @@ impl Dispatcher {
         back: &mut Vec<GoesBack>,
     ) {
         let worker = &self.worker;
-        if worker.holds.topic_is_paused(topic) {
+        if worker.availability.topic_is_paused(topic) {
             back.extend(taken.into_iter().map(|taken| (taken, PAUSED_WAIT, None)));
+            return;
+        }
+        if worker.router.route_for(topic).is_err() {
+            back.extend(taken.into_iter().map(|taken| (taken, NO_ROUTE_WAIT, None)));
             return;
         }
         let Some((provider, origin)) = destination.clone() else {
             room.join(destination, taken, usize::MAX);
             return;
         };
-        if let Some(wait) = worker.holds.held_for(provider.channel.name(), &origin) {
+        if let Some(wait) = worker.availability.held_for(provider.channel.name(), &origin) {
             back.extend(taken.into_iter().map(|taken| self.on_hold(taken, wait)));
             return;
         }
@@ -218,7 +224,7 @@ impl Dispatcher {
     ) -> Turn {
         let pass = match &line.destination {
             None => Pass::Normal,
-            Some((provider, origin)) => match self.worker.holds.may_call(provider.channel.name(), origin) {
+            Some((provider, origin)) => match self.worker.availability.may_call(provider.channel.name(), origin) {
                 May::Call(pass) => pass,
                 May::Wait(wait) => {
                     back.extend(line.messages.drain(..).map(|taken| self.on_hold(taken, wait)));
@@ -233,7 +239,7 @@ impl Dispatcher {
                 Ok(permits) => permits,
                 Err(full) => {
                     if let (Pass::Probe, Some((provider, origin))) = (pass, &line.destination) {
-                        self.worker.holds.give_back_probe(provider.channel.name(), origin);
+                        self.worker.availability.give_back_probe(provider.channel.name(), origin);
                     }
                     if let Some(Full::Rate(wait)) = full {
                         *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
@@ -280,10 +286,16 @@ impl Dispatcher {
             let Some(start) = first.remove(&key) else { continue };
             match case {
                 Case::Claimed(claimed) => {
-                    self.worker.progress.saw_claimed(claimed.published_at);
+                    self.worker.presence.saw_claimed(claimed.published_at);
                     self.call(claimed, start, claimed_at);
                 }
                 Case::Held | Case::Sent | Case::Stale => done.push(self.not_called(start)),
+                Case::Unusable(row) => {
+                    let (acks, delivery) = self.not_called(start);
+                    let finished = Finished { done: Done::Unusable(row), delivery, acks };
+                    // As for a call: without a recorder the process is ending.
+                    let _ = self.finished.send(finished).await;
+                }
             }
         }
         for (acks, deliveries) in recorder::by_consumer(done.into_iter()) {
@@ -305,7 +317,7 @@ impl Dispatcher {
     /// It needs no call: its permits are free, and so is the probe it may have been granted.
     fn not_called(&self, start: Start) -> (Acks, Delivery) {
         if let (Pass::Probe, Some((provider, origin))) = (start.pass, &start.destination) {
-            self.worker.holds.give_back_probe(provider.channel.name(), origin);
+            self.worker.availability.give_back_probe(provider.channel.name(), origin);
         }
         (start.taken.acks, start.taken.delivery)
     }
@@ -355,7 +367,7 @@ impl Dispatcher {
                 }
                 wait = (wait * 2).min(ERROR_WAIT_MAX);
             }
-            dispatcher.worker.wake.wake();
+            dispatcher.worker.store.wake_relay();
             let taken = messages.into_iter().map(|(taken, ..)| (taken.acks, taken.delivery));
             for (acks, deliveries) in recorder::by_consumer(taken) {
                 acks.ack(&deliveries).await;

@@ -1,34 +1,37 @@
 //! Renews the leases of calls that are still under way.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Worker, lock};
+use super::Worker;
+
+/// After an error. Short, however long the lease: once Postgres is back the others wait one heartbeat TTL and no longer.
+const ERROR_WAIT: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
     let third = worker.config.lease / 3;
-    while stop.run_until_cancelled(tokio::time::sleep(third / 2)).await.is_some() {
-        let due: Vec<(i64, i32)> = lock(&worker.progress.calls)
-            .iter()
-            .filter(|(_, (_, since))| since.elapsed() >= third)
-            .map(|(&id, &(token, _))| (id, token))
-            .collect();
+    let (mut wait, mut is_down) = (third / 2, false);
+    while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+        wait = third / 2;
+        let due = worker.calls.older_than(third);
         if due.is_empty() {
             continue;
         }
         match worker.store.renew(&due, worker.config.lease).await {
             Ok(()) => {
-                let mut calls = lock(&worker.progress.calls);
-                for (id, token) in due {
-                    if let Some(call) = calls.get_mut(&id).filter(|(current, _)| *current == token) {
-                        call.1 = Instant::now();
-                    }
-                }
+                worker.calls.renewed(&due, Instant::now());
+                is_down = false;
             }
-            Err(error) => warn!(%error, calls = due.len(), "leases could not be renewed"),
+            Err(error) => {
+                if !is_down {
+                    warn!(%error, calls = due.len(), "leases could not be renewed");
+                }
+                is_down = true;
+                wait = ERROR_WAIT.min(third / 2);
+            }
         }
     }
 }

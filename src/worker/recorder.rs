@@ -9,12 +9,13 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::{Worker, lock};
+use super::Worker;
 use crate::failpoint;
 use crate::queue::{Acker, Delivery};
 use crate::store;
 use crate::store::claim::Release;
 use crate::store::record::{Failed, Recorder, Sent, SentRecord};
+use crate::store::refusal::Unusable;
 
 /// Outcomes recorded by one statement at most.
 const BATCH_MAX: usize = 500;
@@ -27,6 +28,8 @@ pub(super) enum Done {
     Sent(Sent),
     Failed(Failed),
     Released(Release),
+    /// It cannot be worked with: no call was made.
+    Unusable(Unusable),
 }
 
 /// A claim that is over, and the message that led to it.
@@ -91,6 +94,7 @@ struct Batch {
     sent: Vec<Sent>,
     failed: Vec<Failed>,
     released: Vec<Release>,
+    unusable: Vec<Unusable>,
 }
 
 impl Batch {
@@ -102,6 +106,7 @@ impl Batch {
                 Done::Sent(sent) => batch.sent.push(sent),
                 Done::Failed(failed) => batch.failed.push(failed),
                 Done::Released(released) => batch.released.push(released),
+                Done::Unusable(row) => batch.unusable.push(row),
             }
             messages.push((acks, delivery));
         }
@@ -110,10 +115,16 @@ impl Batch {
 
     /// Records, waiting out any outage: an outcome in our hands is worth more than a slot.
     async fn record_patiently(&self, worker: &Worker) {
-        let mut keys = Vec::new();
-        patiently("deliveries", || record_sent(worker, &self.sent), &mut keys).await;
-        patiently("failures", || record_failures(worker, &self.failed), &mut keys).await;
-        patiently("releases", || release(worker, &self.released), &mut keys).await;
+        let (mut keys, mut unusable) = (Vec::new(), self.unusable.clone());
+        for (freed, refused) in [
+            patiently("deliveries", || record_sent(worker, &self.sent)).await,
+            patiently("failures", || record_failures(worker, &self.failed)).await,
+            patiently("releases", || release(worker, &self.released)).await,
+        ] {
+            keys.extend(freed);
+            unusable.extend(refused);
+        }
+        keys.extend(patiently("rows that are given up", || give_up(worker, &unusable)).await);
         // The next rows of these keys are due now; what fails here is found by the sweep.
         if !keys.is_empty()
             && let Err(error) = worker.store.admit(&keys).await
@@ -121,7 +132,7 @@ impl Batch {
             warn!(%error, keys = keys.len(), "the next rows of their keys wait for the sweep");
         }
         if !keys.is_empty() || !self.failed.is_empty() || !self.released.is_empty() {
-            worker.wake.wake();
+            worker.store.wake_relay();
         }
     }
 
@@ -130,24 +141,21 @@ impl Batch {
         let sent = self.sent.iter().map(|sent| sent.id);
         let failed = self.failed.iter().map(|failed| failed.id);
         let released = self.released.iter().map(|released| released.id);
-        let mut calls = lock(&worker.progress.calls);
-        for id in sent.chain(failed).chain(released) {
-            calls.remove(&id);
-        }
+        worker.calls.end(sent.chain(failed).chain(released));
     }
 }
 
-async fn patiently<F>(what: &'static str, mut record: impl FnMut() -> F, keys: &mut Vec<String>)
+/// Keys that are free for their next row, and rows of which this cannot be recorded.
+type Recorded = (Vec<String>, Vec<Unusable>);
+
+async fn patiently<T, F>(what: &'static str, mut record: impl FnMut() -> F) -> T
 where
-    F: Future<Output = store::Result<Vec<String>>>,
+    F: Future<Output = store::Result<T>>,
 {
     let mut wait = ERROR_WAIT_MIN;
     loop {
         match record().await {
-            Ok(released) => {
-                keys.extend(released);
-                return;
-            }
+            Ok(recorded) => return recorded,
             Err(error) => {
                 // A repeat after an unknown commit is harmless: what was recorded is found recorded.
                 warn!(%error, what, "recording waits");
@@ -158,9 +166,9 @@ where
     }
 }
 
-async fn record_sent(worker: &Worker, sent: &[Sent]) -> store::Result<Vec<String>> {
+async fn record_sent(worker: &Worker, sent: &[Sent]) -> store::Result<Recorded> {
     if sent.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Recorded::default());
     }
     let record = worker.store.record_sent(sent, worker.instance.get()).await?;
     counter!("outboxd_sent_total").increment(record.sent.len() as u64);
@@ -172,12 +180,12 @@ async fn record_sent(worker: &Worker, sent: &[Sent]) -> store::Result<Vec<String
         counter!("outboxd_duplicates_total").increment(record.duplicates.len() as u64);
         warn!(ids = ?record.duplicates, "delivered again although they were SENT; see outboxd.attempts");
     }
-    Ok(record.released_keys)
+    Ok((record.released_keys, record.unusable))
 }
 
 /// A clock that was set back is no reason for a strange figure: no span is negative.
 fn count_sent(worker: &Worker, sent: &[Sent], record: &SentRecord) {
-    let mut counts = worker.publisher.rollup().counts();
+    let mut counts = worker.statistics.counts();
     let by_id: HashMap<i64, &Sent> = sent.iter().map(|sent| (sent.id, sent)).collect();
     let (notify_to_sent, seen_to_sent) =
         (histogram!("outboxd_notify_to_sent_seconds"), histogram!("outboxd_seen_to_sent_seconds"));
@@ -191,9 +199,9 @@ fn count_sent(worker: &Worker, sent: &[Sent], record: &SentRecord) {
     }
 }
 
-async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Vec<String>> {
+async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Recorded> {
     if failed.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Recorded::default());
     }
     let record = worker.store.record_failures(failed, worker.instance.get(), Recorder::Worker).await?;
     let unknown = failed.iter().filter(|failed| failed.outcome == "unknown").count();
@@ -202,15 +210,24 @@ async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Ve
     counter!("outboxd_dead_letters_total").increment(record.failed.len() as u64);
     counter!("outboxd_late_failures_total").increment(record.late);
     let topics = failed.iter().map(|failed| (failed.id, &*failed.topic));
-    worker.publisher.rollup().counts().attempted(topics, &record.failed, &record.waiting);
-    Ok(record.released_keys)
+    worker.statistics.counts().attempted(topics, &record.failed, &record.waiting);
+    Ok((record.released_keys, record.unusable))
 }
 
-async fn release(worker: &Worker, released: &[Release]) -> store::Result<Vec<String>> {
+async fn release(worker: &Worker, released: &[Release]) -> store::Result<Recorded> {
     if released.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Recorded::default());
     }
-    let keys = worker.store.release(released).await?;
+    let recorded = worker.store.release(released).await?;
     counter!("outboxd_released_total").increment(released.len() as u64);
+    Ok(recorded)
+}
+
+async fn give_up(worker: &Worker, rows: &[Unusable]) -> store::Result<Vec<String>> {
+    for row in rows {
+        warn!(id = row.id, error = row.error, "a row cannot be worked with; it is given up");
+    }
+    let keys = worker.store.give_up(rows).await?;
+    counter!("outboxd_dead_letters_total").increment(rows.len() as u64);
     Ok(keys)
 }

@@ -1,30 +1,33 @@
 //! One attempt: look whether it may go, call the channel, decide what follows.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use metrics::{Counter, Histogram, SharedString, counter, histogram};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::dispatcher::Permits;
+use super::dispatcher::{NO_ROUTE_WAIT, Permits};
 use super::recorder::{Acks, Done, Finished};
 use super::room::Destination;
-use super::{Worker, lock, traced};
+use super::{Worker, circuits, traced};
+use crate::channel::availability::May;
 use crate::channel::circuit::Pass;
 use crate::channel::failover::{Provider, Route};
 use crate::channel::{Failed, Outcome, Outgoing, webhook_id};
-use crate::holds::May;
+use crate::failpoint;
 use crate::notification::NotificationId;
 use crate::queue::Delivery;
 use crate::retry::{self, Decision, Failure, HoldDecision, Position};
-use crate::rollup::Called;
 use crate::store::claim::{Claimed, Release};
 use crate::store::record;
+use crate::telemetry::statistics::Called;
 
 /// Work of a topic that was paused in the moment of its claim.
 const PAUSED_WAIT: Duration = Duration::from_millis(500);
+
+/// Behind the others that wait for the same hold: the next probe is another's.
+const PROBED_WAIT: Duration = Duration::from_secs(1);
 
 /// A claimed row on its way to its provider.
 pub(super) struct Call {
@@ -41,10 +44,10 @@ pub(super) struct Call {
 /// Makes the attempt. What it returns is to be recorded.
 pub(super) async fn run(worker: &Worker, call: Call, mut permits: Permits, cut_off: &CancellationToken) -> Finished {
     let (id, token) = (call.claimed.id, call.claimed.token);
-    worker.progress.in_flight.fetch_add(1, Ordering::Relaxed);
-    lock(&worker.progress.calls).insert(id, (token, call.claimed_at));
+    worker.presence.call_begins();
+    worker.calls.begin(id, token, call.claimed_at);
     let done = attempt(worker, &call, &mut permits, cut_off).await;
-    worker.progress.in_flight.fetch_sub(1, Ordering::Relaxed);
+    worker.presence.call_ended();
     Finished { done, delivery: call.delivery, acks: call.acks }
 }
 
@@ -53,13 +56,10 @@ async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &
     if is_expired(call) {
         return give_up(claimed, &Arc::from(""), "expired");
     }
-    if worker.holds.topic_is_paused(&claimed.topic) {
+    if worker.availability.topic_is_paused(&claimed.topic) {
         return release(claimed, PAUSED_WAIT, None);
     }
-    let route = match worker.router.route_for(&claimed.topic) {
-        Ok(route) => route,
-        Err(error) => return give_up(claimed, &Arc::from(""), &error.to_string()),
-    };
+    let Ok(route) = worker.router.route_for(&claimed.topic) else { return release(claimed, NO_ROUTE_WAIT, None) };
     // A route that became shorter goes on with its last channel.
     let position = usize::try_from(claimed.route_step).unwrap_or(0).min(route.channels.len() - 1);
     let provider = &route.channels[position];
@@ -72,7 +72,7 @@ async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &
         (Err(error), _) | (_, Err(error)) => return give_up(claimed, provider.channel.name(), &error),
     };
     let id = NotificationId(claimed.id);
-    let webhook_id = webhook_id(&worker.install_id, id, claimed.created_at);
+    let webhook_id = webhook_id(&worker.presence.install_id(), id, claimed.created_at);
     let outgoing = Outgoing {
         id,
         webhook_id: &webhook_id,
@@ -111,20 +111,21 @@ async fn send(
     }
     // The answer must come while the row is ours.
     if call.claimed_at.elapsed() + provider.timeout >= worker.config.lease {
-        worker.holds.no_call_was_made(name, &origin, call.pass).await;
+        circuits::no_call_was_made(worker, name, &origin, call.pass).await;
         return release(claimed, Duration::ZERO, None);
     }
     let pass = match call.pass {
         Pass::Normal => Pass::Normal,
-        Pass::Probe => match worker.holds.take_probe(name, &origin).await {
+        Pass::Probe => match circuits::take_probe(worker, name, &origin).await {
             May::Call(pass) => pass,
             May::Wait(wait) => return on_hold(claimed, route, position, wait),
         },
     };
     if is_expired(call) {
-        worker.holds.no_call_was_made(name, &origin, pass).await;
+        circuits::no_call_was_made(worker, name, &origin, pass).await;
         return give_up(claimed, name, "expired");
     }
+    failpoint::hit("before_call").await;
     permits.start();
     let traced = traced::begin(worker, outgoing);
     let outgoing = &Outgoing { span: traced.map(|begun| begun.context), ..*outgoing };
@@ -135,22 +136,33 @@ async fn send(
     let Some(outcome) = called else {
         return after_failure(claimed, route, position, provider, cut_short(call.claimed_at.elapsed()));
     };
-    note(worker, provider, &origin, pass, &outcome).await;
+    let held_for = note(worker, provider, &origin, pass, &outcome).await;
     match outcome {
-        Outcome::Sent { status, .. } => Done::Sent(record::Sent {
+        Outcome::Sent { status, provider_id, .. } => Done::Sent(record::Sent {
             id: claimed.id,
             token: claimed.token,
             created_at: claimed.created_at,
             topic: Arc::clone(&claimed.topic),
             channel: Arc::clone(name),
             http_status: status,
+            provider_id,
             published_at: claimed.published_at,
         }),
-        Outcome::Failed(failed) => after_failure(claimed, route, position, provider, failed),
+        Outcome::Failed(failed) => match held_for.filter(|_| pass == Pass::Probe) {
+            Some(wait) => after_probe(claimed, route, position, provider, failed, wait),
+            None => after_failure(claimed, route, position, provider, failed),
+        },
     }
 }
 
-async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pass, outcome: &Outcome) {
+/// Counts a call. Says for how long calls are held because of it.
+async fn note(
+    worker: &Worker,
+    provider: &Provider,
+    origin: &Arc<str>,
+    pass: Pass,
+    outcome: &Outcome,
+) -> Option<Duration> {
     let channel = provider.channel.name();
     let duration = match outcome {
         Outcome::Sent { duration, .. } => {
@@ -168,11 +180,11 @@ async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pas
     };
     let called = match outcome {
         Outcome::Sent { .. } => Called::Sent,
-        Outcome::Failed(failed) if failed.failure == Failure::Ambiguous => Called::Unknown(&failed.error),
+        Outcome::Failed(failed) if failed.failure.is_unknown() => Called::Unknown(&failed.error),
         Outcome::Failed(failed) => Called::Failed(&failed.error),
     };
-    worker.publisher.rollup().counts().called(channel, origin, duration, called);
-    worker.holds.on_outcome(channel, origin, pass, outcome).await;
+    worker.statistics.counts().called(channel, origin, duration, called);
+    circuits::on_outcome(worker, channel, origin, pass, outcome).await
 }
 
 /// How many attempts of a channel ended so, and how long they took.
@@ -222,6 +234,7 @@ fn give_up(claimed: &Claimed, channel: &Arc<str>, error: &str) -> Done {
         channel: Arc::clone(channel),
         duration: None,
         response: None,
+        provider_id: None,
         next: record::Next::GiveUp,
     })
 }
@@ -241,8 +254,33 @@ fn no_answer(error: String, duration: Duration) -> Failed {
         status: None,
         error,
         excerpt: None,
+        provider_id: None,
         retry_after: None,
         duration,
+    }
+}
+
+/// A probe that left the circuit open says nothing of its notification: it waits like the others and has all its attempts.
+/// One without an answer may have been delivered: it counts, so that a notification is not sent with every probe.
+fn after_probe(
+    claimed: &Claimed,
+    route: &Route,
+    position: usize,
+    provider: &Provider,
+    failed: Failed,
+    held_for: Duration,
+) -> Done {
+    let is_unknown = failed.failure == Failure::Ambiguous;
+    let done = after_failure(claimed, route, position, provider, failed);
+    match done {
+        Done::Failed(failed) if !is_unknown => {
+            let next = match retry::decide_on_hold(&route.policy, position) {
+                HoldDecision::Wait => record::Next::Probe(held_for + PROBED_WAIT),
+                HoldDecision::NextChannel => record::Next::Channel(next(position)),
+            };
+            Done::Failed(record::Failed { next, ..failed })
+        }
+        done => done,
     }
 }
 
@@ -255,12 +293,13 @@ fn after_failure(claimed: &Claimed, route: &Route, position: usize, provider: &P
         token: claimed.token,
         created_at: claimed.created_at,
         topic: Arc::clone(&claimed.topic),
-        outcome: if failed.failure == Failure::Ambiguous { "unknown" } else { "failed" },
+        outcome: if failed.failure.is_unknown() { "unknown" } else { "failed" },
         error: failed.error,
         http_status: failed.status,
         channel: Arc::clone(provider.channel.name()),
         duration: Some(failed.duration),
         response: failed.excerpt,
+        provider_id: failed.provider_id,
         next: match decision {
             Decision::RetryAfter(wait) => record::Next::Retry(wait),
             Decision::NextChannel => record::Next::Channel(next(position)),

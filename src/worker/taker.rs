@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::Worker;
 use super::recorder::Acks;
@@ -24,18 +24,18 @@ pub(super) struct Batch {
 }
 
 pub(super) async fn run(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutdown: CancellationToken) {
-    let name = format!("{}-{}", worker.install_id, worker.instance.get());
+    let name = format!("{}-{}", worker.presence.install_id(), worker.instance.get());
     let mut consumer: Option<Box<dyn Consumer>> = None;
     let mut error_wait = ERROR_WAIT_MIN;
     let mut is_down = false;
     while !shutdown.is_cancelled() {
-        match take_until_error(&worker, &name, &mut consumer, &batches, &shutdown).await {
+        match take_until_error(&worker, &name, &mut consumer, &batches, &shutdown, &mut is_down).await {
             Ok(()) => break,
             Err(error) => {
                 if !is_down {
                     warn!(%error, "taking waits");
                 }
-                is_down = consumer.is_none();
+                is_down = true;
                 shutdown
                     .run_until_cancelled(tokio::time::sleep(error_wait.mul_f64(rand::random_range(0.5..1.5))))
                     .await;
@@ -59,6 +59,7 @@ async fn take_until_error(
     consumer: &mut Option<Box<dyn Consumer>>,
     batches: &mpsc::Sender<Batch>,
     shutdown: &CancellationToken,
+    is_down: &mut bool,
 ) -> queue::Result<()> {
     let consumer = match consumer {
         Some(consumer) => consumer,
@@ -82,6 +83,10 @@ async fn take_until_error(
             taken = consumer.take(worker.config.concurrency, TAKE_WAIT.min(worker.tend_every)) => taken?,
             () = shutdown.cancelled() => return Ok(()),
         };
+        // Said once per outage.
+        if std::mem::take(is_down) {
+            info!("taking goes on");
+        }
         if !taken.is_empty() {
             permit.send(Batch { deliveries: taken, acks: acks.clone() });
         }

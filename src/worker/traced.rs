@@ -40,5 +40,5 @@ pub(super) fn end(
         http_status,
         error,
     };
-    tracer.end(begun, call);
+    tracer.end(begun, &call);
 }

@@ -6,7 +6,7 @@ use outboxd::producer::Producer;
 use outboxd::store::Store;
 use tokio_postgres::Client;
 
-use crate::duty::config;
+use crate::leader::config;
 use crate::support::instance::Setup;
 use crate::support::postgres;
 use crate::support::provider::Provider;
@@ -29,8 +29,7 @@ async fn a_campaign_delays_no_single_notification_of_another_topic() {
     let client = database.connect().await;
     let provider = Provider::start();
     // A window to match what a debug build on a busy machine sends in a second.
-    let setup =
-        Setup::new(&database.url()).webhook(&provider.url("/hook")).replace("[queue]\n", "[queue]\nwindow = 1000\n");
+    let setup = Setup::new(&database.url()).webhook(&provider.url("/hook")).set("queue.window", 1000);
     let _instance = setup.start().await;
     sql::run(&client, "SELECT outboxd.notify('known', 'first', '{}')").await;
     provider.wait_for(1, Duration::from_secs(10)).await;

@@ -1,8 +1,10 @@
 //! Channels against a real provider.
 
+mod answer;
 mod circuit;
 mod classification;
 mod failover;
+mod forward;
 mod guard;
 mod limits;
 mod proxy;
@@ -27,8 +29,11 @@ pub fn config(url: &str) -> ChannelConfig {
         connect_timeout: Duration::from_secs(2),
         first_byte_timeout: Duration::from_secs(5),
         headers: BTreeMap::new(),
+        forward_headers: Vec::new(),
         body: None,
         content_type: "application/json".to_owned(),
+        accepted_when: None,
+        provider_id: None,
         secrets: Vec::new(),
         rate_limit: None,
         max_in_flight: None,

@@ -75,11 +75,11 @@ fn mistakes_end_with_78_for_people_and_for_programs() {
     let env = [("DATABASE_URL", "mysql://u:hunter2@127.0.0.1/x"), ("OUTBOXD_WORKER_LEESE", "1m")];
     let ran = outboxd(&["check"], &env);
     assert_eq!(ran.code, 78);
-    assert!(ran.err.contains("the configuration has 2 mistakes:"), "{}", ran.err);
+    assert!(ran.err.contains("the configuration has 2 errors:"), "{}", ran.err);
     assert!(ran.err.contains("did you mean \"OUTBOXD_WORKER_LEASE\"?"), "{}", ran.err);
     let ran = outboxd(&["check", "--json"], &env);
     let json: Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!((ran.code, &json["ok"], &json["mistakes"][0]["key"]), (78, &false.into(), &"database_url".into()));
+    assert_eq!((ran.code, &json["ok"], &json["errors"][0]["key"]), (78, &false.into(), &"database_url".into()));
     assert!(!ran.out.contains("hunter2"), "{}", ran.out);
 }
 
@@ -177,8 +177,9 @@ fn the_schema_is_looked_up_and_its_absence_explained() {
     let url = |user: &str| format!("postgres://{user}@127.0.0.1:{}/schema_test", POSTGRES.port);
     let check = |user: &str| {
         let ran = outboxd(&["check", "--json"], &[("DATABASE_URL", &url(user))]);
-        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-        finding(&ran.out, "schema")
+        let (state, text) = finding(&ran.out, "schema");
+        assert_eq!(ran.code, if state == "failed" { 78 } else { 0 }, "{}{}", ran.out, ran.err);
+        (state, text)
     };
     assert_eq!(check("postgres"), ("warn".into(), "outboxd is not there yet; run outboxd migrate".into()));
     psql("schema_test", "CREATE SCHEMA outboxd");
@@ -187,20 +188,24 @@ fn the_schema_is_looked_up_and_its_absence_explained() {
         "CREATE TABLE outboxd.refinery_schema_history AS SELECT n AS version, 'notifications' AS name, '' AS applied_on
                      FROM generate_series(1, 3) n";
     psql("schema_test", history);
-    assert_eq!(check("postgres"), ("ok".into(), "outboxd at migration 3".into()));
+    let newest = outboxd::store::migrate::newest();
+    assert_eq!(
+        check("postgres"),
+        ("warn".into(), format!("outboxd is at migration 3 of {newest}; run outboxd migrate"))
+    );
     let (state, text) = check("nobody");
-    assert!(state == "warn" && text.contains("nobody may not read its history"), "{text}");
+    assert!(state == "failed" && text.contains("nobody may not use it"), "{text}");
     psql("schema_test", "UPDATE outboxd.refinery_schema_history SET name = 'create_notification_log'");
     let ran = outboxd(&["check", "--json"], &[("DATABASE_URL", &url("postgres"))]);
     let (state, text) = finding(&ran.out, "schema");
-    assert!(ran.code == 69 && state == "failed" && text.contains("DROP SCHEMA outboxd CASCADE"), "{} {text}", ran.code);
+    assert!(ran.code == 78 && state == "failed" && text.contains("DROP SCHEMA outboxd CASCADE"), "{} {text}", ran.code);
 }
 
 #[test]
 fn a_refusal_of_postgres_is_told_in_its_own_words() {
     let url = format!("postgres://postgres@127.0.0.1:{}/no_such_database", POSTGRES.port);
     let ran = outboxd(&["check", "--json"], &[("DATABASE_URL", &url)]);
-    assert_eq!(ran.code, 69);
+    assert_eq!(ran.code, 78);
     let (state, text) = finding(&ran.out, "postgres");
     assert_eq!(state, "failed");
     assert_eq!(text, "refused the connection: database \"no_such_database\" does not exist (3D000)");
@@ -280,6 +285,26 @@ fn a_server_without_tls_is_refused_where_tls_is_demanded() {
 }
 
 #[test]
+fn a_redis_url_that_cannot_be_used_is_refused_by_check_and_run_in_the_same_words() {
+    let database = format!("postgres://postgres@127.0.0.1:{}/postgres", POSTGRES.port);
+    for (url, wanted) in [
+        ("redis://:hunter2@127.0.0.1:1?protocol=resp3", "redis_url does not know the parameter \"protocol\""),
+        ("redis://:hunter2@a,b/0?protocol=resp3", "redis_url does not know the parameter \"protocol\""),
+        ("redis+sentinel://:hunter2@127.0.0.1", "redis_url needs the primary's name"),
+        ("redis+unix:///run/redis.sock", "redis_url is no Redis URL"),
+        ("rediss://:hunter2@127.0.0.1#insecure", "redis_url has a #"),
+        ("redis://:hunter2@127.0.0.1:port", "redis_url has a bad host"),
+    ] {
+        let env = [("DATABASE_URL", database.as_str()), ("REDIS_URL", url)];
+        let [check, run] = ["check", "run"].map(|command| outboxd(&[command], &env));
+        assert_eq!((check.code, run.code), (78, 78), "{url}: {}{}", check.err, run.err);
+        assert!(check.err.contains(wanted), "{url}: {}", check.err);
+        assert_eq!(check.err, run.err, "{url}");
+        assert!(!check.err.contains("hunter2"), "{url}: {}", check.err);
+    }
+}
+
+#[test]
 fn redis_is_reached_over_tls_and_must_not_evict() {
     let postgres = format!("postgres://postgres@127.0.0.1:{}/postgres", POSTGRES.port);
     let check = |server: &TlsServer, ca: &Path| {
@@ -296,7 +321,7 @@ fn redis_is_reached_over_tls_and_must_not_evict() {
     let evicting = tls::redis("allkeys-lru");
     let (code, (state, text)) = check(&evicting, &evicting.ca);
     assert!(
-        code == 69 && state == "failed" && text.contains("maxmemory-policy is allkeys-lru"),
+        code == 78 && state == "failed" && text.contains("maxmemory-policy is allkeys-lru"),
         "{code} {state} {text}"
     );
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outboxd::config::{Config, Env, Loaded, Mistakes, Origin, QueueKind, Sources, Wakeup, load};
+use outboxd::config::{Config, Env, Errors, Loaded, Origin, QueueKind, Sources, Wakeup, load};
 use secrecy::ExposeSecret;
 
 mod validation;
@@ -20,7 +20,7 @@ fn env(pairs: &[(&str, &str)]) -> Env {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-fn load_text(text: &str, pairs: &[(&str, &str)], overrides: &[(&str, &str)]) -> Result<Loaded, Mistakes> {
+fn load_text(text: &str, pairs: &[(&str, &str)], overrides: &[(&str, &str)]) -> Result<Loaded, Errors> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("outboxd.toml");
     std::fs::write(&file, text).unwrap();
@@ -29,15 +29,15 @@ fn load_text(text: &str, pairs: &[(&str, &str)], overrides: &[(&str, &str)]) -> 
 }
 
 fn config(text: &str, pairs: &[(&str, &str)]) -> Config {
-    load_text(text, pairs, &[]).unwrap_or_else(|mistakes| panic!("{mistakes}")).config
+    load_text(text, pairs, &[]).unwrap_or_else(|errors| panic!("{errors}")).config
 }
 
-/// Every mistake's text, without the directory of the file.
-fn mistakes(text: &str, pairs: &[(&str, &str)]) -> Vec<String> {
-    let Mistakes(all) = load_text(text, pairs, &[]).map(|loaded| loaded.config).unwrap_err();
+/// Every error's text, without the directory of the file.
+fn errors(text: &str, pairs: &[(&str, &str)]) -> Vec<String> {
+    let Errors(all) = load_text(text, pairs, &[]).map(|loaded| loaded.config).unwrap_err();
     all.iter()
-        .map(|mistake| {
-            let text = mistake.to_string();
+        .map(|error| {
+            let text = error.to_string();
             text.find("outboxd.toml:").map_or(text.clone(), |at| text[at..].to_owned())
         })
         .collect()
@@ -54,8 +54,8 @@ fn without_keys_the_documented_defaults_hold() {
         (10, seconds(5), seconds(30))
     );
     assert_eq!(
-        (config.queue.kind, config.queue.prefix.as_str(), config.queue.window),
-        (QueueKind::Memory, "outboxd", 10_000)
+        (config.queue.kind, config.queue.prefix.as_str(), config.queue.window, config.queue.fallback_after),
+        (QueueKind::Memory, "outboxd", 10_000, Some(seconds(10)))
     );
     assert_eq!((config.producer.batch, config.relay.batch, config.relay.wakeup), (500, 500, Wakeup::Bell));
     assert_eq!((config.relay.republish_after, config.relay.poll), (seconds(5), Duration::from_millis(50)));
@@ -66,6 +66,7 @@ fn without_keys_the_documented_defaults_hold() {
     let kept = &config.retention;
     assert_eq!([kept.sent, kept.failed, kept.canceled, kept.attempts], [7, 30, 7, 30].map(|days| day * days));
     assert_eq!([kept.events, kept.inbox, kept.audit], [7, 7, 90].map(|days| day * days));
+    assert_eq!(config.events.stream_max, 100_000);
     let telemetry = &config.telemetry;
     assert_eq!((telemetry.otlp_endpoint.as_deref(), telemetry.otlp_headers.len()), (None, 0));
     assert_eq!((telemetry.otlp_sample_ratio, telemetry.service_name.as_str()), (1.0, "outboxd"));
@@ -83,6 +84,8 @@ fn without_keys_the_documented_defaults_hold() {
 fn defaults_follow_what_is_around_them() {
     let redis = config(BASE, &[("REDIS_URL", "redis://127.0.0.1")]);
     assert_eq!(redis.queue.kind, QueueKind::Stream);
+    let stays = config(BASE, &[("OUTBOXD_QUEUE_FALLBACK_AFTER", "never")]);
+    assert_eq!(stays.queue.fallback_after, None);
     let pooled = config(BASE, &[("OUTBOXD_DATABASE_POOLER", "true")]);
     assert_eq!(pooled.relay.wakeup, Wakeup::Poll);
     let once = config(BASE, &[("OUTBOXD_ROUTES_DEFAULT_MAX_ATTEMPTS", "1")]);
@@ -237,7 +240,7 @@ fn secrets_never_print() {
     for printed in [format!("{loaded:?}"), format!("{:?}", loaded.config)] {
         assert!(!printed.contains("hunter2") && !printed.contains("aHVudGVy"), "{printed}");
     }
-    let wrong = mistakes(
+    let wrong = errors(
         &format!("{text}secret = 5"),
         &[
             ("OUTBOXD_HTTP_ADDR", "x"),

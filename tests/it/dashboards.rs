@@ -8,7 +8,7 @@ use outboxd::telemetry::catalog::METRICS;
 use serde_json::Value;
 
 use crate::support::postgres;
-use crate::support::sql::value;
+use crate::support::sql::{value, values};
 
 const RULES: &str = "deploy/prometheus/outboxd.rules.yml";
 const DASHBOARD: &str = "deploy/grafana/outboxd.json";
@@ -63,6 +63,21 @@ fn every_label_of_the_alerts_belongs_to_its_metric() {
             assert!(known.labels.contains(&label), "{name}: {metric} has no label {label}");
         }
     }
+}
+
+#[tokio::test]
+async fn every_check_that_an_alert_names_is_one_of_the_health_view() {
+    let client = postgres::database().await.connect().await;
+    let checks: Vec<String> = values(&client, "SELECT name FROM outboxd.health").await;
+    let mut named = BTreeSet::new();
+    for (alert, expression) in rules() {
+        for rest in expression.split("check=\"").skip(1) {
+            let check = rest.split('"').next().unwrap();
+            assert!(checks.iter().any(|known| known == check), "{alert}: {check} is no check");
+            named.insert(check.to_owned());
+        }
+    }
+    assert_eq!(named.into_iter().collect::<Vec<_>>(), ["paused", "routes", "schedules"]);
 }
 
 fn panels(dashboard: &Value) -> Vec<&Value> {

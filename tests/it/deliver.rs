@@ -7,7 +7,7 @@ use outboxd::store::Store;
 use outboxd::store::claim::Case;
 use outboxd::store::publish::FreshScan;
 
-use crate::duty::{config, register};
+use crate::leader::{config, register};
 use crate::support::instance::Setup;
 use crate::support::provider::{Provider, Reply};
 use crate::support::world::{Carrier, World, message};
@@ -131,8 +131,7 @@ async fn an_instance_that_has_started_has_the_connections_its_work_needs() {
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'outboxd' AND datname = current_database()";
     for (pool_size, at_least) in [(10, 9), (2, 5)] {
         let world = World::new(Carrier::Memory).await;
-        let database = format!("[database]\npool_size = {pool_size}\n");
-        let _instance = world.setup.clone().replace("[relay]\n", &format!("{database}[relay]\n")).start().await;
+        let _instance = world.setup.clone().set("database.pool_size", pool_size).start().await;
         // Six, or as many as there may be, for claims and outcomes; three for publishing.
         let made: i64 = sql::value(&world.app, connections).await;
         assert!(made >= at_least, "{made} of a pool of {pool_size}");
@@ -141,9 +140,9 @@ async fn an_instance_that_has_started_has_the_connections_its_work_needs() {
 
 #[tokio::test]
 async fn a_provider_never_sees_more_requests_at_once_than_the_worker_may_make() {
-    const CONCURRENCY: usize = 5;
+    const CONCURRENCY: u32 = 5;
     let world = World::new(Carrier::Memory).await;
-    let setup = world.setup.clone().replace("[worker]\n", &format!("[worker]\nconcurrency = {CONCURRENCY}\n"));
+    let setup = world.setup.clone().set("worker.concurrency", CONCURRENCY);
     let _instance = setup.start().await;
     // At once, after a moment, and refused.
     for reply in [Reply::ok(), Reply::ok().after(Duration::from_millis(20)), Reply::status(503)] {
@@ -154,7 +153,7 @@ async fn a_provider_never_sees_more_requests_at_once_than_the_worker_may_make() 
     }
     world.provider.answer(Reply::ok());
     world.settle().await.assert_nothing_lost().assert_duplicates_explained();
-    assert_eq!(world.provider.most_at_once(), CONCURRENCY, "all it may make, and not one more");
+    assert_eq!(world.provider.most_at_once(), CONCURRENCY as usize, "all it may make, and not one more");
 }
 
 /// When the provider stops answering, each claimed row is one that it was called for, and no other is claimed.
@@ -169,7 +168,7 @@ async fn no_more_is_claimed_than_can_be_called_at_once() {
         if is_early { Reply::ok() } else { Reply::hang() }
     });
     let mut instance = Setup::new(&database.url())
-        .replace("[worker]\n", &format!("[worker]\nconcurrency = {CONCURRENCY}\n"))
+        .set("worker.concurrency", CONCURRENCY)
         .webhook(&provider.url("/hook"))
         .start()
         .await;
@@ -195,7 +194,7 @@ async fn a_claim_tells_when_its_message_was_published() {
     let instance = register(&client).await;
     let notify = "SELECT outboxd.notify('orders', 'r', '{}')";
     let published: i64 = sql::value(&client, notify).await;
-    let scan = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], take: 5 };
+    let scan = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, take: 5 };
     assert_eq!(store.reserve_fresh(scan, instance, &[]).await.unwrap().found.reserved.messages.len(), 1);
     // A message that arrived although the reservation was lost in a crash of the server.
     let unpublished: i64 = sql::value(&client, notify).await;

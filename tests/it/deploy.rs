@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use outboxd::config::{Config, Env, KEYS, Sources, load};
 use serde_json::Value;
 
+mod shape;
+
 fn read(path: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -17,8 +19,12 @@ fn compose() -> Value {
 }
 
 fn manifests() -> Vec<Value> {
-    let text = read("deploy/kubernetes/outboxd.yaml");
-    text.split("\n---\n").map(|document| serde_saphyr::from_str(document).expect("YAML")).collect()
+    let mut all = Vec::new();
+    for file in ["outboxd.yaml", "migrate.yaml", "servicemonitor.yaml"] {
+        let text = read(&format!("deploy/kubernetes/{file}"));
+        all.extend(text.split("\n---\n").map(|document| serde_saphyr::from_str::<Value>(document).expect("YAML")));
+    }
+    all
 }
 
 fn manifest(kind: &str) -> Value {
@@ -43,7 +49,7 @@ fn expanded(text: &str) -> String {
 fn loaded(env: Env) -> Config {
     let file = tempfile::NamedTempFile::new().unwrap();
     let sources = Sources { file: Some(file.path().to_owned()), env, overrides: Vec::new() };
-    load(&sources).unwrap_or_else(|mistakes| panic!("{mistakes}")).config
+    load(&sources).unwrap_or_else(|errors| panic!("{errors}")).config
 }
 
 #[test]
@@ -51,28 +57,11 @@ fn the_compose_file_holds_together() {
     let compose = compose();
     let services = compose["services"].as_object().unwrap();
     assert_eq!(keys(&compose["services"]).len(), 7, "{:?}", services.keys());
-    // The parts of the specification that the file uses: a key outside is a mistake in writing.
-    let known: BTreeSet<&str> = BTreeSet::from([
-        "image",
-        "build",
-        "command",
-        "environment",
-        "volumes",
-        "networks",
-        "depends_on",
-        "healthcheck",
-        "restart",
-        "read_only",
-        "cap_drop",
-        "security_opt",
-        "stop_grace_period",
-        "ports",
-        "profiles",
-        "init",
-    ]);
+    assert_eq!(shape::wrong_in_compose(&compose), [""; 0]);
+    let mut misspelt = compose.clone();
+    misspelt["services"]["redis"]["health_check"] = "redis-cli ping".into();
+    assert_eq!(shape::wrong_in_compose(&misspelt), ["services.redis.health_check as Text"]);
     for (name, service) in services {
-        let unknown: Vec<_> = keys(service).difference(&known).copied().collect();
-        assert!(unknown.is_empty(), "{name}: {unknown:?}");
         assert!(service["image"].is_string(), "{name}");
         for network in service["networks"].as_array().unwrap() {
             assert!(keys(&compose["networks"]).contains(network.as_str().unwrap()), "{name}: {network}");
@@ -126,8 +115,14 @@ fn grace_s(text: &str) -> u64 {
 
 #[test]
 fn no_file_that_people_deploy_with_holds_a_secret() {
-    for path in ["docker-compose.yml", "Dockerfile", "deploy/kubernetes/outboxd.yaml", "deploy/systemd/outboxd.service"]
-    {
+    for path in [
+        "docker-compose.yml",
+        "Dockerfile",
+        "deploy/kubernetes/outboxd.yaml",
+        "deploy/kubernetes/migrate.yaml",
+        "deploy/kubernetes/servicemonitor.yaml",
+        "deploy/systemd/outboxd.service",
+    ] {
         let text = read(path);
         for line in text.lines() {
             let lower = line.to_ascii_lowercase();
@@ -166,11 +161,20 @@ fn the_image_is_bare_unprivileged_and_told_when_to_stop() {
 
 #[test]
 fn the_dependency_layer_needs_no_source_but_its_stubs() {
-    let manifest: toml::Table = toml::from_str(&read("Cargo.toml")).unwrap();
-    for kind in ["bin", "test", "bench", "example"] {
-        for target in manifest.get(kind).and_then(toml::Value::as_array).into_iter().flatten() {
-            // Cargo looks for the file of a target that has no path, even if that target is not built.
-            assert!(target.get("path").is_some(), "[[{kind}]] {} names no path", target["name"]);
+    let parsed = |path: &str| toml::from_str::<toml::Table>(&read(path)).unwrap();
+    let mut manifests = vec![parsed("Cargo.toml")];
+    let members = manifests[0]["workspace"]["members"].as_array().unwrap().clone();
+    for member in members.iter().map(|member| member.as_str().unwrap()) {
+        let manifest = format!("{member}/Cargo.toml");
+        assert!(read("Dockerfile").contains(&format!("COPY {manifest} {member}/\n")), "{manifest} is not copied");
+        manifests.push(parsed(&manifest));
+    }
+    for manifest in &manifests {
+        for kind in ["bin", "test", "bench", "example"] {
+            for target in manifest.get(kind).and_then(toml::Value::as_array).into_iter().flatten() {
+                // Cargo looks for the file of a target that has no path, even if that target is not built.
+                assert!(target.get("path").is_some(), "[[{kind}]] {} names no path", target["name"]);
+            }
         }
     }
 }
@@ -200,15 +204,68 @@ fn outboxd_understands_what_the_manifests_tell_it() {
 }
 
 #[test]
+fn the_manifests_hold_what_kubernetes_knows() {
+    for manifest in manifests() {
+        assert_eq!(shape::wrong_in_object(&manifest), [""; 0], "{}", manifest["kind"]);
+    }
+    let mut misplaced = manifest("Deployment");
+    misplaced["spec"]["template"]["enableServiceLinks"] = false.into();
+    misplaced["spec"]["replicas"] = "2".into();
+    assert_eq!(
+        shape::wrong_in_object(&misplaced),
+        ["spec.replicas as Text", "spec.template.enableServiceLinks as Flag"]
+    );
+}
+
+#[test]
+fn the_migration_job_runs_this_version_as_the_owner_and_gives_up_on_mistakes() {
+    let job = manifest("Job");
+    let spec = &job["spec"];
+    let (pod, version) = (&spec["template"]["spec"], env!("CARGO_PKG_VERSION"));
+    let container = &pod["containers"][0];
+    assert_eq!(container["args"], serde_json::json!(["migrate"]));
+    assert_eq!(container["image"], format!("outboxd:{version}"));
+    assert_eq!(job["metadata"]["name"], format!("outboxd-migrate-{}", version.replace('.', "-")));
+    assert_eq!(pod["restartPolicy"], "Never", "the policy of failures wants it");
+    let policy = &spec["podFailurePolicy"]["rules"][0];
+    assert_eq!((&policy["action"], &policy["onExitCodes"]["values"]), (&"FailJob".into(), &serde_json::json!([2, 78])));
+    assert_eq!(policy["onExitCodes"]["containerName"], container["name"]);
+    let secret = |pod: &Value| {
+        let volumes = pod["volumes"].as_array().unwrap();
+        volumes.iter().find_map(|volume| volume["secret"]["secretName"].as_str().map(str::to_owned)).unwrap()
+    };
+    assert_ne!(
+        secret(pod),
+        secret(&manifest("Deployment")["spec"]["template"]["spec"]),
+        "instances do not own the schema"
+    );
+}
+
+#[test]
+fn prometheus_finds_the_service_by_its_labels_and_presents_the_token() {
+    let (monitor, service) = (manifest("ServiceMonitor"), manifest("Service"));
+    assert_eq!(monitor["spec"]["selector"]["matchLabels"], service["metadata"]["labels"]);
+    let endpoint = &monitor["spec"]["endpoints"][0];
+    assert_eq!((&endpoint["port"], &endpoint["path"]), (&service["spec"]["ports"][0]["name"], &"/metrics".into()));
+    let credentials = &endpoint["authorization"]["credentials"];
+    let deployment = read("deploy/kubernetes/outboxd.yaml");
+    let key = credentials["key"].as_str().unwrap();
+    assert!(deployment.contains(&format!("secretName: {}", credentials["name"].as_str().unwrap())));
+    assert!(deployment.contains(&format!("/run/secrets/outboxd/{key}")), "the token of the instances");
+}
+
+#[test]
 fn pods_have_no_privileges_and_no_restart_for_an_outage() {
     let deployment = manifest("Deployment");
-    let pod = &deployment["spec"]["template"]["spec"];
-    let container = &pod["containers"][0];
-    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-    assert_eq!(pod["automountServiceAccountToken"], false);
-    assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
-    assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
-    assert_eq!(container["securityContext"]["capabilities"]["drop"][0], "ALL");
+    for pod in [&deployment["spec"]["template"]["spec"], &manifest("Job")["spec"]["template"]["spec"]] {
+        let container = &pod["containers"][0];
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+        assert_eq!((&pod["automountServiceAccountToken"], &pod["enableServiceLinks"]), (&false.into(), &false.into()));
+        assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+        assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
+        assert_eq!(container["securityContext"]["capabilities"]["drop"][0], "ALL");
+    }
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"], 0);
     assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/livez");
     assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use outboxd::{Notification, Producer};
 use serde_json::json;
 
-use crate::duty::config;
+use crate::leader::config;
 use crate::support::world::{Carrier, World};
 use crate::support::{postgres, redis, sql};
 

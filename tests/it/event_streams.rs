@@ -1,25 +1,18 @@
 //! publish() to the consumer: events reach the Redis stream of their topic, in order per key.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redis::streams::StreamRangeReply;
+use outboxd::config::QueueConfig;
+use outboxd::queue::events::{Event, EventStreams};
 
+use crate::support::redis::{RedisCluster, RedisServer, documented_user_rules};
 use crate::support::world::{Carrier, World};
-use crate::support::{redis as redis_support, sql};
+use crate::support::{redis as redis_support, sql, stream};
 
-async fn read(world: &World, topic: &str, at_least: usize) -> Vec<(i64, String)> {
-    let key = format!("{{{}}}:v1:events:topic:{topic}", world.prefix);
-    let deadline = Instant::now() + Duration::from_secs(15);
-    loop {
-        let mut connection = redis_support::shared().connection().await;
-        let reply: StreamRangeReply =
-            redis::cmd("XRANGE").arg(&key).arg("-").arg("+").query_async(&mut connection).await.unwrap();
-        if reply.ids.len() >= at_least {
-            return reply.ids.iter().map(|entry| (entry.get("id").unwrap(), entry.get("key").unwrap())).collect();
-        }
-        assert!(Instant::now() < deadline, "{} of {at_least} events arrived", reply.ids.len());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+async fn read(world: &World, topic: &str, at_least: usize) -> Vec<i64> {
+    let key = stream::key(&world.prefix, topic);
+    let entries = stream::wait_for(redis_support::shared(), &key, at_least, Duration::from_secs(15)).await;
+    entries.into_iter().map(|entry| entry.id).collect()
 }
 
 #[tokio::test]
@@ -30,12 +23,12 @@ async fn events_are_appended_in_order_and_can_be_replayed() {
     for n in 1..=30 {
         sql::run(&world.app, &format!("SELECT outboxd.publish('order', 'k{}', '{{}}')", n % 3)).await;
     }
-    let ids: Vec<i64> = read(&world, "order", 30).await.into_iter().map(|(id, _)| id).collect();
+    let ids: Vec<i64> = read(&world, "order", 30).await;
     assert!(ids.is_sorted(), "{ids:?}");
     sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.event_outbox").await;
     let replayed: i64 = sql::value(&world.app, "SELECT outboxd.replay_events('order', '-infinity')").await;
     assert_eq!(replayed, 30);
-    let again: Vec<i64> = read(&world, "order", 60).await.into_iter().map(|(id, _)| id).collect();
+    let again: Vec<i64> = read(&world, "order", 60).await;
     assert_eq!(again[30..], ids[..]);
 }
 
@@ -52,37 +45,63 @@ async fn an_owner_that_dies_hands_the_events_over() {
 }
 
 #[tokio::test]
-async fn an_owner_killed_between_append_and_forget_appends_only_its_batch_again() {
-    let world = World::new(Carrier::Stream).await;
-    sql::run(&world.app, "SELECT outboxd.publish('order', 'k' || n % 3, '{}') FROM generate_series(1, 30) n").await;
-    let mut first = world.setup.clone().failpoints("after_append=abort").spawn();
-    first.exit_code().await;
-    let ids: Vec<i64> = read(&world, "order", 30).await.into_iter().map(|(id, _)| id).collect();
-    assert_eq!(sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.event_outbox").await, 30);
-    let _second = world.setup.start().await;
-    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.event_outbox").await;
-    let all: Vec<i64> = read(&world, "order", 60).await.into_iter().map(|(id, _)| id).collect();
-    assert!(ids.is_sorted() && all == [ids.clone(), ids].concat(), "{all:?}");
+async fn an_owner_killed_around_its_append_loses_and_repeats_nothing() {
+    for failpoint in ["after_reserve_events=abort", "after_append=abort"] {
+        let world = World::new(Carrier::Stream).await;
+        sql::run(&world.app, "SELECT outboxd.publish('order', 'k' || n % 3, '{}') FROM generate_series(1, 30) n").await;
+        world.setup.clone().failpoints(failpoint).spawn().exit_code().await;
+        let waiting = "SELECT count FROM outboxd.events_waiting";
+        assert_eq!(sql::value::<i64>(&world.app, waiting).await, 30, "{failpoint}: shown until it is confirmed");
+        let mut second = world.setup.start().await;
+        sql::run(&world.app, "SELECT outboxd.publish('order', 'k0', '{}')").await;
+        let ids: Vec<i64> = sql::values(&world.app, "SELECT id FROM outboxd.event ORDER BY id").await;
+        read(&world, "order", 31).await;
+        sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.events_waiting").await;
+        assert_eq!(read(&world, "order", 31).await, ids, "{failpoint}");
+        second.wait_for_log("\"took over\"").await;
+        assert!(!second.log().contains("lost events"), "{failpoint}: {}", second.log());
+    }
 }
 
 #[tokio::test]
-async fn the_example_consumer_handles_an_event_that_comes_twice_once() {
+async fn an_owner_that_wakes_up_after_its_successor_appends_nothing() {
     let world = World::new(Carrier::Stream).await;
-    let _instance = world.setup.start().await;
-    sql::run(&world.app, "SELECT outboxd.publish('order', 'order-7', '{}')").await;
+    let first = world.setup.clone().failpoints("after_reserve_events=hang@2").start().await;
+    sql::run(&world.app, "SELECT outboxd.publish('order', 'k', '{}')").await;
     read(&world, "order", 1).await;
-    sql::run(&world.app, "SELECT outboxd.replay_events('order', '-infinity')").await;
-    read(&world, "order", 2).await;
-    let output = tokio::process::Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--example", "event_consumer", "--", "order", "2"])
-        .env("DATABASE_URL", world.database.url())
-        .env("REDIS_URL", redis_support::shared().url())
-        .env("OUTBOXD_QUEUE_PREFIX", &world.prefix)
-        .output()
-        .await
-        .expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("invoiced order-7") && said.contains("seen before"), "{said}");
-    assert_eq!(sql::value::<i64>(&world.app, "SELECT count(*) FROM invoices").await, 1);
+    sql::run(&world.app, "SELECT outboxd.publish('order', 'k', '{}')").await;
+    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.event_outbox").await;
+    first.signal(nix::sys::signal::Signal::SIGSTOP);
+    let _second = world.setup.start().await;
+    assert_eq!(read(&world, "order", 2).await.len(), 2);
+    // What the first would still do: append its reservation to where it saw the stream.
+    let config = world.queue_config();
+    let url = redis_support::shared().url().into();
+    let late = EventStreams::open(&config, &url, 1_000).await.unwrap();
+    assert_eq!(late.append(1, 2, &[]).await.unwrap(), 2, "it is told where the stream is");
+    assert_eq!(late.append(1, 3, &[event(("order", 99))]).await.unwrap(), 2);
+    assert_eq!(read(&world, "order", 2).await.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_and_a_user_with_the_documented_rights_carry_events_too() {
+    let cluster = RedisCluster::start().await;
+    let server = RedisServer::forgetful();
+    for url in [cluster.nodes[0].url().to_owned(), server.url().replace("redis://", "redis://outboxd:secret@")] {
+        let prefix = redis_support::unique_prefix();
+        let rules = documented_user_rules(&prefix);
+        server.run::<()>(&format!("ACL SETUSER outboxd on >secret {rules}")).await;
+        let config = QueueConfig { prefix, ..World::new(Carrier::Stream).await.queue_config() };
+        let streams = EventStreams::open(&config, &url.clone().into(), 1_000).await.unwrap();
+        let events: Vec<Event> = ["order", "quiz", "order"].into_iter().zip(1..).map(event).collect();
+        assert_eq!(streams.append(0, 7, &events).await.unwrap(), 7);
+        assert_eq!(streams.appended().await.unwrap(), 7);
+        let groups = streams.groups(&["order".to_owned(), "none".to_owned()]).await.unwrap();
+        assert_eq!((groups[0].last, groups[1].last, groups[0].groups.len()), (3, 0, 0), "{url}");
+    }
+}
+
+fn event((topic, id): (&str, i64)) -> Event {
+    let (topic, key, payload) = (topic.to_owned(), "k".to_owned(), "{}".to_owned());
+    Event { id, topic, key, payload, headers: None, created_at: String::new(), position: id }
 }

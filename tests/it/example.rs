@@ -8,7 +8,8 @@ use outboxd::config::{Env, KEYS, Loaded, Origin, Sources, load};
 const EXAMPLE: &str = include_str!("../../outboxd.example.toml");
 
 /// Commented-out keys that show a form, because there is no default to show.
-const SHOWN_FORMS: [&str; 5] = ["redis_url", "http_token", "otlp_endpoint", "otlp_headers", "proxy"];
+const SHOWN_FORMS: [&str; 7] =
+    ["redis_url", "http_token", "otlp_endpoint", "otlp_headers", "accepted_when", "provider_id", "proxy"];
 
 fn load_example(text: &str) -> Loaded {
     let dir = tempfile::tempdir().unwrap();
@@ -26,7 +27,7 @@ fn load_example(text: &str) -> Loaded {
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into();
-    load(&Sources { file: Some(file), env, overrides: Vec::new() }).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+    load(&Sources { file: Some(file), env, overrides: Vec::new() }).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 /// A commented-out key: `#name = …`, with no space after the sign.

@@ -4,14 +4,26 @@ mod chaos;
 mod clock;
 mod destinations;
 mod disk;
-mod duties;
+mod events;
+mod failover;
+mod fallback;
 mod keys;
+mod leases;
 mod limits;
+mod outage;
 mod outcomes;
+mod panics;
+mod planted;
+mod pooler;
 mod postgres;
+mod probes;
 mod publish;
+mod recreated;
 mod redis;
+mod refusals;
 mod relays;
+mod routes;
+mod sessions;
 mod snapshot;
 mod sweep;
 mod topics;
@@ -21,22 +33,24 @@ mod work;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use outboxd::channel::availability::Availability;
 use outboxd::channel::failover::Router;
-use outboxd::holds::Holds;
-use outboxd::publisher::Publisher;
 use outboxd::queue::{self, Queue};
 use outboxd::relay::Relay;
+use outboxd::relay::publisher::Publisher;
 use outboxd::store::Store;
-use outboxd::store::instance::InstanceId;
+use outboxd::store::instance::{InstanceId, Presence};
+use outboxd::telemetry::statistics::Statistics;
+use outboxd::upkeep::circuits;
 
-use crate::duty::{config, register};
+use crate::leader::{config, register};
 use crate::support::postgres::Database;
 
 /// A relay in this process that makes a pass when it is told to, with a queue of its own.
 struct Stepped {
     store: Store,
     queue: Arc<dyn Queue>,
-    holds: Arc<Holds>,
+    availability: Arc<Availability>,
     relay: Relay,
     instance: i32,
 }
@@ -46,12 +60,24 @@ impl Stepped {
         let config = config(database, &[]);
         let store = Store::open(&config).unwrap();
         let queue = queue::open(&config.queue, None).await.unwrap();
-        let publisher = Publisher::new(store.clone(), Arc::clone(&queue), config.queue.window);
+        let publisher = Publisher::new(
+            store.clone(),
+            Arc::clone(&queue),
+            config.queue.window,
+            Arc::new(Presence::default()),
+            Arc::new(Statistics::default()),
+        );
         let instance = InstanceId::new(register(&database.connect().await).await);
+        // Without any route a relay publishes everything.
         let router = Arc::new(Router::new(&BTreeMap::new(), &BTreeMap::new()).unwrap());
-        let holds = Arc::new(Holds::new(store.clone(), instance.clone(), router, &config));
-        let relay = Relay::new(store.clone(), publisher, Arc::clone(&holds), instance.clone(), &config.relay);
-        Stepped { store, queue, holds, relay, instance: instance.get() }
+        let availability = Arc::new(Availability::new(router, &config.channels, config.worker.concurrency));
+        let relay = Relay::new(store.clone(), publisher, Arc::clone(&availability), instance.clone(), &config.relay);
+        Stepped { store, queue, availability, relay, instance: instance.get() }
+    }
+
+    /// Learns what operators paused.
+    async fn learn_pauses(&self) {
+        circuits::pass(&self.store, &InstanceId::new(self.instance), &self.availability).await.unwrap();
     }
 
     /// Pass after pass until one finds nothing.

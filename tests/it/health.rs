@@ -37,7 +37,12 @@ async fn an_empty_installation_only_lacks_an_instance() {
             "queue ok",
             "autovacuum ok",
             "clock_skew ok",
-            "bulk_actions ok"
+            "bulk_actions ok",
+            "schedules ok",
+            "routes ok",
+            "events ok",
+            "event_streams ok",
+            "event_consumers ok"
         ]
     );
     let advice = "SELECT count(*) FROM outboxd.health WHERE (level <> 'ok') <> (action IS NOT NULL) OR meaning IS NULL OR value IS NULL";
@@ -64,14 +69,14 @@ async fn what_is_late_dead_held_or_paused_is_told() {
 
     run(&client, "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at) VALUES ('t', 'r', '{}', now() - interval '2 min')").await;
     assert_eq!(level(&client, "overdue").await, "critical");
-    run(&client, "UPDATE outboxd.notification_log SET status = 'FAILED', finished_at = now(), error = 'no'; DELETE FROM outboxd.outbox").await;
+    run(&client, "UPDATE outboxd.notification_log SET status = 'FAILED', finished_at = now(), failed_at = now(), error = 'no'; DELETE FROM outboxd.outbox").await;
     let (level_found, measured, action) = check(&client, "dead_letters").await;
     assert_eq!((level_found.as_str(), measured.as_str()), ("warn", "2 in the last hour"));
     assert!(action.unwrap().contains("outboxd.retry_where"));
 
-    run(&client, "INSERT INTO outboxd.channel_hold (channel, origin, held_until, reason) VALUES ('hook', 'https://a', now() + interval '1 min', 'failures')").await;
+    run(&client, "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason) VALUES ('hook', 'https://a', now() + interval '1 min', 'failures')").await;
     assert_eq!(level(&client, "circuits").await, "warn");
-    run(&client, "INSERT INTO outboxd.channel_hold (channel, held_until, reason) VALUES ('sms', now(), 'unauthorized'), ('push', now() + interval '1 min', 'retry_after')").await;
+    run(&client, "INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now(), 'unauthorized'), ('push', now() + interval '1 min', 'retry_after')").await;
     let (level_found, measured, _) = check(&client, "circuits").await;
     assert_eq!(
         (level_found.as_str(), measured.as_str()),
@@ -89,6 +94,57 @@ async fn what_is_late_dead_held_or_paused_is_told() {
     )
     .await;
     assert_eq!(level(&client, "bulk_actions").await, "warn");
+}
+
+#[tokio::test]
+async fn schedules_that_are_invalid_failed_or_missed_are_told() {
+    let client = postgres::database().await.connect().await;
+    run(
+        &client,
+        "INSERT INTO outboxd.schedule (name, cron, timezone, topic, audience, lead, spread, catch_up)
+         SELECT name, '* * * * *', 'UTC', 'quiz', 'app.audience', '0', '0', '0' FROM unnest(ARRAY['bad', 'late', 'new', 'well', 'wrong']) name",
+    )
+    .await;
+    assert_eq!(check(&client, "schedules").await, ("ok".into(), "5, all well".into(), None));
+    let slot = |state: &str, names: &str, minutes: i32| {
+        format!(
+            "INSERT INTO outboxd.schedule_run (schedule_id, version, schedule, topic, audience, spread, slot, release_at, state, error, ended_at)
+             SELECT id, 1, name, topic, audience, '0', t, t, '{state}', 'why', now()
+               FROM outboxd.schedule, (SELECT date_trunc('minute', now()) - interval '{minutes} min' AS t) s WHERE name IN ({names})"
+        )
+    };
+    run(&client, &slot("missed", "'late', 'well'", 2)).await;
+    run(&client, &slot("released", "'well'", 1)).await;
+    let (level_found, measured, action) = check(&client, "schedules").await;
+    assert_eq!(
+        (level_found.as_str(), measured.as_str()),
+        ("warn", "0 invalid, 0 failed, 1 missed their last slot: late")
+    );
+    assert!(action.unwrap().contains("outboxd.schedules"));
+    run(&client, &slot("failed", "'bad'", 1)).await;
+    run(&client, "UPDATE outboxd.schedule SET error = 'no such time zone' WHERE name = 'wrong'").await;
+    let (level_found, measured, _) = check(&client, "schedules").await;
+    assert_eq!(
+        (level_found.as_str(), measured.as_str()),
+        ("critical", "1 invalid, 1 failed, 1 missed their last slot: bad, late, wrong")
+    );
+}
+
+#[tokio::test]
+async fn topics_that_no_route_serves_are_told() {
+    let client = postgres::database().await.connect().await;
+    run(
+        &client,
+        "SELECT outboxd.notify('lost', 'r', '{}'), outboxd.notify('quiz', 'r', '{}'), outboxd._take_snapshot()",
+    )
+    .await;
+    assert_eq!(level(&client, "routes").await, "ok", "no instance has told of its routes yet");
+    run(&client, "INSERT INTO outboxd.route VALUES ('quiz', 0, 'push')").await;
+    let (level_found, measured, action) = check(&client, "routes").await;
+    assert_eq!((level_found.as_str(), measured.as_str()), ("critical", "no route for lost (1 waiting)"));
+    assert!(action.unwrap().contains("[routes.default]"));
+    run(&client, "INSERT INTO outboxd.route VALUES ('default', 0, 'push')").await;
+    assert_eq!(level(&client, "routes").await, "ok");
 }
 
 #[tokio::test]
@@ -129,10 +185,39 @@ async fn what_instances_report_of_queue_and_clock_is_judged() {
         let (found, measured, _) = check(&client, "queue").await;
         assert_eq!((found.as_str(), measured.as_str()), (level, wanted));
     }
+    run(&client, "UPDATE outboxd.instance SET fallback_since = '2027-01-02 03:04:05'").await;
+    let (found, measured, action) = check(&client, "queue").await;
+    let wanted = "1 of 1 instances go on without Redis, the first since 2027-01-02 03:04:05: refused";
+    assert_eq!((found.as_str(), measured.as_str()), ("warn", wanted));
+    assert!(action.unwrap().contains("as soon as it answers"));
     run(&client, "UPDATE outboxd.instance_report SET clock_skew_ms = -2500").await;
     assert_eq!(check(&client, "clock_skew").await.0, "warn");
     run(&client, "UPDATE outboxd.instance_report SET clock_skew_ms = 90000").await;
     assert_eq!(check(&client, "clock_skew").await.0, "critical");
+}
+
+#[tokio::test]
+async fn events_that_wait_too_long_are_told_and_so_is_a_missing_redis() {
+    let client = postgres::database().await.connect().await;
+    let ok = |value: &str| ("ok".to_owned(), value.to_owned(), None);
+    assert_eq!(check(&client, "events").await, ok("none waits"));
+    run(&client, "SELECT outboxd.publish(t, 'k', '{}') FROM unnest('{order,order,quiz}'::text[]) t").await;
+    let waiting = "SELECT concat_ws(' ', topic, count, oldest_age BETWEEN '0' AND '1 min') FROM outboxd.events_waiting ORDER BY 1";
+    assert_eq!(values::<String>(&client, waiting).await, ["order 2 t", "quiz 1 t"]);
+    assert_eq!(level(&client, "events").await, "ok");
+    for (age, wanted) in [("29 s", "ok"), ("31 s", "warn"), ("299 s", "warn"), ("301 s", "critical")] {
+        run(&client, &format!("UPDATE outboxd.event_outbox SET since = clock_timestamp() - interval '{age}'")).await;
+        let (found, measured, action) = check(&client, "events").await;
+        assert_eq!((found.as_str(), action.is_some()), (wanted, wanted != "ok"), "{age}");
+        assert!(measured.starts_with("3 wait, the oldest for "), "{measured}");
+    }
+    run(&client, &INSTANCE.replace("'stream'", "'memory'")).await;
+    let (_, measured, action) = check(&client, "events").await;
+    assert!(measured.ends_with("; no running instance has Redis"), "{measured}");
+    assert!(action.unwrap().contains("redis_url"));
+    run(&client, INSTANCE).await;
+    let (_, measured, action) = check(&client, "events").await;
+    assert!(!measured.contains("Redis") && action.unwrap().contains("outboxd.events_waiting"), "{measured}");
 }
 
 /// A server of its own: snapshots and slots of other tests would show.
@@ -141,7 +226,7 @@ async fn whoever_pins_vacuum_is_named() {
     let server = postgres::start(&[("wal_level", "logical"), ("autovacuum", "off")]).await;
     let database = server.empty_database().await;
     let mut admin = database.connect().await;
-    outboxd::migrate::run(&mut admin, outboxd::migrate::Install::Always).await.unwrap();
+    outboxd::store::migrate::run(&mut admin, outboxd::store::migrate::Install::Always).await.unwrap();
     assert_eq!(check(&admin, "vacuum_pin").await, ("ok".into(), "nothing".into(), None));
 
     let holder = database.connect().await;
@@ -175,7 +260,7 @@ async fn tables_that_autovacuum_left_behind_are_named() {
     let server = postgres::start(&[("autovacuum", "off")]).await;
     let database = server.empty_database().await;
     let mut client = database.connect().await;
-    outboxd::migrate::run(&mut client, outboxd::migrate::Install::Always).await.unwrap();
+    outboxd::store::migrate::run(&mut client, outboxd::store::migrate::Install::Always).await.unwrap();
     run(&client, "INSERT INTO outboxd.publication (instance, ids) SELECT 1, '{}' FROM generate_series(1, 110000)")
         .await;
     run(&client, "DELETE FROM outboxd.publication").await;
@@ -190,7 +275,7 @@ async fn health_answers_a_role_that_may_only_look() {
     let database = postgres::database().await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
     let rows: i64 = value(&operator, "SELECT count(*) FROM outboxd.health").await;
-    assert_eq!(rows, 12);
+    assert_eq!(rows, 17);
     let started = std::time::Instant::now();
     run(&operator, "SELECT * FROM outboxd.health").await;
     assert!(started.elapsed() < Duration::from_secs(1));

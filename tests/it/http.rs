@@ -66,7 +66,7 @@ async fn a_started_instance_is_ready_and_names_each_check() {
     }
     let version = get(addr, "/version", &[]).await;
     assert_eq!(version.json()["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(version.json()["schema"], outboxd::migrate::newest());
+    assert_eq!(version.json()["schema"], outboxd::store::migrate::newest());
     let checked = check_ready(addr).await;
     assert_eq!((checked.status.code(), &*checked.stdout), (Some(0), &b"ready\n"[..]));
 }
@@ -142,7 +142,7 @@ async fn a_schema_that_is_too_old_is_not_ready() {
     let addr = instance.http_addr().await;
     until_readyz(addr, 200).await;
     let admin = database.connect().await;
-    let newest = outboxd::migrate::newest();
+    let newest = outboxd::store::migrate::newest();
     sql::run(&admin, &format!("DELETE FROM outboxd.refinery_schema_history WHERE version = {newest}")).await;
     let answer = until_readyz(addr, 503).await;
     assert_eq!((check(&answer, "schema"), check(&answer, "database")), (Some(false), Some(true)), "{answer:?}");

@@ -12,15 +12,16 @@ use outboxd::store::Store;
 use outboxd::store::claim::{Case, Claimed};
 use outboxd::store::publish::FreshScan;
 use outboxd::store::record::{Failed, Next, Recorder, Sent};
-use outboxd::store::sweep::Undelivered;
+use outboxd::store::repair::{Undelivered, Walk};
 use tokio::task::JoinSet;
 
-use crate::duty::{config, register};
+use crate::leader::{config, register};
 use crate::support::http::get;
 use crate::support::instance::Setup;
 use crate::support::prometheus::Scrape;
 use crate::support::provider::Reply;
 use crate::support::redis::{RedisServer, unique_prefix};
+use crate::support::verdict::assert_rows_are_legal;
 use crate::support::world::{Carrier, World, message};
 use crate::support::{postgres, sql};
 
@@ -56,7 +57,7 @@ async fn i1_a_provider_is_called_only_for_rows_whose_transaction_committed() {
 }
 
 #[tokio::test]
-async fn i2_every_committed_row_ends_sent_failed_or_canceled_visibly_although_redis_forgets_everything() {
+async fn i2_every_committed_row_ends_visibly_although_redis_forgets_everything() {
     let redis = RedisServer::forgetful();
     let mut world = World::new(Carrier::Memory).await;
     world.setup = world.setup.clone().redis(redis.url(), "stream", &unique_prefix());
@@ -88,7 +89,7 @@ async fn i2_every_committed_row_ends_sent_failed_or_canceled_visibly_although_re
 }
 
 #[tokio::test]
-async fn i3_a_row_is_called_again_only_after_a_recorded_failure_or_an_unknown_outcome_under_the_same_webhook_id() {
+async fn i3_a_row_is_called_again_only_after_a_failure_or_an_unknown_outcome() {
     let world = World::new(Carrier::Stream).await;
     world.provider.answer_with(|call| match call.recipient().as_str() {
         "r1" | "r2" if call.header("outboxd-attempt") == Some("1") => Reply::status(503),
@@ -124,7 +125,7 @@ async fn i4_each_message_is_decided_by_its_claim_counted_and_acknowledged() {
         "later" => Reply::status(503),
         _ => Reply::ok(),
     });
-    let setup = world.setup.clone().replace("base = \"100ms\", max = \"1s\"", "base = \"1h\", max = \"1h\"");
+    let setup = world.setup.clone().set("routes.default.backoff.base", "1h").set("routes.default.backoff.max", "1h");
     let mut instance = setup.start().await;
     let mut ids = HashMap::new();
     for recipient in ["done", "busy", "later"] {
@@ -184,7 +185,7 @@ async fn i4_of_workers_with_copies_and_an_operator_one_gets_each_row() {
     let instance = register(&client).await;
     sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 300)").await;
     let ids: Vec<i64> = sql::values(&client, "SELECT id FROM outboxd.outbox ORDER BY id").await;
-    let scan = FreshScan { last_id: i64::MAX, overlap: 1_000, skip: &[], take: 5 };
+    let scan = FreshScan { last_id: i64::MAX, overlap: 1_000, skip: &[], only: None, take: 5 };
     let mut racers = JoinSet::new();
     for _ in 0..2 {
         let (store, client) = (store.clone(), database.connect().await);
@@ -232,6 +233,33 @@ async fn claim(store: &Store, messages: &[Message], instance: i32) -> Vec<i64> {
 }
 
 #[tokio::test]
+async fn i4_a_late_success_wins_over_failed_and_canceled() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let store = Store::open(&config(&database, &[])).unwrap();
+    let instance = register(&client).await;
+    for (cancel, ended) in [(false, "FAILED"), (true, "CANCELED")] {
+        let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+        let Case::Claimed(claimed) = store.claim(&[message(id, 0)], instance, SOON).await.unwrap().remove(0).1 else {
+            panic!("it was claimable")
+        };
+        if cancel {
+            sql::run(&client, &format!("SELECT outboxd.cancel({id})")).await;
+        }
+        let status = format!("SELECT status::text FROM outboxd.notification_log WHERE id = {id}");
+        store
+            .record_failures(&[failed(&claimed, claimed.token, Next::GiveUp)], instance, Recorder::Worker)
+            .await
+            .unwrap();
+        assert_eq!(sql::value::<String>(&client, &status).await, ended);
+        assert_rows_are_legal(&client).await;
+        assert_eq!(store.record_sent(&[sent(&claimed)], instance).await.unwrap().sent, [id]);
+        assert_eq!(sql::value::<String>(&client, &status).await, "SENT");
+        assert_rows_are_legal(&client).await;
+    }
+}
+
+#[tokio::test]
 async fn i5_whatever_comes_late_sent_stays_sent() {
     let database = postgres::database().await;
     let client = database.connect().await;
@@ -245,18 +273,10 @@ async fn i5_whatever_comes_late_sent_stays_sent() {
     };
     let Case::Claimed(claimed) = claim(0, one).await else { panic!("it was claimable") };
     // A sweep reads that the lease is over, and is paused before it writes; meanwhile the call succeeds.
-    let expired = store.look_over(&[], 10).await.unwrap().expired;
+    let walk = Walk { dead: &[], ends_leases: true, page: 0, pages_max: 1_000, claims_max: 10 };
+    let expired = store.look_over(walk).await.unwrap().expired;
     assert_eq!((expired.len(), expired[0].token), (1, claimed.token));
-    let sent = |token| Sent {
-        id,
-        token,
-        topic: "orders".into(),
-        channel: "webhook".into(),
-        http_status: 200,
-        created_at: claimed.created_at,
-        published_at: claimed.published_at,
-    };
-    assert_eq!(store.record_sent(&[sent(claimed.token)], one).await.unwrap().sent, [id]);
+    assert_eq!(store.record_sent(&[sent(&claimed)], one).await.unwrap().sent, [id]);
     for (token, next) in
         [(claimed.token, Next::GiveUp), (claimed.token, Next::Retry(Duration::ZERO)), (claimed.token + 1, Next::GiveUp)]
     {
@@ -269,7 +289,7 @@ async fn i5_whatever_comes_late_sent_stays_sent() {
     for epoch in 0..4 {
         assert!(matches!(claim(epoch, other).await, Case::Sent), "a copy of epoch {epoch}");
     }
-    assert_eq!(store.record_sent(&[sent(claimed.token)], other).await.unwrap().duplicates, [id]);
+    assert_eq!(store.record_sent(&[sent(&claimed)], other).await.unwrap().duplicates, [id]);
     assert_eq!(
         sql::value::<String>(&client, &format!("SELECT outboxd.cancel({id})")).await,
         "nothing to cancel: it is SENT"
@@ -287,6 +307,19 @@ async fn i5_whatever_comes_late_sent_stays_sent() {
     assert_eq!(sql::value::<String>(&client, end).await, "SENT 1 0");
 }
 
+fn sent(claimed: &Claimed) -> Sent {
+    Sent {
+        id: claimed.id,
+        token: claimed.token,
+        topic: "orders".into(),
+        channel: "webhook".into(),
+        http_status: 200,
+        provider_id: None,
+        created_at: claimed.created_at,
+        published_at: claimed.published_at,
+    }
+}
+
 fn failed(claimed: &Claimed, token: i32, next: Next) -> Failed {
     Failed {
         id: claimed.id,
@@ -299,12 +332,13 @@ fn failed(claimed: &Claimed, token: i32, next: Next) -> Failed {
         channel: "webhook".into(),
         duration: None,
         response: None,
+        provider_id: None,
         next,
     }
 }
 
 #[tokio::test]
-async fn i6_two_thousand_rows_on_two_hundred_keys_arrive_in_order_per_key_although_an_instance_is_killed() {
+async fn i6_rows_arrive_in_order_per_key_although_an_instance_is_killed() {
     let world = World::new(Carrier::Stream).await;
     let first = world.setup.start().await;
     let _second = world.setup.start().await;
@@ -330,7 +364,7 @@ async fn i6_two_thousand_rows_on_two_hundred_keys_arrive_in_order_per_key_althou
 }
 
 #[tokio::test]
-async fn i7_calls_that_hang_and_a_redis_that_is_silent_hold_no_transaction_open_and_no_lock_in_the_apps_way() {
+async fn i7_calls_that_hang_hold_no_transaction_and_no_lock_in_the_apps_way() {
     let redis = RedisServer::forgetful();
     let mut world = World::new(Carrier::Memory).await;
     world.setup = world.setup.clone().redis(redis.url(), "stream", &unique_prefix());
@@ -394,14 +428,14 @@ async fn most_published(world: &World, setup: &Setup, relays: usize) -> (i64, i6
 }
 
 #[tokio::test]
-async fn i9_no_more_than_the_window_is_published_and_unclaimed_and_the_rest_waits_in_postgres() {
+async fn i9_no_more_than_the_window_is_published_and_unclaimed() {
     const WINDOW: i64 = 200;
     // Taken from the queue and not yet claimed: what may wait for its permits, a batch that comes in, and one ahead of it.
     const IN_HAND: i64 = 10 * 64;
     for (relays, limit) in [(1, WINDOW), (2, WINDOW * 5 / 4)] {
         let world = World::new(Carrier::Stream).await;
-        let setup = world.setup.clone().replace("[queue]\n", &format!("[queue]\nwindow = {WINDOW}\n"));
-        let setup = setup.replace("[worker]\n", "[worker]\nconcurrency = 64\n");
+        let setup = world.setup.clone().set("queue.window", WINDOW);
+        let setup = setup.set("worker.concurrency", 64);
         let (idle, busy) = most_published(&world, &setup, relays).await;
         println!("{relays} relays: {idle} while nobody claimed, {busy} while somebody worked");
         // Two that look at the queue at different times cannot know to the row what the other is about to push.

@@ -3,18 +3,18 @@
 
 mod tidy;
 
-mod bench;
 mod check;
 mod config;
 mod connect;
 mod deliver;
-mod demo;
 mod example;
+mod refusals;
 
 mod deploy;
 mod http;
 mod metrics;
 mod migrate;
+mod operator;
 mod roles;
 mod schema;
 mod trace;
@@ -25,6 +25,8 @@ mod notify_many;
 mod ring;
 
 mod dashboards;
+mod event_consumer;
+mod event_groups;
 mod event_streams;
 mod events;
 mod health;
@@ -34,6 +36,7 @@ mod operate_bulk;
 mod status;
 mod transcripts;
 mod views;
+mod watch;
 
 mod queue;
 
@@ -43,13 +46,15 @@ mod embed;
 mod faults;
 mod invariants;
 
-mod duty;
+mod leader;
 mod retention;
 mod schedule;
 
 mod campaign;
 mod ordering;
 
+mod documents;
+mod readme;
 mod reference;
 
 mod send;

@@ -201,6 +201,19 @@ async fn rows_are_counted_once_for_all_instances() {
 }
 
 #[tokio::test]
+async fn the_checks_of_the_health_view_are_gauges() {
+    let database = postgres::database().await;
+    sql::run(&database.connect().await, "SELECT outboxd.pause('quiz')").await;
+    let mut instance = Setup::new(&database.url()).webhook("http://127.0.0.1:9/").start().await;
+    let level = |scrape: &Scrape, check: &str| scrape.value("outboxd_health_level", &[("check", check)]);
+    let scrape = until(instance.http_addr().await, "sampled", |scrape| level(scrape, "paused").is_some()).await;
+    assert_eq!(
+        (level(&scrape, "paused"), level(&scrape, "schedules"), level(&scrape, "routes")),
+        (Some(1.0), Some(0.0), Some(0.0))
+    );
+}
+
+#[tokio::test]
 async fn a_held_channel_shows() {
     let database = postgres::database().await;
     let provider = Provider::start();

@@ -2,12 +2,18 @@
 //! cannot.
 
 use futures_util::future::poll_fn;
-use outboxd::migrate::{self, Error, Install};
+use outboxd::store::command::Session;
+use outboxd::store::migrate::{self, Error, Install};
 use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
-use crate::support::postgres::{self, connect};
+use crate::leader::config;
+use crate::support::postgres::{self, Database, connect};
 use crate::support::sql::{run, value, values};
+
+async fn session(database: &Database) -> Session {
+    Session::open(&config(database, &[])).await.unwrap()
+}
 
 #[tokio::test]
 async fn eight_migrations_at_once_all_succeed_on_an_empty_database() {
@@ -21,7 +27,7 @@ async fn eight_migrations_at_once_all_succeed_on_an_empty_database() {
         applied += usize::from(!migrator.await.unwrap().unwrap().applied.is_empty());
     }
     assert_eq!(applied, 1, "one of them did the work");
-    assert_eq!(migrate::schema_version(&database.connect().await).await.unwrap(), migrate::newest());
+    assert_eq!(migrate::schema_version(&session(&database).await).await.unwrap(), migrate::newest());
 }
 
 #[tokio::test]
@@ -45,15 +51,16 @@ async fn the_command_names_each_migration_once_and_logs_nothing_besides() {
 
 #[tokio::test]
 async fn status_tells_what_is_applied_and_what_is_to_come() {
-    let mut client = postgres::empty_database().await.connect().await;
-    let before = migrate::status(&client).await.unwrap();
+    let database = postgres::empty_database().await;
+    let (mut client, asking) = (database.connect().await, session(&database).await);
+    let before = migrate::status(&asking).await.unwrap();
     assert!(before.iter().all(|migration| migration.applied_on.is_none()));
     assert!(before.iter().all(|migration| migration.sql.contains("outboxd.")), "--dry-run can show the text");
     assert!(!value::<bool>(&client, "SELECT to_regnamespace('outboxd') IS NOT NULL").await, "asking changes nothing");
     let report = migrate::run(&mut client, Install::Always).await.unwrap();
     assert_eq!(report.applied.len(), before.len());
     assert_eq!(report.applied[0], "V0001 notifications");
-    let after = migrate::status(&client).await.unwrap();
+    let after = migrate::status(&asking).await.unwrap();
     assert!(after.iter().all(|migration| migration.applied_on.is_some()));
     assert!(after.is_sorted_by_key(|migration| migration.version));
 }
@@ -163,7 +170,7 @@ async fn a_database_with_the_old_history_is_refused_and_says_what_to_do() {
             "{error:?}"
         );
     }
-    assert!(matches!(migrate::status(&client).await, Err(Error::BeforeFirstRelease { .. })));
+    assert!(matches!(migrate::status(&session(&database).await).await, Err(Error::BeforeFirstRelease { .. })));
     assert_eq!(values::<i64>(&client, "SELECT id FROM outboxd.notification_log").await, [1], "it is left as it was");
     for args in [&["migrate"][..], &["migrate", "--status"], &["migrate", "--dry-run"]] {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_outboxd"));
@@ -251,7 +258,7 @@ async fn roles_that_may_not_be_created_are_warned_of_and_granted_once_a_dba_made
     );
     assert_eq!(
         notices.recv().await.unwrap(),
-        "WARNING: role outboxd_app is missing and may not be created by owner: let a DBA run sql/roles.sql, then migrate again"
+        "WARNING: role outboxd_app is missing and may not be created by owner: let a DBA run what `outboxd roles` prints, then migrate again"
     );
     run(&owner, "SELECT outboxd.notify('t', 'r', '{}')").await;
 

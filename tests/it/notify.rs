@@ -395,3 +395,33 @@ async fn a_driver_can_bind_the_payload_in_each_form() {
     let payloads: Vec<Value> = values(&client, "SELECT payload FROM outboxd.notification_log").await;
     assert_eq!(payloads, vec![document.clone(); 3 * forms.len()]);
 }
+
+#[tokio::test]
+async fn an_app_can_ask_for_the_status_of_what_it_wrote() {
+    let database = postgres::database().await;
+    let admin = database.connect().await;
+    let app = database.connect_as_member_of("outboxd_app").await;
+    let status = app.prepare("SELECT outboxd.status($1)").await.unwrap();
+    assert_eq!(status.params(), [Type::INT8]);
+    let of = async |id: i64| -> Option<String> { app.query_one(&status, &[&id]).await.unwrap().get(0) };
+    assert_eq!(of(4711).await, None, "nobody's id");
+    let id: i64 = value(&app, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    let views = format!("SELECT status FROM outboxd.notifications WHERE id = {id}");
+    for (wanted, how) in [
+        ("QUEUED", ""),
+        ("QUEUED", "UPDATE outboxd.outbox SET state = 'published'"),
+        ("PROCESSING", "UPDATE outboxd.outbox SET state = 'processing'"),
+        (
+            "SENT",
+            "DELETE FROM outboxd.outbox; UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now()",
+        ),
+        ("FAILED", "UPDATE outboxd.notification_log SET status = 'FAILED'"),
+        ("CANCELED", "UPDATE outboxd.notification_log SET status = 'CANCELED'"),
+    ] {
+        run(&admin, how).await;
+        assert_eq!(of(id).await.as_deref(), Some(wanted));
+        assert_eq!(value::<String>(&admin, &views).await, wanted, "the view says the same");
+    }
+    let later: i64 = value(&app, "SELECT outboxd.notify('t', 'r', '{}', send_at => now() + interval '1 day')").await;
+    assert_eq!(of(later).await.as_deref(), Some("PENDING"));
+}

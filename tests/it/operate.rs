@@ -1,8 +1,10 @@
 //! What operators do in SQL: cancel, retry, resend, pause. Each action is audited.
 
-use tokio_postgres::Client;
+use std::future::poll_fn;
 
-use crate::support::postgres;
+use tokio_postgres::{AsyncMessage, Client, NoTls};
+
+use crate::support::postgres::{self, Database};
 use crate::support::sql::{pid, refused, run, until_blocked, value, values};
 use crate::support::verdict::assert_rows_are_legal;
 
@@ -31,7 +33,7 @@ async fn claim(client: &Client, id: i64) {
 async fn fail(client: &Client, id: i64) {
     let sql = format!(
         "WITH gone AS (DELETE FROM outboxd.outbox WHERE id = {id} RETURNING epoch, attempts)
-         UPDATE outboxd.notification_log l SET status = 'FAILED', finished_at = now(), error = 'no',
+         UPDATE outboxd.notification_log l SET status = 'FAILED', finished_at = now(), failed_at = now(), error = 'no',
                 http_status = 500, channel = 'push', epoch = gone.epoch, attempts = gone.attempts FROM gone WHERE id = {id}"
     );
     run(client, &sql).await;
@@ -189,7 +191,7 @@ async fn retry_dead_takes_the_topics_oldest_first_within_its_bounds() {
     }
     let other: i64 = value(&client, "SELECT outboxd.notify('other', 'r', '{}')").await;
     fail(&client, other).await;
-    let age = "UPDATE outboxd.notification_log l SET finished_at = t.at
+    let age = "UPDATE outboxd.notification_log l SET finished_at = t.at, failed_at = t.at
                  FROM (SELECT id, now() - make_interval(hours => 10 - id::int) AS at FROM outboxd.notification_log) t WHERE t.id = l.id";
     run(&client, age).await;
 
@@ -247,16 +249,82 @@ async fn pause_and_resume_hold_and_free_a_topic() {
     assert_eq!(audit(&client).await, ["pause quiz 1", "pause quiz 1", "resume quiz 1"]);
 }
 
+/// What a session is told beside the answers.
+async fn notices(database: &Database, sql: &str) -> Vec<String> {
+    let (client, mut connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
+    let listening = tokio::spawn(async move {
+        let mut told = Vec::new();
+        while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+            if let AsyncMessage::Notice(notice) = message {
+                told.push(notice.message().to_owned());
+            }
+        }
+        told
+    });
+    run(&client, sql).await;
+    drop(client);
+    listening.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_pause_of_a_name_that_nobody_knows_holds_and_says_so() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    run(&client, "INSERT INTO outboxd.route VALUES ('quiz', 0, 'push'), ('default', 0, 'sms')").await;
+    run(&client, "SELECT outboxd.notify('news', 'r', '{}'), outboxd.notify('later', 'r', '{}', send_at => now() + interval '1 day')").await;
+    run(
+        &client,
+        "SELECT outboxd.notify('again', 'r', '{}'); UPDATE outboxd.outbox SET retry_at = now() WHERE topic = 'again'",
+    )
+    .await;
+    let known = "SELECT outboxd.pause(t) FROM unnest(ARRAY['quiz', 'news', 'later', 'again']) t; SELECT outboxd.pause_channel('push')";
+    assert_eq!(notices(&database, known).await, [""; 0]);
+    let topic = notices(&database, "SELECT outboxd.pause('qiuz')").await;
+    assert!(topic[0].starts_with("topic 'qiuz' is paused, but nobody knows it"), "{topic:?}");
+    let channel = notices(&database, "SELECT outboxd.pause_channel('pusch')").await;
+    assert!(channel[0].starts_with("channel 'pusch' is paused, but nobody knows it"), "{channel:?}");
+    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.topic WHERE paused_at IS NOT NULL").await, 5);
+    run(&client, "SELECT outboxd.resume('qiuz')").await;
+    assert_eq!(notices(&database, "SELECT outboxd.pause('qiuz')").await, topic, "a slip that was undone is still one");
+}
+
+#[tokio::test]
+async fn a_discarded_dead_letter_is_canceled_with_its_error_and_leaves_the_dead() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let dead = notify(&client, "").await;
+    claim(&client, dead).await;
+    fail(&client, dead).await;
+    let live = notify(&client, "").await;
+    assert!(value::<bool>(&client, &format!("SELECT outboxd.discard({dead})")).await);
+    assert_eq!(look(&client, dead).await, "CANCELED - 1 1");
+    let kept = "SELECT concat_ws(' ', channel, http_status, error, finished_at IS NOT NULL) FROM outboxd.notifications WHERE status = 'CANCELED'";
+    assert_eq!(value::<String>(&client, kept).await, "push 500 no t");
+    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.dead_letters").await, 0);
+    for id in [dead, live] {
+        assert!(!value::<bool>(&client, &format!("SELECT outboxd.discard({id})")).await);
+    }
+    let told = notices(&database, &format!("SELECT outboxd.discard({live})")).await;
+    assert_eq!(
+        told,
+        [format!("notification {live} is QUEUED: only FAILED ones are discarded (one on its way: outboxd.cancel(id))")]
+    );
+    assert_eq!(refused(&client, "SELECT outboxd.discard(4711)").await.code, "P0002");
+    assert_eq!(audit(&client).await, [format!("discard {dead} 1 {{\"error\": \"no\"}}")]);
+    assert!(value::<bool>(&client, &format!("SELECT outboxd.retry({dead})")).await, "it can still be brought back");
+    assert_eq!(look(&client, dead).await, "QUEUED ready 2 1");
+}
+
 #[tokio::test]
 async fn pause_channel_keeps_an_open_circuit_as_it_is() {
     let client = postgres::database().await.connect().await;
     run(
         &client,
-        "INSERT INTO outboxd.channel_hold (channel, held_until, reason, openings) VALUES ('sms', now() + interval '1 h', 'circuit', 3)",
+        "INSERT INTO outboxd.channel_state (channel, held_until, reason, openings) VALUES ('sms', now() + interval '1 h', 'circuit', 3)",
     )
     .await;
     let hold =
-        "SELECT concat_ws(' ', paused_at IS NOT NULL, held_until IS NOT NULL, openings) FROM outboxd.channel_hold";
+        "SELECT concat_ws(' ', paused_at IS NOT NULL, held_until IS NOT NULL, openings) FROM outboxd.channel_state";
     run(&client, "SELECT outboxd.pause_channel('sms')").await;
     assert_eq!(value::<String>(&client, hold).await, "t t 3");
     run(&client, "SELECT outboxd.resume_channel('sms'), outboxd.resume_channel('unknown')").await;

@@ -10,8 +10,8 @@ use crate::support::world::{Carrier, World};
 /// Dead letters of topic `dead`, one failed each second up to now.
 async fn kill(client: &Client, count: i32) {
     let sql = format!(
-        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, error, http_status, channel)
-         SELECT 'dead', 'r' || n, '{{}}', 'FAILED', now() - ({count} - n) * interval '1 s',
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error, http_status, channel)
+         SELECT 'dead', 'r' || n, '{{}}', 'FAILED', now() - ({count} - n) * interval '1 s', now() - ({count} - n) * interval '1 s',
                 CASE WHEN n % 2 = 0 THEN 'timeout' ELSE 'refused' END, CASE WHEN n % 2 = 0 THEN NULL ELSE 400 END,
                 CASE WHEN n % 3 = 0 THEN 'sms' ELSE 'push' END
            FROM generate_series(1, {count}) n"
@@ -115,7 +115,7 @@ async fn a_big_retry_is_worked_off_in_batches_and_leaves_what_failed_since() {
         r#"retry {"error_like": "timeout"} postgres running 1500 100 7"#
     );
     // The first of them fails again: it is a new dead letter.
-    run(&client, "WITH o AS (DELETE FROM outboxd.outbox WHERE id = 2) UPDATE outboxd.notification_log SET status = 'FAILED', error = 'timeout', finished_at = now() WHERE id = 2").await;
+    run(&client, "WITH o AS (DELETE FROM outboxd.outbox WHERE id = 2) UPDATE outboxd.notification_log SET status = 'FAILED', error = 'timeout', finished_at = now(), failed_at = now() WHERE id = 2").await;
     assert!(work_off(&client).await >= 14, "a hundred at a time");
     assert_eq!(
         value::<String>(&client, progress).await,
@@ -234,4 +234,36 @@ async fn running_instances_work_off_a_bulk_retry_between_live_traffic() {
     until(&world.app, "SELECT state = 'finished' AND done = 2000 FROM outboxd.bulk_actions").await;
     world.settle().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 2_050);
+}
+
+#[tokio::test]
+async fn a_time_in_a_filter_means_the_same_wherever_the_rows_are_worked_off() {
+    let database = postgres::database().await;
+    let (operator, daemon) = (database.connect().await, database.connect().await);
+    run(&operator, "SET TimeZone = 'Asia/Seoul'; SET DateStyle = 'SQL, DMY'").await;
+    run(&daemon, "SET TimeZone = 'America/New_York'; SET DateStyle = 'SQL, MDY'").await;
+    let dead = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error)
+                SELECT 'dead', 'r' || n, '{}', 'FAILED', e.at, e.at, 'refused'
+                  FROM generate_series(0, 2999) n, LATERAL (SELECT '2026-02-01 00:00+09'::timestamptz + n * interval '1 min' AS at) e";
+    run(&operator, dead).await;
+    let filter = r#"{"since": "01/02/2026 12:00", "until": "02/02/2026 12:00"}"#;
+    assert_eq!(act(&operator, &format!("retry_where('{filter}')")).await, "1440 0 f");
+    assert_eq!(act(&operator, &format!("retry_where('{filter}', dry_run => false)")).await, "1440 0 t");
+    let later = "SELECT outboxd.notify('later', 'r', '{}', send_at => '2027-02-01 00:00+09'::timestamptz + n * interval '1 min')
+                   FROM generate_series(0, 2999) n";
+    run(&operator, later).await;
+    let filter = r#"{"topic": "later", "since": "01/02/2027 12:00", "until": "02/02/2027 12:00"}"#;
+    assert_eq!(act(&operator, &format!("cancel_where('{filter}', dry_run => false)")).await, "1440 0 t");
+    work_off(&daemon).await;
+    let minutes = |status: &str, of: &str, from: &str| {
+        format!(
+            "SELECT concat_ws(' ', min(m), max(m), count(*)) FROM (
+                SELECT extract(epoch FROM {of} - '{from} 00:00+09')::int / 60 AS m
+                  FROM outboxd.notification_log WHERE status = '{status}') x"
+        )
+    };
+    let retried = "SELECT concat_ws(' ', min(ltrim(recipient, 'r')::int), max(ltrim(recipient, 'r')::int), count(*))
+                     FROM outboxd.notification_log WHERE status = 'QUEUED'";
+    assert_eq!(value::<String>(&operator, retried).await, "720 2159 1440");
+    assert_eq!(value::<String>(&operator, &minutes("CANCELED", "send_at", "2027-02-01")).await, "720 2159 1440");
 }

@@ -90,9 +90,10 @@ async fn a_head_that_is_canceled_while_it_waits_lets_the_next_one_go() {
     let client = database.connect().await;
     let provider = Provider::start();
     provider.script([Reply::status(503)]);
-    let slow = "base = \"60s\", max = \"60s\"";
-    let setup =
-        Setup::new(&database.url()).webhook(&provider.url("/hook")).replace("base = \"100ms\", max = \"1s\"", slow);
+    let setup = Setup::new(&database.url())
+        .webhook(&provider.url("/hook"))
+        .set("routes.default.backoff.base", "60s")
+        .set("routes.default.backoff.max", "60s");
     let _instance = setup.start().await;
     let head = notify(&client, "1").await;
     for recipient in ["2", "3"] {

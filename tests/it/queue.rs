@@ -1,6 +1,7 @@
-//! Carry: the contract that all three backends keep, and what each survives.
+//! Carry: the contract that all backends keep, and what each survives.
 
 mod conformance;
+mod fallback;
 mod faults;
 mod list;
 mod loss;
@@ -27,7 +28,14 @@ const TTL: Duration = Duration::from_millis(600);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn config(kind: QueueKind) -> QueueConfig {
-    QueueConfig { kind, prefix: unique_prefix(), window: 10_000, consumer_ttl: TTL, deliveries_max: 5 }
+    QueueConfig {
+        kind,
+        prefix: unique_prefix(),
+        window: 10_000,
+        consumer_ttl: TTL,
+        deliveries_max: 5,
+        fallback_after: None,
+    }
 }
 
 async fn open_at(config: &QueueConfig, url: &str) -> queue::Result<Arc<dyn Queue>> {

@@ -84,6 +84,7 @@ fn takes(kind: Kind) -> String {
         Kind::Bytes(min, max) => format!("{min} to {max} bytes, as `16KiB`"),
         Kind::Ratio => "0 to 1".to_owned(),
         Kind::Duration(min, max) => format!("{} to {}", span(min), span(max)),
+        Kind::DurationOrNever(min, max) => format!("{} to {}, or `never`", span(min), span(max)),
         Kind::Rate => "a rate, as `100/s`".to_owned(),
         Kind::Addr => "an address and port".to_owned(),
         Kind::Texts => "a list".to_owned(),
@@ -112,4 +113,19 @@ fn the_metrics_page_is_current() {
         }
     }
     assert_is_current("metrics.md", &page);
+}
+
+#[test]
+fn the_consumers_on_the_events_page_are_those_of_the_examples() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("docs/events.md")).unwrap();
+    let mut shown = 0;
+    for rest in page.split("<!-- ").skip(1) {
+        let (file, rest) = rest.split_once(" -->\n```").expect("a fence follows");
+        let code = rest.split_once('\n').and_then(|(_, rest)| rest.split_once("\n```")).expect("the fence ends").0;
+        let whole = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(whole.contains(code), "docs/events.md shows what is not in {file}");
+        shown += 1;
+    }
+    assert_eq!(shown, 3);
 }

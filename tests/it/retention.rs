@@ -1,16 +1,16 @@
 //! Retention: what is past its time goes, in steps that wait for nobody; what is not, stays.
 
-use outboxd::retention::{Retention, Table};
 use outboxd::store::Store;
 use outboxd::store::retention::Walked;
+use outboxd::upkeep::retention::{Retention, Table};
 use tokio_postgres::Client;
 
-use crate::duty::{config, held};
+use crate::leader::{config, held};
 use crate::support::{postgres, sql};
 
 /// (status, written, ended), in days ago.
 const ROWS: &str = "INSERT INTO outboxd.notification_log (status, created_at, finished_at, error, topic, recipient, payload, dedup_key)
-    SELECT s::outboxd.status, now() - c * interval '1 day', now() - f * interval '1 day',
+    SELECT s::outboxd.notification_status, now() - c * interval '1 day', now() - f * interval '1 day',
            CASE s WHEN 'FAILED' THEN 'e' END, 't', s || c, '{}', s || c FROM ";
 
 async fn setup(set: &[(&str, &str)]) -> (Client, Retention) {
@@ -18,8 +18,8 @@ async fn setup(set: &[(&str, &str)]) -> (Client, Retention) {
     let client = database.connect().await;
     let config = config(&database, set);
     let store = Store::open(&config).unwrap();
-    let (duty, _) = held(&store, &client, outboxd::retention::DUTY).await;
-    (client, Retention::new(store, duty, config.retention))
+    let (lease, _) = held(&store, &client, outboxd::upkeep::retention::LEASE).await;
+    (client, Retention::new(store, lease, config.retention))
 }
 
 /// Steps until the walk is at its end; rows deleted.
@@ -28,7 +28,7 @@ async fn walk(retention: &mut Retention, table: Table) -> u64 {
     loop {
         let step = retention.pass(table).await.unwrap();
         deleted += step.deleted;
-        if step.is_caught_up.expect("the duty is ours") {
+        if step.is_caught_up.expect("the lease is ours") {
             return deleted;
         }
     }
@@ -36,7 +36,7 @@ async fn walk(retention: &mut Retention, table: Table) -> u64 {
 
 /// A day later, as far as walks go.
 async fn next_day(client: &Client) {
-    sql::run(client, "UPDATE outboxd.retention_walk SET restarted_at = restarted_at - interval '25 h'").await;
+    sql::run(client, "UPDATE outboxd.retention_progress SET restarted_at = restarted_at - interval '25 h'").await;
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn what_is_past_its_time_goes_but_no_event_that_is_still_to_be_appended() 
     }
     sql::run(
         &client,
-        "INSERT INTO outboxd.event_outbox (event_id) SELECT id FROM outboxd.event ORDER BY id OFFSET 50 LIMIT 1",
+        "INSERT INTO outboxd.event_outbox (event_id, topic) SELECT id, topic FROM outboxd.event ORDER BY id OFFSET 50 LIMIT 1",
     )
     .await;
     for (table, deleted) in [(Walked::Attempts, 71), (Walked::Events, 50), (Walked::Inbox, 94), (Walked::Audit, 11)] {
@@ -104,6 +104,27 @@ async fn what_is_past_its_time_goes_but_no_event_that_is_still_to_be_appended() 
     }
     sql::run(&client, "DELETE FROM outboxd.event_outbox").await;
     assert_eq!(walk(&mut retention, Table::Walked(Walked::Events)).await, 44);
+}
+
+#[tokio::test]
+async fn publications_go_with_their_events_but_none_that_redis_is_not_known_to_have() {
+    let (client, mut retention) = setup(&[]).await;
+    let events = "INSERT INTO outboxd.event (topic, key, payload, created_at)
+                  SELECT 't', 'k', '{}', now() - n * interval '1 day' FROM generate_series(20, 1, -1) n";
+    let publications =
+        "INSERT INTO outboxd.event_publication (number, through, created_at, since, bytes, topic, event_ids)
+                        SELECT id, id, created_at, created_at, 2, topic, ARRAY[id] FROM outboxd.event";
+    let progress = "UPDATE outboxd.event_progress SET newest = 20, appended = 5";
+    for statement in [events, publications, progress] {
+        sql::run(&client, statement).await;
+    }
+    let left =
+        "SELECT concat_ws(' ', (SELECT count(*) FROM outboxd.event), (SELECT count(*) FROM outboxd.event_publication))";
+    assert_eq!(walk(&mut retention, Table::Walked(Walked::Events)).await, 5);
+    assert_eq!(sql::value::<String>(&client, left).await, "15 15");
+    sql::run(&client, "UPDATE outboxd.event_progress SET appended = 20").await;
+    assert_eq!(walk(&mut retention, Table::Walked(Walked::Events)).await, 9);
+    assert_eq!(sql::value::<String>(&client, left).await, "6 6");
 }
 
 #[tokio::test]
@@ -145,7 +166,7 @@ async fn two_hundred_thousand_old_rows_go_in_steps_that_read_by_key_and_never_tw
 
 /// With the planner settings of our sessions, on a table that was never analysed, with a generic plan.
 async fn plan_of_a_step(client: &Client) -> String {
-    let sql_text = include_str!("../../sql/queries/retention_delete_notifications.sql");
+    let sql_text = include_str!("../../sql/queries/upkeep/delete_notifications.sql");
     sql::run(
         client,
         "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;

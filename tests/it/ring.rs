@@ -100,7 +100,7 @@ async fn a_write_in_the_very_millisecond_of_beginning_to_listen_rings() {
     let database = postgres::database().await;
     let mut listener = listen(&database).await;
     let app = database.connect().await;
-    let set = include_str!("../../sql/queries/relay_set_doorbell.sql").replace("$1", "0");
+    let set = include_str!("../../sql/queries/relay/set_doorbell.sql").replace("$1", "0");
     for round in 0..200 {
         run(&app, &format!("{set}; COMMIT; SELECT outboxd.notify('t', 'r', '{{}}')")).await;
         assert_eq!(listener.rings().await, 1, "round {round}");

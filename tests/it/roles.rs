@@ -1,4 +1,4 @@
-//! Who may do what: the app its five functions and its INSERT, operators the views and actions, readers the views, nobody
+//! Who may do what: the app its six functions and its INSERT, operators the views and actions, readers the views, nobody
 //! through PUBLIC; and no search_path changes what our functions do.
 
 use std::collections::BTreeSet;
@@ -10,15 +10,18 @@ use tokio_postgres::Client;
 use crate::support::postgres::{self, connect};
 use crate::support::sql::{refused, run, value, values};
 
-const APP_FUNCTIONS: [&str; 5] = ["notify", "notify_many", "publish", "receive", "respond"];
-const ACTIONS: [&str; 15] = [
+const APP_FUNCTIONS: [&str; 6] = ["notify", "notify_many", "publish", "receive", "respond", "status"];
+const ACTIONS: [&str; 18] = [
     "alter_schedule",
     "cancel",
     "cancel_where",
+    "close_circuit",
     "create_schedule",
+    "discard",
     "drop_schedule",
     "pause",
     "pause_channel",
+    "probe_channel",
     "replay_events",
     "resend",
     "resume",
@@ -81,7 +84,8 @@ async fn the_app_may_do_its_part_and_nothing_else() {
 async fn readers_read_every_view_and_can_do_nothing() {
     let database = postgres::database().await;
     let admin = database.connect().await;
-    let mut wanted = set(["function _count_active execute".to_string(), "schema usage".to_string()]);
+    let mut wanted =
+        set(["function _count_active execute", "function status execute", "schema usage"].map(String::from));
     let views: Vec<String> = values(&admin, PUBLIC_VIEWS).await;
     wanted.extend(views.iter().map(|view| format!("relation {view} select")));
     assert_eq!(privileges(&admin, "outboxd_reader").await, wanted);
@@ -113,7 +117,7 @@ async fn readers_read_every_view_and_can_do_nothing() {
 async fn operators_read_views_and_act_and_nothing_else() {
     let client = postgres::database().await.connect().await;
     let mut wanted = set(ACTIONS.map(|f| format!("function {f} execute")));
-    wanted.insert("function _count_active execute".to_string());
+    wanted.extend(["function _count_active execute", "function status execute"].map(String::from));
     let views: Vec<String> = values(&client, PUBLIC_VIEWS).await;
     wanted.extend(views.iter().map(|view| format!("relation {view} select")));
     wanted.extend(["relation audit select".to_string(), "schema usage".to_string()]);
@@ -131,9 +135,11 @@ async fn public_has_nothing() {
     for sql in [
         "SELECT outboxd.notify('t', 'r', '{}')",
         "SELECT * FROM outboxd.notifications",
+        "SELECT outboxd.status(1)",
         "SELECT outboxd.cancel(1)",
         "SELECT outboxd.retry_where('{}')",
         "SELECT outboxd.cancel_where('{}', false)",
+        "SELECT outboxd.discard(1)",
         "SELECT outboxd.stop_bulk(1)",
         "SELECT * FROM outboxd.health",
         "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')",
@@ -166,6 +172,7 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
     .await;
     run(&app, "INSERT INTO outboxd.notification_log (topic, recipient, payload, dedup_key) VALUES ('t', 'r', '{}', 'd2') ON CONFLICT DO NOTHING").await;
     assert!(id > 0);
+    assert_eq!(value::<String>(&app, &format!("SELECT outboxd.status({id})")).await, "PENDING");
     let mut forbidden: Vec<String> = [
         "SELECT * FROM outboxd.notification_log",
         "SELECT recipient FROM outboxd.notification_log",
@@ -187,8 +194,12 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
         "SELECT outboxd.resume('t')",
         "SELECT outboxd.pause_channel('c')",
         "SELECT outboxd.resume_channel('c')",
+        "SELECT outboxd.close_circuit('c')",
+        "SELECT outboxd.probe_channel('c')",
+        "SELECT outboxd._hasten('c', 1)",
         "SELECT outboxd.retry_where('{}')",
         "SELECT outboxd.cancel_where('{}')",
+        "SELECT outboxd.discard(1)",
         "SELECT outboxd.stop_bulk(1)",
         "SELECT outboxd._bulk_start('retry', '{}', NULL, false)",
         "SELECT outboxd._bulk_where('cancel', '{}', false)",
@@ -196,7 +207,7 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
         "SELECT outboxd._cancel('{1}')",
         "SELECT outboxd._pick_dead('{}', now(), now(), 0, 1)",
         "SELECT outboxd._pick_waiting('{}', now(), 0::smallint, '', now(), 0, 1)",
-        "SELECT outboxd._take_census()",
+        "SELECT outboxd._take_snapshot()",
         "SELECT outboxd._count_active()",
         "SELECT outboxd._reject_filter('x', '{}', '{}')",
         "SELECT outboxd._ring()",
@@ -245,6 +256,43 @@ async fn the_app_can_insert_the_way_orms_do() {
     assert_eq!(refused(&app, own).await.code, "428C9", "ids are drawn by the server");
 }
 
+/// What docs/apps.md says of ORMs whose statements need more than the role has.
+#[tokio::test]
+async fn a_model_with_columns_that_are_not_the_apps_is_refused() {
+    let app = postgres::database().await.connect_as_member_of("outboxd_app").await;
+    for (columns, values, rest) in [
+        ("status", "DEFAULT", ""),
+        ("created_at", "DEFAULT", ""),
+        ("dedup_key", "'k'", "RETURNING dedup_key"),
+        ("dedup_key", "'k'", "RETURNING *"),
+        ("dedup_key", "'k'", "ON CONFLICT (topic, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING"),
+        ("dedup_key", "'k'", "ON CONFLICT (id) DO UPDATE SET topic = 'x'"),
+    ] {
+        let insert = format!(
+            "INSERT INTO outboxd.notification_log (topic, recipient, payload, {columns}) VALUES ('t', 'r', '{{}}', {values}) {rest}"
+        );
+        assert_eq!(refused(&app, &insert).await.code, "42501", "{insert}");
+    }
+}
+
+/// The right to write `id` as DEFAULT is the right to override it. It costs whoever draws that number one 23505.
+#[tokio::test]
+async fn an_app_that_overrides_its_id_makes_one_later_notify_fail_and_no_more() {
+    let app = postgres::database().await.connect_as_member_of("outboxd_app").await;
+    let first: i64 = value(&app, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    run(
+        &app,
+        &format!("INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE VALUES ({first} + 1, 't', 'r', '{{}}')"),
+    )
+    .await;
+    assert_eq!(refused(&app, "SELECT outboxd.notify('t', 'r', '{}')").await.code, "23505");
+    assert_eq!(value::<i64>(&app, "SELECT outboxd.notify('t', 'r', '{}')").await, first + 2);
+    let taken = format!(
+        "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE VALUES ({first}, 't', 'r', '{{}}')"
+    );
+    assert_eq!(refused(&app, &taken).await.code, "23505", "a row that exists is out of reach");
+}
+
 #[tokio::test]
 async fn an_operators_login_reads_each_view_and_takes_each_action() {
     let database = postgres::database().await;
@@ -258,7 +306,7 @@ async fn an_operators_login_reads_each_view_and_takes_each_action() {
     assert_eq!(value::<String>(&operator, "SELECT outboxd.cancel(1)").await, "canceled");
     assert!(value::<bool>(&operator, "SELECT outboxd.retry(1)").await);
     run(&operator, "SELECT outboxd.retry_dead('t'), outboxd.resend(3), outboxd.pause('t'), outboxd.resume('t')").await;
-    run(&operator, "SELECT outboxd.pause_channel('c'), outboxd.resume_channel('c')").await;
+    run(&operator, "SELECT outboxd.pause_channel('c'), outboxd.resume_channel('c'), outboxd.close_circuit('c'), outboxd.probe_channel('c')").await;
     run(&operator, "SELECT outboxd.retry_where('{}', false), outboxd.cancel_where('{\"topic\": \"t\"}', false)").await;
     run(&operator, "SELECT outboxd.retry_where('{}'), outboxd.cancel_where('{}')").await;
     let actor = "SELECT count(*) FROM outboxd.audit WHERE actor = session_user";
@@ -280,7 +328,7 @@ async fn an_operators_login_reads_each_view_and_takes_each_action() {
         "SELECT outboxd._bulk_step()",
         "SELECT outboxd._bulk_start('retry', '{}', NULL, false)",
         "SELECT * FROM outboxd._ready",
-        "SELECT * FROM outboxd.rollup_topic",
+        "SELECT * FROM outboxd.statistics_topic",
         "UPDATE outboxd.bulk_action SET actor = 'someone else'",
         "UPDATE outboxd.bulk_actions SET actor = 'someone else'",
     ] {
@@ -319,7 +367,7 @@ const HOSTILE: &str = "
                    WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.prokind = 'f' AND NOT p.proretset
                      AND p.proname IN ('octet_length', 'length', 'isfinite', 'now', 'clock_timestamp', 'date_part', 'extract', 'pg_notify', 'jsonb_typeof', 'lower',
                                        'current_setting', 'pg_sequence_last_value', 'nextval', 'abs', 'jsonb_path_exists', 'timestamptz_le', 'timestamptz_lt',
-                                       'int4lt', 'int4gt', 'int4pl', 'texteq', 'jsonb', 'text', 'int4', 'int8', 'timestamptz')
+                                       'int4lt', 'int4gt', 'int4pl', 'texteq', 'range_contains_elem', 'jsonb', 'text', 'int4', 'int8', 'timestamptz')
                      AND NOT EXISTS (SELECT FROM unnest(p.proargtypes) t WHERE t::regtype::text IN ('internal', 'cstring'))
         LOOP
             EXECUTE format('CREATE FUNCTION hostile.%I(%s) RETURNS %s LANGUAGE plpgsql AS $$ BEGIN RAISE ''hostile function''; END $$', it.proname, it.args, it.result);
@@ -330,6 +378,7 @@ const HOSTILE: &str = "
     CREATE DOMAIN hostile.jsonb AS pg_catalog.jsonb CHECK (VALUE IS NULL);
     CREATE DOMAIN hostile.json AS pg_catalog.json CHECK (VALUE IS NULL);
     CREATE DOMAIN hostile.timestamptz AS pg_catalog.timestamptz CHECK (VALUE IS NULL);
+    CREATE DOMAIN hostile.int4range AS pg_catalog.int4range CHECK (VALUE IS NULL);
     CREATE DOMAIN hostile.bool AS pg_catalog.bool CHECK (VALUE IS NULL);
     CREATE DOMAIN hostile.int8 AS pg_catalog.int8 CHECK (VALUE IS NULL);
     CREATE DOMAIN hostile.regclass AS pg_catalog.regclass CHECK (VALUE IS NULL);
@@ -365,6 +414,7 @@ async fn a_hostile_search_path_does_not_change_what_our_functions_do() {
     }
     run(&app, r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1, "dedup_key": "k"}]')"#).await;
     run(&app, "SELECT outboxd.publish('t', 'k', '{}')").await;
+    assert_eq!(value::<String>(&app, "SELECT outboxd.status(1)").await, "QUEUED");
     run(&app, "SELECT * FROM outboxd.receive('c', 'm'); SELECT outboxd.respond('c', 'm', '1')").await;
     run(&app, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'plain', '{}')").await;
     run(&operator, "SELECT outboxd.cancel(1), outboxd.retry(1), outboxd.retry_dead('t'), outboxd.pause('t')").await;

@@ -110,8 +110,8 @@ async fn a_slot_older_than_its_catch_up_is_missed_and_nobody_is_sent_anything() 
     let _instance = plain_instance(&database).await;
     run_is(&client, "old", "missed").await;
     run_is(&client, "older", "missed").await;
-    let remark = "SELECT string_agg(DISTINCT error, ',') FROM outboxd.schedule_runs";
-    assert_eq!(sql::value::<String>(&client, remark).await, "no instance ran in time");
+    let reason = "SELECT string_agg(DISTINCT error, ',') FROM outboxd.schedule_runs";
+    assert_eq!(sql::value::<String>(&client, reason).await, "no instance ran in time");
     assert_eq!(sql::value::<i64>(&client, "SELECT count(*) FROM outboxd.notification_log").await, 0);
 }
 

@@ -39,6 +39,10 @@ WITH relation AS (
       FROM relation r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attacl IS NOT NULL
      CROSS JOIN LATERAL aclexplode(a.attacl) x JOIN who w ON w.oid = x.grantee
     UNION ALL
+    SELECT 2, r.name, 4500 + row_number() OVER (PARTITION BY r.oid ORDER BY p.polname), '    POLICY ' || p.polname || CASE WHEN p.polpermissive THEN '' ELSE ' RESTRICTIVE' END
+           || ' USING ' || pg_get_expr(p.polqual, p.polrelid) || ' CHECK ' || pg_get_expr(p.polwithcheck, p.polrelid)
+      FROM relation r JOIN pg_policy p ON p.polrelid = r.oid
+    UNION ALL
     SELECT 3, p.proname::text, 0, 'FUNCTION ' || p.proname || '(' || pg_get_function_arguments(p.oid) || ') RETURNS ' || pg_get_function_result(p.oid)
            || ' LANGUAGE ' || l.lanname || CASE p.provolatile WHEN 'i' THEN ' IMMUTABLE' WHEN 's' THEN ' STABLE' ELSE '' END
            || CASE WHEN p.proisstrict THEN ' STRICT' ELSE '' END || CASE WHEN p.prosecdef THEN ' SECURITY DEFINER' ELSE '' END

@@ -33,8 +33,8 @@ async fn outboxd(database: &Database, args: &[&str]) -> Ran {
     }
 }
 
-const DEAD: &str = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, error, http_status, channel, attempts)
-    SELECT 'orders', 'device-' || n, '{\"n\": 1}', 'FAILED', now() - n * interval '1 min', 'answered 503', 503, 'push', 4
+const DEAD: &str = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error, http_status, channel, attempts)
+    SELECT 'orders', 'device-' || n, '{\"n\": 1}', 'FAILED', now() - n * interval '1 min', now() - n * interval '1 min', 'answered 503', 503, 'push', 4
       FROM generate_series(1, 30) n";
 
 #[tokio::test]

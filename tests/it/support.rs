@@ -1,9 +1,12 @@
 //! What the tests stand on: real servers, a real provider, a faulty network.
 
 pub mod certs;
+pub mod cli;
 pub mod clock;
+pub mod command;
 pub mod http;
 pub mod instance;
+pub mod otlp;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
@@ -12,6 +15,7 @@ pub mod provider;
 pub mod proxy;
 pub mod redis;
 pub mod sql;
+pub mod stream;
 pub mod tls;
 pub mod verdict;
 pub mod world;

@@ -21,18 +21,18 @@ INSERT INTO outboxd.instance_report (instance, clock_skew_ms, queue_reachable, q
 VALUES (1, 4, true, 'noeviction', 12582912, 268435456);
 INSERT INTO outboxd.topic (name, paused_at) VALUES ('quiz', now() - interval '30 min');
 INSERT INTO outboxd.route VALUES ('orders', 0, 'push'), ('orders', 1, 'sms'), ('quiz', 0, 'push');
-INSERT INTO outboxd.rollup_minute VALUES
+INSERT INTO outboxd.statistics_minute VALUES
   (date_trunc('minute', now()) - interval '2 min', 1000, 2200, 1210), (date_trunc('minute', now()) - interval '1 min', 2200, 3385, 1190),
   (date_trunc('minute', now()), 3385, 3385, 0);
-INSERT INTO outboxd.rollup_topic VALUES
+INSERT INTO outboxd.statistics_topic VALUES
   (date_trunc('minute', now()) - interval '2 min', 'orders', 1198, 0, 9), (date_trunc('minute', now()) - interval '1 min', 'orders', 1184, 2, 14);
-INSERT INTO outboxd.rollup_span SELECT date_trunc('minute', now()) - interval '1 min', m, 'orders', '', b, n
+INSERT INTO outboxd.statistics_span SELECT date_trunc('minute', now()) - interval '1 min', m, 'orders', '', b, n
   FROM (VALUES ('notify', 10, 1500), ('notify', 14, 800), ('notify', 25, 82), ('seen', 8, 1700), ('seen', 12, 682)) s(m, b, n);
-INSERT INTO outboxd.rollup_span VALUES (date_trunc('minute', now()) - interval '1 min', 'call', 'push', '', 7, 2382), (date_trunc('minute', now()) - interval '1 min', 'call', 'sms', '', 40, 9);
-INSERT INTO outboxd.rollup_channel VALUES
+INSERT INTO outboxd.statistics_span VALUES (date_trunc('minute', now()) - interval '1 min', 'call', 'push', '', 7, 2382), (date_trunc('minute', now()) - interval '1 min', 'call', 'sms', '', 40, 9);
+INSERT INTO outboxd.statistics_channel VALUES
   (date_trunc('minute', now()) - interval '1 min', 'push', '', 2382, 3, 0, 'answered 503', now() - interval '1 min'),
   (date_trunc('minute', now()) - interval '1 min', 'sms', '', 0, 8, 1, 'connection refused', now() - interval '1 min');
-INSERT INTO outboxd.channel_hold (channel, held_until, reason, openings) VALUES ('sms', now() + interval '2 min', 'failures', 1);
+INSERT INTO outboxd.channel_state (channel, held_until, reason, openings) VALUES ('sms', now() + interval '2 min', 'failures', 1);
 INSERT INTO outboxd.notification_log (topic, recipient, payload, created_at, send_at) VALUES
   ('orders', 'device-1', '{"text": "Your parcel is on its way"}', now() - interval '1 min', now() - interval '1 min'),
   ('orders', '+82101234567', '{"text": "Your parcel is on its way"}', now() - interval '5 min', now() - interval '5 min'),
@@ -47,12 +47,16 @@ INSERT INTO outboxd.attempt (notification_id, token, number, started_at, ended_a
   (2, 1, 1, now() - interval '5 min', now() - interval '5 min', 31, 1, 503, 'failed', 'push', 'answered 503'),
   (2, 3, 2, now() - interval '4 min', now() - interval '4 min', 5000, 1, NULL, 'unknown', 'push', 'no answer in time'),
   (2, 5, 3, now() - interval '1 min', now() - interval '1 min', 2, 1, NULL, 'failed', 'sms', 'connection refused');
-INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, channel, attempts, http_status, error)
-SELECT 'orders', 'device-' || n, '{"text": "hello"}', 'FAILED', now() - interval '7 h', now() - interval '6 h' + n / 10 * interval '1 min', 'sms', 7,
+INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, failed_at, channel, attempts, http_status, error)
+SELECT 'orders', 'device-' || n, '{"text": "hello"}', 'FAILED', now() - interval '7 h', now() - interval '6 h' + n / 10 * interval '1 min',
+       now() - interval '6 h' + n / 10 * interval '1 min', 'sms', 7,
        CASE WHEN n % 4 > 0 THEN 502 END, CASE WHEN n % 4 > 0 THEN 'answered 502' ELSE 'connection refused' END FROM generate_series(1, 1600) n;
-INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, channel, attempts, http_status, error) VALUES
-  ('orders', 'device-9', '{"text": "hello"}', 'FAILED', now() - interval '11 min', now() - interval '1 min', 'push', 1, 400, 'answered 400'),
-  ('quiz', 'device-8', '{"text": "hello"}', 'SENT', now() - interval '1 min', now() - interval '1 min', 'push', 1, 200, NULL);
+INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, failed_at, channel, attempts, http_status, error) VALUES
+  ('orders', 'device-9', '{"text": "hello"}', 'FAILED', now() - interval '11 min', now() - interval '1 min', now() - interval '1 min', 'push', 1, 400, 'answered 400'),
+  ('quiz', 'device-8', '{"text": "hello"}', 'SENT', now() - interval '1 min', now() - interval '1 min', NULL, 'push', 1, 200, NULL);
+INSERT INTO outboxd.event_outbox (event_id, topic, since) SELECT n, 'order', now() FROM generate_series(1, 12) n;
+INSERT INTO outboxd.event_group (topic, name, delivered_id, gone, behind, stream_max) VALUES
+  ('order', 'billing', '0-0', 0, 40, 100000), ('order', 'search', '0-0', 0, 83112, 100000);
 "#;
 
 /// What makes one run of the session look like the next.
@@ -180,7 +184,7 @@ async fn the_transcripts_in_the_sql_page_are_what_an_operator_sees() {
     run(&operator, "SET timezone = 'UTC'").await;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sql.md");
     let document = std::fs::read_to_string(&path).unwrap();
-    let minute: DateTime<Utc> = value(&admin, "SELECT max(minute) FROM outboxd.rollup_minute").await;
+    let minute: DateTime<Utc> = value(&admin, "SELECT max(minute) FROM outboxd.statistics_minute").await;
     let normal = Normal { login: format!("outboxd_operator_login_{}", database.name), minute };
     let wanted = played(&operator, &document, &normal).await;
     if std::env::var_os("OUTBOXD_BLESS").is_some_and(|bless| bless == "1") {

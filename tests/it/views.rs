@@ -19,10 +19,13 @@ const QUESTIONS: &[&str] = &[
     "SELECT * FROM outboxd.latency",
     "SELECT * FROM outboxd.channel_health",
     "SELECT * FROM outboxd.workers",
+    "SELECT * FROM outboxd.instances",
     "SELECT * FROM outboxd.health",
     "SELECT * FROM outboxd.bulk_actions",
     "SELECT * FROM outboxd.schedules",
     "SELECT * FROM outboxd.schedule_runs",
+    "SELECT * FROM outboxd.events_waiting",
+    "SELECT * FROM outboxd.event_consumers",
     "SELECT * FROM outboxd.notifications WHERE id = 4711",
     "SELECT * FROM outboxd.notifications ORDER BY id DESC LIMIT 50",
     "SELECT * FROM outboxd.attempts WHERE notification_id = 4711",
@@ -40,12 +43,19 @@ async fn fill(client: &Client, history: i32, waiting: i32, dead: i32) {
          SELECT 't' || n % 10, 'r', '{{}}', 'SENT', now() - interval '1 day', now() - interval '1 day', 'push', 1
            FROM generate_series(1, {history}) n;
          INSERT INTO outboxd.attempt (notification_id, token, outcome, channel) SELECT n, 1, 'failed', 'push' FROM generate_series(1, {history} / 10) n;
-         INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, channel, attempts, error)
-         SELECT 't' || n % 10, 'r', '{{}}', 'FAILED', now() - interval '1 day', now() - n * interval '50 s', 'push', 4, 'no'
+         INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, failed_at, channel, attempts, error)
+         SELECT 't' || n % 10, 'r', '{{}}', 'FAILED', now() - interval '1 day', now() - n * interval '50 s', now() - n * interval '50 s', 'push', 4, 'no'
            FROM generate_series(1, {dead}) n;
          INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
          SELECT 't' || n % 10, 'r', '{{}}', now() + n * interval '1 s' FROM generate_series(1, {waiting} / 2) n;
          SELECT count(outboxd.notify('t' || n % 10, 'r', '{{}}')) FROM generate_series(1, {waiting} / 2) n;
+         UPDATE outboxd.outbox SET attempts = 1;
+         INSERT INTO outboxd.attempt (notification_id, token, outcome, channel) SELECT o.id, 1, 'failed', 'push' FROM outboxd.outbox o;
+         INSERT INTO outboxd.event (topic, key, payload) SELECT 't' || n % 10, 'k', '{{}}' FROM generate_series(1, {history}) n;
+         INSERT INTO outboxd.event_publication (number, through, since, bytes, topic, event_ids)
+         SELECT id, id, created_at, 2, topic, ARRAY[id] FROM outboxd.event;
+         INSERT INTO outboxd.event_outbox (event_id, topic) SELECT n, 't' || n % 10 FROM generate_series(1, {waiting} / 2) n;
+         UPDATE outboxd.event_progress SET newest = {history}, appended = {history} - 3;
          ANALYZE"
     );
     run(client, &statement).await;
@@ -54,7 +64,7 @@ async fn fill(client: &Client, history: i32, waiting: i32, dead: i32) {
 /// Scans of the history in a plan: a whole table, or an index without a condition.
 fn scans_of_history(node: &Value, found: &mut Vec<String>) {
     let text = |field: &str| node[field].as_str().unwrap_or_default();
-    let is_history = ["notification_log", "attempt"].contains(&text("Relation Name"));
+    let is_history = ["notification_log", "attempt", "event", "event_publication"].contains(&text("Relation Name"));
     let kind = text("Node Type");
     // The partial indexes hold only what waits or is dead; from an end of a primary key a LIMIT stops it.
     let is_small = text("Index Name").ends_with("_due") || text("Index Name").ends_with("_failed");
@@ -86,7 +96,7 @@ async fn best_of_five(client: &Client, question: &str) -> Duration {
 async fn no_view_scans_the_history_and_each_answers_within_50_ms() {
     let client = postgres::database().await.connect().await;
     fill(&client, 300_000, 100_000, 10_000).await;
-    assert!(value::<bool>(&client, "SELECT outboxd._take_census()").await);
+    assert!(value::<bool>(&client, "SELECT outboxd._take_snapshot()").await);
     run(&client, "DISCARD PLANS").await;
     for question in QUESTIONS {
         let plan = plan(&client, question).await;
@@ -109,6 +119,79 @@ async fn no_view_scans_the_history_and_each_answers_within_50_ms() {
 }
 
 #[tokio::test]
+async fn with_the_recipients_index_they_are_found_at_once_and_updates_stay_hot() {
+    let client = postgres::database().await.connect().await;
+    run(
+        &client,
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at)
+         SELECT 't', 'user-' || n % 100000, '{}', 'SENT', now() FROM generate_series(1, 300000) n",
+    )
+    .await;
+    run(&client, include_str!("../../sql/recipient_index.sql")).await;
+    run(&client, include_str!("../../sql/recipient_index.sql")).await;
+    run(&client, "ANALYZE outboxd.notification_log").await;
+    for question in [
+        "SELECT * FROM outboxd.notifications WHERE recipient = 'user-4711'",
+        "SELECT * FROM outboxd.notifications WHERE recipient = 'user-4711' ORDER BY id DESC LIMIT 20",
+    ] {
+        let plan = plan(&client, question).await;
+        assert!(plan.to_string().contains("notification_log_recipient"), "{plan:#}");
+        assert_eq!(client.query(question, &[]).await.unwrap().len(), 3);
+        let best = best_of_five(&client, question).await;
+        assert!(best < Duration::from_millis(50), "{question} takes {best:?}");
+    }
+    run(&client, "SELECT outboxd.notify('t', 'user-1', '{}') FROM generate_series(1, 100)").await;
+    run(
+        &client,
+        "BEGIN; UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now() WHERE status = 'QUEUED'",
+    )
+    .await;
+    let hot = "SELECT pg_stat_get_xact_tuples_hot_updated(c) * 100 / pg_stat_get_xact_tuples_updated(c) FROM (SELECT 'outboxd.notification_log'::regclass::oid AS c) t";
+    assert!(value::<i64>(&client, hot).await > 90);
+    run(&client, "ROLLBACK").await;
+}
+
+#[tokio::test]
+async fn what_the_last_attempt_said_is_shown_while_it_is_tried_again() {
+    let world = World::new(Carrier::Memory).await;
+    world.provider.answer(Reply::status(503));
+    let setup = world.setup.clone().set("routes.default.backoff.base", "1h").set("routes.default.backoff.max", "1h");
+    let _instance = setup.start().await;
+    world.notify(2).await;
+    until(&world.app, "SELECT count(*) = 2 FROM outboxd.attempts").await;
+    let shown =
+        "SELECT concat_ws(' ', status, channel, attempts, http_status, error) FROM outboxd.notifications ORDER BY id";
+    let waiting = "QUEUED webhook 1 503 status 503 Service Unavailable";
+    assert_eq!(values::<String>(&world.app, shown).await, [waiting; 2]);
+    run(&world.app, "SELECT outboxd.cancel(1)").await;
+    let canceled = "CANCELED webhook 1 503 status 503 Service Unavailable";
+    assert_eq!(values::<String>(&world.app, shown).await, [canceled, waiting]);
+    run(&world.app, "BEGIN; SELECT outboxd.retry(1)").await;
+    assert_eq!(values::<String>(&world.app, shown).await, [waiting; 2], "the last attempt is still the last");
+    world.provider.answer(Reply::ok());
+    run(&world.app, "UPDATE outboxd.outbox SET retry_at = now(); COMMIT").await;
+    world.settle().await;
+    assert_eq!(values::<String>(&world.app, shown).await, ["SENT webhook 2 200"; 2], "what went before is in attempts");
+}
+
+#[tokio::test]
+async fn workers_lists_who_is_at_work_and_instances_the_others_too() {
+    let client = postgres::database().await.connect().await;
+    run(
+        &client,
+        "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version, heartbeat_at, draining, stopped_at)
+         SELECT '15 s', n, '{worker}', 'stream', 'web', '0.1.0', now() - age, draining, stopped_at
+           FROM (VALUES (1, interval '1 s', false, NULL), (2, '1 s', true, NULL), (3, '1 min', false, NULL),
+                        (4, '1 s', false, now()), (5, '2 days', false, NULL)) v(n, age, draining, stopped_at)",
+    )
+    .await;
+    let listed = |view: &str| format!("SELECT concat_ws(' ', pid, state) FROM outboxd.{view} ORDER BY pid");
+    assert_eq!(values::<String>(&client, &listed("workers")).await, ["1 alive", "2 draining"]);
+    let all = ["1 alive", "2 draining", "3 dead", "4 stopped"];
+    assert_eq!(values::<String>(&client, &listed("instances")).await, all);
+}
+
+#[tokio::test]
 async fn a_small_queue_is_counted_on_the_spot_and_a_big_one_by_the_census() {
     let client = postgres::database().await.connect().await;
     run(&client, "SELECT outboxd.notify('a', 'r', '{}') FROM generate_series(1, 3)").await;
@@ -119,21 +202,21 @@ async fn a_small_queue_is_counted_on_the_spot_and_a_big_one_by_the_census() {
                     FROM outboxd.queue_state ORDER BY 1";
     let small = ["a PENDING 1 t t", "a PROCESSING 1 t t", "a QUEUED 2 t t", "b QUEUED 2 t t"];
     assert_eq!(values::<String>(&client, counts).await, small);
-    assert!(value::<bool>(&client, "SELECT outboxd._take_census()").await);
-    assert_eq!(values::<String>(&client, counts).await, small, "a small census is not worth showing");
-    assert!(!value::<bool>(&client, "SELECT outboxd._take_census()").await, "not before 5 s have passed");
+    assert!(value::<bool>(&client, "SELECT outboxd._take_snapshot()").await);
+    assert_eq!(values::<String>(&client, counts).await, small, "a small snapshot is not worth showing");
+    assert!(!value::<bool>(&client, "SELECT outboxd._take_snapshot()").await, "not before 5 s have passed");
 
     fill(&client, 10, 30_000, 10).await;
-    run(&client, "UPDATE outboxd.census SET taken_at = '-infinity'; SELECT outboxd._take_census()").await;
+    run(&client, "UPDATE outboxd.snapshot SET taken_at = '-infinity'; SELECT outboxd._take_snapshot()").await;
     run(&client, "SELECT outboxd.notify('after', 'r', '{}')").await;
     let shown = "SELECT count(*) FROM outboxd.queue_state WHERE counted_at < now()";
     assert!(value::<i64>(&client, shown).await > 20);
     assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.queue_state WHERE topic = 'after'").await, 0);
     let total = "SELECT sum(count)::bigint FROM outboxd.queue_state";
-    assert_eq!(value::<i64>(&client, total).await, 30_016, "as of the census");
+    assert_eq!(value::<i64>(&client, total).await, 30_016, "as of the snapshot");
     assert_eq!(value::<i64>(&client, "SELECT ready_unpublished FROM outboxd.outbox_lag").await, 15_004);
-    run(&client, "UPDATE outboxd.census SET taken_at = now() - interval '31 s'").await;
-    assert_eq!(value::<i64>(&client, total).await, 30_017, "an old census is not believed");
+    run(&client, "UPDATE outboxd.snapshot SET taken_at = now() - interval '31 s'").await;
+    assert_eq!(value::<i64>(&client, total).await, 30_017, "an old snapshot is not believed");
     assert_eq!(value::<i64>(&client, "SELECT ready_unpublished FROM outboxd.outbox_lag").await, 15_005);
 }
 
@@ -164,7 +247,7 @@ async fn stuck_says_why_each_row_is_late() {
          UPDATE outboxd.outbox SET state = 'processing', instance = 7, lease_until = now() + interval '10 s' WHERE id = 6;
          UPDATE outboxd.outbox SET retry_at = now() - interval '20 s' WHERE id = 8;
          SELECT outboxd.notify('other', 'r', '{}'), outboxd.notify('third', 'r', '{}'), outboxd.pause('other'), outboxd.pause_channel('hook');
-         INSERT INTO outboxd.channel_hold (channel, held_until, reason) VALUES ('sms', now() - interval '1 s', 'failures');
+         INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now() - interval '1 s', 'failures');
          INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at) VALUES ('own', 'r', '{}', now() - interval '20 s');
          INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at) VALUES ('own', 'r', '{}', now() - interval '2 s')",
     )
@@ -191,7 +274,7 @@ async fn stuck_says_why_each_row_is_late() {
 #[tokio::test]
 async fn what_was_queued_is_told_by_release_numbers_also_after_a_gap_or_a_restore() {
     let client = postgres::database().await.connect().await;
-    let minutes = "INSERT INTO outboxd.rollup_minute (minute, seq_first, seq_last)
+    let minutes = "INSERT INTO outboxd.statistics_minute (minute, seq_first, seq_last)
                    SELECT date_trunc('minute', now()) - n * interval '1 min', first, last
                      FROM (VALUES (6, 900, 1000), (5, 1000, 1040), (3, 1050, 1060), (2, 7, 12), (1, 12, 20)) m(n, first, last)";
     run(&client, minutes).await;

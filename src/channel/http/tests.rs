@@ -27,6 +27,7 @@ pub(super) fn http(client: reqwest::ClientBuilder) -> Http {
         first_byte_timeout: Duration::from_secs(10),
         response_bytes_max: 1000,
         retry_after_max: Duration::from_secs(60),
+        answers: None,
     }
 }
 

@@ -16,7 +16,7 @@ const RESPONSE_BYTES_MAX: u64 = 4096;
 
 pub(super) async fn run(addr: SocketAddr) -> Result<Exit, Failure> {
     let addr = reachable(addr);
-    let asked = tokio::time::timeout(PATIENCE, ask(addr)).await;
+    let asked = tokio::time::timeout(PATIENCE, ask(addr, "/readyz")).await;
     let status = asked.map_err(|_| anyhow!("no answer from {addr} within {PATIENCE:?}")).and_then(|status| status);
     match status {
         Ok(200) => {
@@ -26,6 +26,11 @@ pub(super) async fn run(addr: SocketAddr) -> Result<Exit, Failure> {
         Ok(status) => Err(Failure::new(Exit::Unavailable, anyhow!("the instance on {addr} is not ready ({status})"))),
         Err(error) => Err(Failure::new(Exit::Unavailable, error)),
     }
+}
+
+/// Whether what listens there is an instance of ours.
+pub(super) async fn is_alive(addr: SocketAddr) -> bool {
+    matches!(tokio::time::timeout(PATIENCE, ask(reachable(addr), "/livez")).await, Ok(Ok(200)))
 }
 
 /// Where an instance that listens everywhere can be called from the same machine.
@@ -38,9 +43,9 @@ fn reachable(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, addr.port())
 }
 
-async fn ask(addr: SocketAddr) -> anyhow::Result<u16> {
+async fn ask(addr: SocketAddr, path: &str) -> anyhow::Result<u16> {
     let mut stream = TcpStream::connect(addr).await.with_context(|| format!("no instance answers on {addr}"))?;
-    let request = format!("GET /readyz HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut response = Vec::new();
     stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response).await?;

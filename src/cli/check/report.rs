@@ -3,7 +3,8 @@
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use crate::config::{Loaded, Mistakes};
+use crate::cli::Exit;
+use crate::config::{Errors, Loaded};
 
 /// Longer values are cut for people; `--json` has them whole.
 const VALUE_CHARS_MAX: usize = 100;
@@ -13,7 +14,10 @@ const VALUE_CHARS_MAX: usize = 100;
 pub(super) enum State {
     Ok,
     Warn,
-    Failed,
+    /// It may become good by itself, as a server that is away may come back.
+    Away,
+    /// `outboxd run` would refuse it until somebody changes something.
+    Refused,
 }
 
 impl State {
@@ -21,7 +25,7 @@ impl State {
         match self {
             State::Ok => "ok",
             State::Warn => "warn",
-            State::Failed => "failed",
+            State::Away | State::Refused => "failed",
         }
     }
 }
@@ -44,13 +48,19 @@ impl Finding {
 #[derive(Debug)]
 pub(super) struct Report<'a> {
     pub(super) loaded: &'a Loaded,
-    pub(super) remarks: Vec<String>,
+    pub(super) warnings: Vec<String>,
     pub(super) findings: Vec<Finding>,
 }
 
 impl Report<'_> {
-    pub(super) fn is_good(&self) -> bool {
-        self.findings.iter().all(|finding| finding.state != State::Failed)
+    /// As `outboxd run` would end.
+    pub(super) fn exit(&self) -> Exit {
+        let has = |state: State| self.findings.iter().any(|finding| finding.state == state);
+        match (has(State::Refused), has(State::Away)) {
+            (true, _) => Exit::Config,
+            (false, true) => Exit::Unavailable,
+            (false, false) => Exit::Clean,
+        }
     }
 
     pub(super) fn as_text(&self) -> String {
@@ -65,7 +75,7 @@ impl Report<'_> {
             None => "no configuration file: defaults and the environment".to_owned(),
         };
         let mut lines = vec![file, String::new(), table.trim_fmt(), String::new()];
-        lines.extend(self.remarks.iter().map(|remark| format!("{:8}{remark}", "note")));
+        lines.extend(self.warnings.iter().map(|warning| format!("{:8}{warning}", "note")));
         lines.extend(self.findings.iter().map(|f| format!("{:8}{:10}{}", f.state.name(), f.name, f.text)));
         lines.join("\n") + "\n"
     }
@@ -78,21 +88,21 @@ impl Report<'_> {
             .map(|finding| json!({ "name": finding.name, "state": finding.state.name(), "text": finding.text }))
             .collect();
         let file = self.loaded.file.as_ref().map(|file| file.display().to_string());
-        let ok = self.is_good();
-        pretty(&json!({ "ok": ok, "file": file, "settings": settings, "notes": self.remarks, "checks": checks }))
+        let ok = self.exit() == Exit::Clean;
+        pretty(&json!({ "ok": ok, "file": file, "settings": settings, "notes": self.warnings, "checks": checks }))
     }
 }
 
 /// A configuration that does not load, for programs.
-pub(super) fn mistakes_as_json(Mistakes(mistakes): &Mistakes) -> String {
-    let mistakes: Vec<Value> = (mistakes.iter())
-        .map(|mistake| {
-            let from = mistake.origin.as_ref().map(ToString::to_string);
-            let key = mistake.path.as_ref().map(ToString::to_string);
-            json!({ "from": from, "key": key, "what": mistake.what })
+pub(super) fn mistakes_as_json(Errors(errors): &Errors) -> String {
+    let errors: Vec<Value> = (errors.iter())
+        .map(|error| {
+            let from = error.origin.as_ref().map(ToString::to_string);
+            let key = error.path.as_ref().map(ToString::to_string);
+            json!({ "from": from, "key": key, "what": error.what })
         })
         .collect();
-    pretty(&json!({ "ok": false, "mistakes": mistakes }))
+    pretty(&json!({ "ok": false, "errors": errors }))
 }
 
 fn pretty(value: &Value) -> String {

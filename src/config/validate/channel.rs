@@ -8,10 +8,11 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::{HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 
-use super::show;
-use crate::config::ChannelConfig;
+use super::{quoting, show};
+use crate::config::forward::Pattern;
 use crate::config::key::KeyPath;
 use crate::config::settings::Settings;
+use crate::config::{ChannelConfig, template};
 
 /// Headers that every request carries already, or that belong to the connection.
 const OWN_HEADERS: [&str; 9] = [
@@ -33,30 +34,62 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 pub(super) fn validate(settings: &mut Settings, name: &str, channel: &ChannelConfig) {
     let at = KeyPath(vec!["channels".into(), name.into()]);
     if let Err(what) = legal_name(name) {
-        settings.mistake(&at, what);
+        settings.error(&at, what);
     }
     let url = at.child("url");
-    if settings.is_given(&url)
-        && let Err(what) = legal_url(&channel.url)
-    {
-        settings.mistake(&url, what);
+    if settings.is_given(&url) {
+        legal_template(settings, &url, &channel.url, template::REQUEST);
+        if !settings.is_wrong(&url)
+            && let Err(what) = legal_url(&channel.url)
+        {
+            settings.error(&url, what);
+        }
     }
-    if let Some(Err(what)) = channel.body.as_deref().map(legal_template) {
-        settings.mistake(&at.child("body"), what);
+    for (key, source, known) in [
+        ("body", &channel.body, template::REQUEST),
+        ("accepted_when", &channel.accepted_when, template::ANSWER),
+        ("provider_id", &channel.provider_id, template::ANSWER),
+    ] {
+        if let Some(source) = source {
+            legal_template(settings, &at.child(key), source, known);
+        }
+    }
+    if let Some(body) = &channel.body
+        && !settings.is_wrong(&at.child("body"))
+        && is_json(channel)
+    {
+        quoting::unquoted(body).into_iter().for_each(|what| settings.error(&at.child("body"), what));
     }
     if HeaderValue::from_str(&channel.content_type).is_err() {
-        settings.mistake(&at.child("content_type"), "is no content type");
+        settings.error(&at.child("content_type"), "is no content type");
     }
     if let Some(Err(what)) = channel.proxy.as_ref().map(|proxy| legal_proxy(proxy.expose_secret())) {
-        settings.mistake(&at.child("proxy"), what);
+        settings.error(&at.child("proxy"), what);
     }
     times(settings, &at, channel);
     headers(settings, &at, channel);
+    forwarded(settings, &at, channel);
     for secret in &channel.secrets {
         if let Err(what) = legal_secret(secret.expose_secret()) {
-            settings.mistake(&at.child("secret"), what);
+            settings.error(&at.child("secret"), what);
         }
     }
+}
+
+fn is_json(channel: &ChannelConfig) -> bool {
+    channel.content_type.contains("json")
+}
+
+/// What may surprise whoever wrote the channel's body.
+pub(super) fn warnings(name: &str, channel: &ChannelConfig) -> Vec<String> {
+    let body = channel.body.as_deref().filter(|_| is_json(channel)).unwrap_or_default();
+    let warning = |code: String| {
+        format!(
+            "channels.{name}.body has {{{{ {code} }}}} between quotes, and a quote in the value would end them; write \
+             {{{{ {code}|tojson }}}} without quotes around it"
+        )
+    };
+    quoting::breakable(body).into_iter().map(warning).collect()
 }
 
 /// Names appear in views, metrics and logs.
@@ -69,7 +102,6 @@ pub(super) fn legal_name(name: &str) -> Result<(), String> {
 }
 
 fn legal_url(url: &str) -> Result<(), String> {
-    legal_template(url)?;
     if url.trim_start().starts_with("{{") {
         return Ok(());
     }
@@ -96,13 +128,10 @@ fn legal_proxy(text: &str) -> Result<(), String> {
     http::Uri::try_from(url.as_str()).map(|_| ()).map_err(|error| format!("is no URL: {error}"))
 }
 
-fn legal_template(source: &str) -> Result<(), String> {
-    let env = minijinja::Environment::new();
-    let check = env.template_from_str(source).map(|_| ());
-    check.map_err(|error| {
-        let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
-        format!("is no template (line {} of it): {detail}", error.line().unwrap_or(1))
-    })
+fn legal_template(settings: &mut Settings, path: &KeyPath, source: &str, known: &'static [&'static str]) {
+    for reason in template::check(source, known).err().unwrap_or_default() {
+        settings.error(path, format!("is no template: {reason}"));
+    }
 }
 
 fn times(settings: &mut Settings, at: &KeyPath, channel: &ChannelConfig) {
@@ -113,7 +142,7 @@ fn times(settings: &mut Settings, at: &KeyPath, channel: &ChannelConfig) {
         let path = at.child(name);
         if !settings.is_wrong(&timeout) && !settings.is_wrong(&path) && span > channel.timeout {
             let what = format!("is {}; it must be at most {timeout} ({})", show(span), show(channel.timeout));
-            settings.mistake(&path, what);
+            settings.error(&path, what);
         }
     }
 }
@@ -124,19 +153,31 @@ fn headers(settings: &mut Settings, at: &KeyPath, channel: &ChannelConfig) {
         let path = at.child("headers").child(name);
         let lower = name.to_ascii_lowercase();
         if HeaderName::from_bytes(name.as_bytes()).is_err() {
-            settings.mistake(&path, "is no header name");
+            settings.error(&path, "is no header name");
         } else if lower == "content-type" {
-            settings.mistake(&path, format!("is a key of its own: set {}", at.child("content_type")));
+            settings.error(&path, format!("is a key of its own: set {}", at.child("content_type")));
         } else if OWN_HEADERS.contains(&lower.as_str()) {
-            settings.mistake(&path, "is set by outboxd itself; leave it out");
+            settings.error(&path, "is set by outboxd itself; leave it out");
         } else if !seen.insert(lower) {
-            settings.mistake(&path, "is given twice, in different spellings");
+            settings.error(&path, "is given twice, in different spellings");
         }
         let value = value.expose_secret();
         if value.chars().any(char::is_control) {
-            settings.mistake(&path, "holds a line break or another control character");
-        } else if let Err(what) = legal_template(value) {
-            settings.mistake(&path, what);
+            settings.error(&path, "holds a line break or another control character");
+        } else {
+            legal_template(settings, &path, value, template::REQUEST);
+        }
+    }
+}
+
+fn forwarded(settings: &mut Settings, at: &KeyPath, channel: &ChannelConfig) {
+    let path = at.child("forward_headers");
+    for entry in &channel.forward_headers {
+        if let Err(what) = Pattern::parse(entry) {
+            settings.error(&path, format!("names {what}"));
+        } else if let Some(own) = channel.headers.keys().find(|own| own.eq_ignore_ascii_case(entry)) {
+            let what = format!("names {entry:?}, which {} sets", at.child("headers").child(own));
+            settings.error(&path, what);
         }
     }
 }

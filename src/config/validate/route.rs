@@ -11,14 +11,14 @@ use crate::config::{Config, RouteConfig};
 pub(super) fn validate(settings: &mut Settings, name: &str, route: &RouteConfig, config: &Config) {
     let at = KeyPath(vec!["routes".into(), name.into()]);
     if let Err(what) = legal_name(name) {
-        settings.mistake(&at, what);
+        settings.error(&at, what);
     }
     channels(settings, &at.child("channels"), route, config);
     attempts(settings, &at, route);
     let [base, max] = ["backoff.base", "backoff.max"].map(|key| at.join(key));
     if !settings.is_wrong(&base) && !settings.is_wrong(&max) && route.backoff.base > route.backoff.max {
         let what = format!("is {}; it must be at most {max} ({})", show(route.backoff.base), show(route.backoff.max));
-        settings.mistake(&base, what);
+        settings.error(&base, what);
     }
 }
 
@@ -27,15 +27,15 @@ fn channels(settings: &mut Settings, path: &KeyPath, route: &RouteConfig, config
         return;
     }
     if route.channels.is_empty() {
-        settings.mistake(path, "is empty; list at least one channel");
+        settings.error(path, "is empty; list at least one channel");
     }
     for (index, channel) in route.channels.iter().enumerate() {
         if !config.channels.contains_key(channel) {
             let hint = did_you_mean(channel, config.channels.keys().map(String::as_str));
-            settings.mistake(path, format!("names {channel:?}, but there is no [channels.{channel}]{hint}"));
+            settings.error(path, format!("names {channel:?}, but there is no [channels.{channel}]{hint}"));
         }
         if route.channels[..index].contains(channel) {
-            settings.mistake(path, format!("names {channel:?} twice"));
+            settings.error(path, format!("names {channel:?} twice"));
         }
     }
 }
@@ -45,6 +45,6 @@ fn attempts(settings: &mut Settings, at: &KeyPath, route: &RouteConfig) {
     let wrong = settings.is_wrong(&before) || settings.is_wrong(&max);
     if !wrong && route.attempts_before_failover > route.max_attempts {
         let what = format!("is {}; it must be at most {max} ({})", route.attempts_before_failover, route.max_attempts);
-        settings.mistake(&before, what);
+        settings.error(&before, what);
     }
 }

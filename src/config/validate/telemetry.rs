@@ -14,17 +14,17 @@ const OWN_HEADERS: [&str; 5] = ["connection", "content-length", "content-type", 
 pub(super) fn validate(settings: &mut Settings, telemetry: &TelemetryConfig) {
     let endpoint = KeyPath::dotted("telemetry.otlp_endpoint");
     if let Some(Err(what)) = telemetry.otlp_endpoint.as_deref().map(legal_endpoint) {
-        settings.mistake(&endpoint, what);
+        settings.error(&endpoint, what);
     }
     let headers = KeyPath::dotted("telemetry.otlp_headers");
     for header in &telemetry.otlp_headers {
         if let Err(what) = legal_header(header) {
-            settings.mistake(&headers, what);
+            settings.error(&headers, what);
         }
     }
     let service_name = KeyPath::dotted("telemetry.service_name");
     if telemetry.service_name.trim().is_empty() && !settings.is_wrong(&service_name) {
-        settings.mistake(&service_name, "is empty; leave it out for \"outboxd\"");
+        settings.error(&service_name, "is empty; leave it out for \"outboxd\"");
     }
 }
 

@@ -11,7 +11,7 @@ use super::super::broker::Broker;
 use super::super::connection::Link;
 use super::super::element::Element;
 use super::super::failure::Failure;
-use super::super::hand::Hand;
+use super::super::in_flight::InFlight;
 use super::super::liveness::Liveness;
 use super::super::{Acker, Consumer, Delivery, Handle, Result, Tended, element, metrics};
 
@@ -69,10 +69,10 @@ pub(super) struct ListConsumer {
     /// BLMOVE blocks the connection it runs on.
     blocking: Link,
     liveness: Liveness,
-    hand: Hand,
-    /// Found in the own list, to be handed out first.
+    in_flight: InFlight,
+    /// Found in the own list, to be returned first.
     ready: VecDeque<Delivery>,
-    /// The own list may hold something that was never handed out.
+    /// The own list may hold something that was never returned.
     rescan: bool,
     move_back: String,
 }
@@ -88,7 +88,7 @@ impl ListConsumer {
             processing: broker.keys.processing(name),
             blocking: broker.link.sibling(),
             liveness,
-            hand: Hand::default(),
+            in_flight: InFlight::default(),
             ready: VecDeque::new(),
             rescan: true,
             move_back: move_back(),
@@ -96,14 +96,14 @@ impl ListConsumer {
         })
     }
 
-    /// Finds what is in the own list and not in hand, oldest first.
+    /// Finds what is in the own list and not known to be in flight, oldest first.
     async fn scan(&mut self) -> Result<()> {
-        let before = self.hand.held();
+        let before = self.in_flight.counts();
         let mut pipe = redis::pipe();
         pipe.cmd("LRANGE").arg(&self.processing).arg(0).arg(-1);
         // On the blocking link: a BLMOVE that nobody waits for any more has ended when this is answered.
         let (elements,): (Vec<Vec<u8>>,) = self.blocking.query_blocking(&pipe, self.liveness.block_max()).await?;
-        // What is no text is no message, so it cannot be in hand.
+        // What is no text is no message, so it cannot be in flight.
         let (mut names, mut garbage) = (Vec::new(), Vec::new());
         for raw in elements.into_iter().rev() {
             match String::from_utf8(raw) {
@@ -111,7 +111,7 @@ impl ListConsumer {
                 Err(error) => garbage.push(error.into_bytes()),
             }
         }
-        let found = self.hand.not_held(&before, names);
+        let found = self.in_flight.unknown(&before, names);
         let deliveries = self.accept(found.into_iter().map(String::into_bytes).chain(garbage).collect()).await?;
         self.ready.extend(deliveries);
         self.rescan = false;
@@ -119,7 +119,7 @@ impl ListConsumer {
     }
 
     /// Makes deliveries of elements that Redis moved to the own list. Drops what is no message first: nothing may
-    /// fail between holding a delivery and handing it out.
+    /// fail between counting a delivery as in flight and returning it.
     async fn accept(&self, elements: Vec<Vec<u8>>) -> Result<Vec<Delivery>> {
         let mut decoded = Vec::with_capacity(elements.len());
         let mut garbage = redis::pipe();
@@ -137,9 +137,9 @@ impl ListConsumer {
         }
         let deliver = |(element, name): (Element, String)| {
             let name = Arc::from(name);
-            self.hand.hold(&name);
+            self.in_flight.add(&name);
             let times_delivered = element.deliveries_before.saturating_add(1);
-            Delivery { message: element.message, times_delivered, handle: Handle::Element(name) }
+            Delivery { message: element.message, times_delivered, handle: Handle::Name(name) }
         };
         Ok(decoded.into_iter().map(deliver).collect())
     }
@@ -181,7 +181,11 @@ impl ListConsumer {
     }
 
     fn list_acker(&self) -> ListAcker {
-        ListAcker { broker: self.broker.clone(), processing: self.processing.clone(), hand: self.hand.clone() }
+        ListAcker {
+            broker: self.broker.clone(),
+            processing: self.processing.clone(),
+            in_flight: self.in_flight.clone(),
+        }
     }
 }
 
@@ -248,7 +252,7 @@ impl Consumer for ListConsumer {
     async fn close(self: Box<Self>) -> Result<()> {
         self.list_acker().ack(&[]).await?;
         while self.move_back_from(&self.name, "closing").await?.0 > 0 {}
-        self.hand.clear();
+        self.in_flight.clear();
         Ok(())
     }
 }
@@ -258,17 +262,13 @@ impl Consumer for ListConsumer {
 struct ListAcker {
     broker: Arc<Broker>,
     processing: String,
-    hand: Hand,
+    in_flight: InFlight,
 }
 
 #[async_trait]
 impl Acker for ListAcker {
     async fn ack(&self, deliveries: &[Delivery]) -> Result<()> {
-        let elements = deliveries.iter().filter_map(|delivery| match &delivery.handle {
-            Handle::Element(element) => Some(Arc::clone(element)),
-            _ => None,
-        });
-        let acknowledging = self.hand.start_ack(elements);
+        let acknowledging = self.in_flight.start_ack(deliveries);
         let mut pipe = redis::pipe();
         for element in &acknowledging.names {
             pipe.cmd("LREM").arg(&self.processing).arg(-1).arg(&**element).ignore();

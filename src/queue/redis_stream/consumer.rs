@@ -12,7 +12,7 @@ use super::super::connection::Link;
 use super::super::element::Element;
 use super::super::failure::Failure;
 use super::super::fairness;
-use super::super::hand::Hand;
+use super::super::in_flight::InFlight;
 use super::super::keys::{FIELD, GROUP};
 use super::super::liveness::{Liveness, Others};
 use super::super::{Acker, Consumer, Delivery, Handle, Result, Tended, element, metrics};
@@ -31,10 +31,10 @@ pub(super) struct StreamConsumer {
     /// XREADGROUP blocks the connection it runs on.
     blocking: Link,
     liveness: Liveness,
-    hand: Hand,
-    /// Pending for this consumer and in hand, to be handed out first.
+    in_flight: InFlight,
+    /// Pending for this consumer and known to be in flight, to be returned first.
     ready: VecDeque<Delivery>,
-    /// Entries may be pending for this consumer that were never handed out.
+    /// Entries may be pending for this consumer that were never returned.
     rescan: bool,
 }
 
@@ -48,16 +48,16 @@ impl StreamConsumer {
             name: name.into(),
             blocking: shared.broker.link.sibling(),
             liveness,
-            hand: Hand::default(),
+            in_flight: InFlight::default(),
             ready: VecDeque::new(),
             rescan: true,
             shared,
         })
     }
 
-    /// Finds what is pending for this consumer and not in hand: an earlier run's, or a reply that was lost.
+    /// Finds what is pending for this consumer and not known to be in flight: an earlier run's, or of a lost reply.
     async fn scan(&mut self) -> Result<()> {
-        let before = self.hand.held();
+        let before = self.in_flight.counts();
         // On the blocking link: an XREADGROUP that nobody waits for any more has ended when this is answered.
         let mut pipe = redis::pipe();
         pipe.cmd("XPENDING").arg(&self.shared.broker.keys.main).arg(GROUP).arg("-").arg("+").arg(LOOKED_AT_MAX);
@@ -68,7 +68,7 @@ impl StreamConsumer {
             reply => reply.map(|(pending,)| pending)?,
         };
         let deliveries: HashMap<String, u32> = pending.iter().map(|line| (line.0.clone(), line.3)).collect();
-        let mut ids = self.hand.not_held(&before, pending.into_iter().map(|line| line.0).collect());
+        let mut ids = self.in_flight.unknown(&before, pending.into_iter().map(|line| line.0).collect());
         let more = ids.len() > CLAIMED_MAX;
         ids.truncate(CLAIMED_MAX);
         self.claim(&ids, Duration::ZERO, &deliveries).await?;
@@ -90,7 +90,7 @@ impl StreamConsumer {
     }
 
     /// Makes deliveries of entries that are now pending for this consumer. Drops what is no message first: nothing
-    /// may fail between holding a delivery and handing it out.
+    /// may fail between counting a delivery as in flight and returning it.
     async fn accept(&self, entries: Vec<Entry>, delivered: &HashMap<String, u32>) -> Result<Vec<Delivery>> {
         let mut decoded = Vec::with_capacity(entries.len());
         let mut garbage = Vec::new();
@@ -108,9 +108,9 @@ impl StreamConsumer {
         let deliver = |(element, id): (Element, String)| {
             let before = delivered.get(&id).copied().unwrap_or(0);
             let id = Arc::from(id);
-            self.hand.hold(&id);
+            self.in_flight.add(&id);
             let times_delivered = element.deliveries_before.saturating_add(before).saturating_add(1);
-            Delivery { message: element.message, times_delivered, handle: Handle::Entry(id) }
+            Delivery { message: element.message, times_delivered, handle: Handle::Name(id) }
         };
         Ok(decoded.into_iter().map(deliver).collect())
     }
@@ -142,7 +142,7 @@ impl StreamConsumer {
     }
 
     fn stream_acker(&self) -> StreamAcker {
-        StreamAcker { shared: self.shared.clone(), hand: self.hand.clone() }
+        StreamAcker { shared: self.shared.clone(), in_flight: self.in_flight.clone() }
     }
 }
 
@@ -218,7 +218,7 @@ impl Consumer for StreamConsumer {
     async fn close(self: Box<Self>) -> Result<()> {
         self.stream_acker().ack(&[]).await?;
         self.shared.give_back(&self.name).await?;
-        self.hand.clear();
+        self.in_flight.clear();
         self.shared.remove_consumer(&self.name).await?;
         Ok(())
     }
@@ -228,17 +228,13 @@ impl Consumer for StreamConsumer {
 #[derive(Debug)]
 struct StreamAcker {
     shared: Arc<Shared>,
-    hand: Hand,
+    in_flight: InFlight,
 }
 
 #[async_trait]
 impl Acker for StreamAcker {
     async fn ack(&self, deliveries: &[Delivery]) -> Result<()> {
-        let entries = deliveries.iter().filter_map(|delivery| match &delivery.handle {
-            Handle::Entry(id) => Some(Arc::clone(id)),
-            _ => None,
-        });
-        let acknowledging = self.hand.start_ack(entries);
+        let acknowledging = self.in_flight.start_ack(deliveries);
         if !acknowledging.names.is_empty() {
             self.shared.remove(&acknowledging.names).await?;
         }

@@ -1,11 +1,11 @@
-//! The circuit and its board: when calls stop, who tries again, and what other instances are told.
+//! The circuit and its circuits: when calls stop, who tries again, and what other instances are told.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outboxd::channel::board::{Board, ORIGINS_MAX, SharedHold};
 use outboxd::channel::circuit::{HoldChange, HoldReason, Pass, Verdict};
+use outboxd::channel::circuits::{Circuits, ORIGINS_MAX, SharedHold};
 use outboxd::channel::{CHANNEL_WIDE, Cause, Failed, Outcome};
 use outboxd::retry::Failure;
 
@@ -13,9 +13,9 @@ use super::config;
 
 const OPEN_FOR: Duration = Duration::from_secs(30);
 
-/// A board of the channel `push` and made-up time.
+/// A circuits of the channel `push` and made-up time.
 struct Table {
-    board: Board,
+    circuits: Circuits,
     origin: Arc<str>,
     now: Instant,
 }
@@ -23,15 +23,15 @@ struct Table {
 impl Table {
     fn new() -> Table {
         let channels = BTreeMap::from([("push".to_owned(), config("https://a.example/"))]);
-        Table { board: Board::new(&channels), origin: Arc::from(CHANNEL_WIDE), now: Instant::now() }
+        Table { circuits: Circuits::new(&channels), origin: Arc::from(CHANNEL_WIDE), now: Instant::now() }
     }
 
     fn verdict(&self) -> Verdict {
-        self.board.may_call("push", &self.origin, self.now)
+        self.circuits.may_call("push", &self.origin, self.now)
     }
 
     fn report(&self, pass: Pass, outcome: &Outcome) -> Option<HoldChange> {
-        self.board.on_outcome("push", &self.origin, pass, self.now, outcome)
+        self.circuits.on_outcome("push", &self.origin, pass, self.now, outcome)
     }
 
     fn reports(&self, count: usize, outcome: &Outcome) -> Option<HoldChange> {
@@ -47,7 +47,8 @@ impl Table {
             channel: "push".to_owned(),
             origin: self.origin.to_string(),
             left,
-            reason,
+            reason: Some(reason),
+            changed_at: None,
             openings: 1,
             probe_elsewhere: None,
         }
@@ -55,7 +56,7 @@ impl Table {
 }
 
 fn sent() -> Outcome {
-    Outcome::Sent { status: 200, duration: Duration::ZERO }
+    Outcome::Sent { status: 200, duration: Duration::ZERO, provider_id: None }
 }
 
 fn status(status: u16, failure: Failure, retry_after: Option<u64>) -> Outcome {
@@ -65,6 +66,7 @@ fn status(status: u16, failure: Failure, retry_after: Option<u64>) -> Outcome {
         status: Some(status),
         error: String::new(),
         excerpt: None,
+        provider_id: None,
         retry_after: retry_after.map(Duration::from_secs),
         duration: Duration::ZERO,
     })
@@ -99,7 +101,7 @@ fn failures_in_a_row_open_the_circuit_and_one_probe_closes_it() {
     assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "one probe at a time");
     assert_eq!(table.report(Pass::Probe, &sent()), Some(HoldChange::Release));
     assert_eq!(table.verdict(), Verdict::Go);
-    assert!(table.board.holds().is_empty());
+    assert!(table.circuits.holds().is_empty());
 }
 
 #[test]
@@ -154,7 +156,7 @@ fn what_says_nothing_about_the_provider_changes_nothing() {
     assert_eq!(table.verdict(), Verdict::Probe);
     assert_eq!(table.report(Pass::Probe, &template_error()), Some(HoldChange::ProbeAgain));
     assert_eq!(table.verdict(), Verdict::Probe);
-    table.board.give_back_probe("push", CHANNEL_WIDE);
+    table.circuits.give_back_probe("push", CHANNEL_WIDE);
     assert_eq!(table.verdict(), Verdict::Probe);
 }
 
@@ -202,31 +204,31 @@ fn origins_are_held_one_by_one() {
     let table = Table::new();
     table.reports(5, &down());
     assert!(matches!(table.verdict(), Verdict::HeldUntil(_)));
-    assert_eq!(table.board.may_call("push", "https://other:443", table.now), Verdict::Go);
-    assert_eq!(table.board.may_call("unheard-of", CHANNEL_WIDE, table.now), Verdict::Go);
+    assert_eq!(table.circuits.may_call("push", "https://other:443", table.now), Verdict::Go);
+    assert_eq!(table.circuits.may_call("unheard-of", CHANNEL_WIDE, table.now), Verdict::Go);
 }
 
 #[test]
 fn holds_of_other_instances_apply_here_and_end_with_them() {
     let mut table = Table::new();
     let left = Duration::from_secs(12);
-    table.board.apply(&[table.shared(left, HoldReason::Failures)], table.now);
+    table.circuits.apply(&[table.shared(left, HoldReason::Failures)], table.now);
     assert_eq!(table.verdict(), Verdict::HeldUntil(table.now + left));
     table.pass(left);
     let over = SharedHold {
         probe_elsewhere: Some(Duration::from_secs(7)),
         ..table.shared(Duration::ZERO, HoldReason::Failures)
     };
-    table.board.apply(&[over], table.now);
+    table.circuits.apply(&[over], table.now);
     assert_eq!(table.verdict(), Verdict::HeldUntil(table.now + Duration::from_secs(7)), "another one probes");
-    table.board.apply(&[], table.now);
+    table.circuits.apply(&[], table.now);
     assert_eq!(table.verdict(), Verdict::Go, "its probe succeeded");
 }
 
 #[test]
 fn a_failed_probe_here_counts_the_openings_elsewhere() {
     let mut table = Table::new();
-    table.board.apply(&[table.shared(Duration::ZERO, HoldReason::Failures)], table.now);
+    table.circuits.apply(&[table.shared(Duration::ZERO, HoldReason::Failures)], table.now);
     table.pass(Duration::from_secs(1));
     assert_eq!(table.verdict(), Verdict::Probe);
     assert_eq!(table.report(Pass::Probe, &down()), hold(OPEN_FOR * 2, HoldReason::Failures, 2));
@@ -237,24 +239,53 @@ fn older_news_does_not_undo_what_was_just_decided() {
     let mut table = Table::new();
     table.reports(5, &down());
     table.pass(Duration::from_secs(1));
-    table.board.apply(&[], table.now);
+    table.circuits.apply(&[], table.now);
     assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "our hold is not written yet");
     assert_eq!(table.report(Pass::Normal, &sent()), Some(HoldChange::Release));
-    table.board.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
+    table.circuits.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
     assert_eq!(table.verdict(), Verdict::Go, "our release is not written yet");
     table.pass(Duration::from_secs(4));
-    table.board.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
+    table.circuits.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
     assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "others insist");
+}
+
+#[test]
+fn what_an_operator_does_after_our_own_decision_counts_at_once() {
+    let closed = |table: &Table, at| SharedHold {
+        reason: None,
+        changed_at: Some(at),
+        ..table.shared(Duration::ZERO, HoldReason::Failures)
+    };
+    let mut table = Table::new();
+    let before = table.now;
+    table.pass(Duration::from_millis(1));
+    table.reports(5, &down());
+    table.pass(Duration::from_millis(100));
+    assert!(!table.circuits.apply(&[closed(&table, before)], table.now));
+    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "he closed another one");
+    let probe = SharedHold { changed_at: Some(table.now), ..table.shared(Duration::ZERO, HoldReason::Failures) };
+    assert!(table.circuits.apply(&[probe], table.now), "it may go on");
+    assert_eq!(table.verdict(), Verdict::Probe);
+    assert_eq!(table.report(Pass::Probe, &down()), hold(OPEN_FOR * 2, HoldReason::Failures, 2));
+    table.pass(Duration::from_millis(100));
+    assert!(table.circuits.apply(&[closed(&table, table.now)], table.now), "it may go on");
+    assert_eq!(table.verdict(), Verdict::Go);
+    // A streak that begins after that is not forgotten with each picture.
+    for _ in 0..4 {
+        assert_eq!(table.report(Pass::Normal, &down()), None);
+        assert!(!table.circuits.apply(&[closed(&table, table.now)], table.now));
+    }
+    assert_eq!(table.report(Pass::Normal, &down()), hold(OPEN_FOR, HoldReason::Failures, 1));
 }
 
 #[test]
 fn calls_under_way_do_not_keep_the_holds_of_others_away() {
     let table = Table::new();
     table.reports(2, &down());
-    table.board.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
+    table.circuits.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
     assert!(matches!(table.verdict(), Verdict::HeldUntil(_)));
     assert_eq!(table.report(Pass::Normal, &down()), None);
-    table.board.apply(&[], table.now);
+    table.circuits.apply(&[], table.now);
     assert_eq!(table.verdict(), Verdict::Go);
 }
 
@@ -263,11 +294,11 @@ fn healthy_origins_take_no_memory_and_failing_ones_are_bounded() {
     let table = Table::new();
     let held: Arc<str> = Arc::from("https://held:443");
     for _ in 0..5 {
-        table.board.on_outcome("push", &held, Pass::Normal, table.now, &down());
+        table.circuits.on_outcome("push", &held, Pass::Normal, table.now, &down());
     }
     for n in 0..ORIGINS_MAX + 10 {
-        table.board.on_outcome("push", &Arc::from(format!("https://{n}:443")), Pass::Normal, table.now, &down());
+        table.circuits.on_outcome("push", &Arc::from(format!("https://{n}:443")), Pass::Normal, table.now, &down());
     }
-    assert!(matches!(table.board.may_call("push", &held, table.now), Verdict::HeldUntil(_)), "holds are kept");
-    assert_eq!(table.board.holds().len(), 1);
+    assert!(matches!(table.circuits.may_call("push", &held, table.now), Verdict::HeldUntil(_)), "holds are kept");
+    assert_eq!(table.circuits.holds().len(), 1);
 }

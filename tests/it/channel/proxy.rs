@@ -57,7 +57,7 @@ async fn a_tunnel_that_the_proxy_refuses_is_a_request_that_was_not_sent() {
 }
 
 #[tokio::test]
-async fn the_environments_proxy_serves_hosts_that_the_operator_wrote_and_never_replaces_the_guard() {
+async fn the_environments_proxy_serves_written_hosts_and_never_replaces_the_guard() {
     let (database, proxy, direct) = (postgres::database().await, Provider::start(), Provider::start());
     let channel = |name: &str, url: &str, more: &str| {
         format!("[channels.{name}]\nurl = \"{url}\"\n{more}\n[routes.{name}]\nchannels = [\"{name}\"]\n")

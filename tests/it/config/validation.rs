@@ -1,8 +1,8 @@
 //! What is refused, and in which words.
 
-use outboxd::config::{Mistakes, Role, validate_roles};
+use outboxd::config::{Errors, Role, validate_roles, warnings};
 
-use super::{BASE, config, load_text, mistakes};
+use super::{BASE, config, errors, load_text};
 
 #[test]
 fn every_mistake_is_reported_at_once_with_its_line_and_path() {
@@ -22,7 +22,7 @@ timeout = "soon"
 channels = ["pusch"]
 max_attempts = 0
 "#;
-    let found = mistakes(text, &[("OUTBOXD_WORKER_LEESE", "1m"), ("OUTBOXD_RELAY_BATCH", "-1")]);
+    let found = errors(text, &[("OUTBOXD_WORKER_LEESE", "1m"), ("OUTBOXD_RELAY_BATCH", "-1")]);
     let wanted = [
         "outboxd.toml:2: database_url begins with mysql://; write postgres://user:password@host/database",
         "outboxd.toml:3: http_addr is 0.0.0.0:8080, which others can reach; set http_token (OUTBOXD_HTTP_TOKEN), or listen on 127.0.0.1",
@@ -40,7 +40,7 @@ max_attempts = 0
     assert_eq!(found, wanted);
 }
 
-/// What is added to the base, and the beginning of the only mistake that it is.
+/// What is added to the base, and the beginning of the only error that it is.
 // One line a case reads as the table it is.
 #[rustfmt::skip]
 const WRONG: &[(&str, &str)] = &[
@@ -56,6 +56,8 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("[queue]\nprefix = \"a{b}\"", "queue.prefix takes letters"),
     ("[queue]\nwindow = 0", "queue.window is 0; it takes 1 to 1000000"),
+    ("[queue]\nfallback_after = \"0s\"", "queue.fallback_after is 0s; it takes 1s to 1day, or \"never\""),
+    ("[queue]\nfallback_after = \"off\"", "queue.fallback_after \"off\" is no duration; write a number and its unit"),
     ("[database]\npool_size = 1", "database.pool_size is 1; it takes 2 to 500"),
     ("[database]\npooler = true\n[relay]\nwakeup = \"bell\"", "relay.wakeup is bell, which needs LISTEN"),
     ("[relay]\npoll = \"0s\"", "relay.poll is 0s; it takes 1ms to 1m"),
@@ -66,6 +68,8 @@ const WRONG: &[(&str, &str)] = &[
     ("[worker]\nshort_way = true", "worker.short_way is not a key that outboxd knows"),
     ("worker = 5", "routes.default.worker is not a key"),
     ("[[channels.sms]]\nurl = \"x\"", "channels.sms is a table; write [channels.sms] with method, url"),
+    ("[events]\nstream_max = 99", "events.stream_max is 99; it takes 100 to 10000000"),
+    ("[retention]\nevents = \"8d\"", "retention.inbox is 7days; it must be at least retention.events (8days)"),
     ("[retention.sent]\nx = 1", "retention.sent is a value, not a table"),
     ("lease = \"5s\"", "routes.default.lease is not a key that outboxd knows; did you mean \"worker.lease\"?"),
     ("backoff = \"5s\"", "routes.default.backoff is a table; write [routes.default.backoff] with base, max, jitter"),
@@ -85,6 +89,22 @@ const WRONG: &[(&str, &str)] = &[
     ("[channels.\"a b\"]\nurl = \"https://a.example\"", "channels.\"a b\" has a name that will not do"),
     ("[channels.a]\nurl = \"https://a.example/{{ recipient\"", "channels.a.url is no template"),
     ("[channels.a]\nurl = \"https://a.example\"\nbody = \"{% if %}\"", "channels.a.body is no template"),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nbody = '{\"text\": {{ payload.text }}}'",
+        "channels.a.body puts {{ payload.text }} into JSON as it is; write {{ payload.text|tojson }}",
+    ),
+    ("[channels.a]\nurl = \"https://a.example/{{ recipent }}\"", "channels.a.url is no template: there is no variable `recipent`; did you mean"),
+    ("[channels.a]\nurl = \"https://a.example\"\nbody = \"{% if topic %}{{ topic|tojso }}{% endif %}\"", "channels.a.body is no template: there is no filter `tojso`; did you mean \"tojson\"?"),
+    ("[channels.a]\nurl = \"https://a.example\"\nheaders = { A = \"{{ x }}\" }", "channels.a.headers.A is no template: there is no variable `x`"),
+    ("[channels.a]\nurl = \"https://a.example\"\naccepted_when = \"{{ response.ok\"", "channels.a.accepted_when is no template: syntax error"),
+    ("[channels.a]\nurl = \"https://a.example\"\naccepted_when = \"{{ recipient }}\"", "channels.a.accepted_when is no template: there is no variable `recipient`; there are response"),
+    ("[channels.a]\nurl = \"https://a.example\"\nprovider_id = \"{{ response.id is numbr }}\"", "channels.a.provider_id is no template: there is no test `numbr`"),
+    ("[channels.a]\nurl = \"https://a.example\"\nforward_headers = [\"a b\"]", "channels.a.forward_headers names \"a b\", which is no header name; write"),
+    ("[channels.a]\nurl = \"https://a.example\"\nforward_headers = [\"content-*\"]", "channels.a.forward_headers names \"content-*\", which is never taken from a row"),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nheaders = { X-A = \"1\" }\nforward_headers = [\"x-a\"]",
+        "channels.a.forward_headers names \"x-a\", which channels.a.headers.X-A sets",
+    ),
     (
         "[channels.a]\nurl = \"https://a.example\"\nheaders = { \"a b\" = \"1\" }",
         "channels.a.headers.\"a b\" is no header name",
@@ -135,7 +155,7 @@ const WRONG: &[(&str, &str)] = &[
 #[test]
 fn each_mistake_says_what_is_wrong_and_what_to_do() {
     for (added, beginning) in WRONG {
-        let found = mistakes(&format!("{BASE}{added}\n"), &[]);
+        let found = errors(&format!("{BASE}{added}\n"), &[]);
         assert_eq!(found.len(), 1, "{added}: {found:#?}");
         let text = found[0]
             .split_once(": ")
@@ -146,8 +166,15 @@ fn each_mistake_says_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
+fn everything_that_a_channels_templates_cannot_name_is_told_at_once() {
+    let added = "[channels.a]\nurl = \"https://a.example/{{ x }}\"\nbody = \"{{ y|z }}\"\naccepted_when = \"{{ id }}\"\nprovider_id = \"{{\"";
+    let found = errors(&format!("{BASE}{added}\n"), &[]);
+    assert_eq!(found.len(), 5, "{found:#?}");
+}
+
+#[test]
 fn syntax_errors_do_not_hide_one_another() {
-    let found = mistakes("database_url = \n[worker]\nlease = \"60s\nconcurency = 5\n", &[]);
+    let found = errors("database_url = \n[worker]\nlease = \"60s\nconcurency = 5\n", &[]);
     assert_eq!(found.len(), 3, "nothing is called missing that the errors may hide: {found:#?}");
     assert!(found.iter().any(|text| text.starts_with("outboxd.toml:1:")), "{found:#?}");
     assert!(found.iter().any(|text| text.starts_with("outboxd.toml:3:")), "{found:#?}");
@@ -184,9 +211,9 @@ fn environment_variables_are_held_to_the_same_rules() {
             "REDIS_URL: redis_url is no Redis URL; write redis://host:6379, rediss:// for TLS, redis+sentinel://host:26379/name",
         ),
     ] {
-        assert_eq!(mistakes(BASE, &[(name, value)]), [wanted]);
+        assert_eq!(errors(BASE, &[(name, value)]), [wanted]);
     }
-    let both = mistakes(BASE, &[("OUTBOXD_HTTP_TOKEN", "a"), ("OUTBOXD_HTTP_TOKEN_FILE", "/a")]);
+    let both = errors(BASE, &[("OUTBOXD_HTTP_TOKEN", "a"), ("OUTBOXD_HTTP_TOKEN_FILE", "/a")]);
     assert_eq!(
         both,
         ["OUTBOXD_HTTP_TOKEN: http_token is given twice: unset either OUTBOXD_HTTP_TOKEN or OUTBOXD_HTTP_TOKEN_FILE"]
@@ -195,7 +222,7 @@ fn environment_variables_are_held_to_the_same_rules() {
 
 #[test]
 fn an_unknown_flag_key_is_a_mistake_too() {
-    let Mistakes(found) =
+    let Errors(found) =
         load_text(BASE, &[], &[("worker.leese", "1m"), ("routes.\"a.b\".channels", "push")]).map(|_| ()).unwrap_err();
     assert_eq!(found.len(), 1);
     assert_eq!(
@@ -211,6 +238,8 @@ fn database_urls_and_key_value_strings_are_understood() {
         "postgresql://127.0.0.1/app?sslmode=verify-full&connect_timeout=3",
         "host=127.0.0.1 user=app password='a b\\'c' dbname=app sslmode=disable",
         "postgres:///app?host=/run/postgresql&sslmode=prefer",
+        "postgres://127.0.0.1/app?schema=public&pool_size=5&prepareThreshold=0&charset=utf8&ssl=true",
+        "host=127.0.0.1 dbname=app schema=public",
     ] {
         config("", &[("DATABASE_URL", good)]);
     }
@@ -226,15 +255,31 @@ fn database_urls_and_key_value_strings_are_understood() {
             "postgres://127.0.0.1/app?sslmode=verify-full&sslrootcert=/no/ca.pem",
             "has sslrootcert=/no/ca.pem, which cannot be read",
         ),
-        ("postgres://127.0.0.1/app?schema=public", "is not understood: unknown option `schema`"),
+        (
+            "postgres://127.0.0.1/app?sslmod=require",
+            "has sslmod, which outboxd does not know; did you mean \"sslmode\"?",
+        ),
+        ("host=127.0.0.1 sslcrl=/x", "has sslcrl, which outboxd does not know"),
+        ("postgres://127.0.0.1/app?require_auth=scram-sha-256", "has require_auth, which outboxd does not know"),
         ("postgres://127.0.0.1/app?sslcert=/x", "has sslcert: client certificates are not supported"),
     ] {
-        let found = mistakes("", &[("DATABASE_URL", wrong)]);
+        let found = errors("", &[("DATABASE_URL", wrong)]);
         assert!(
             found.len() == 1 && found[0].starts_with(&format!("DATABASE_URL: database_url {wanted}")),
             "{wrong}: {found:#?}"
         );
     }
+}
+
+#[test]
+fn ignored_parameters_are_named_and_their_values_are_not() {
+    let said = |url: &str| warnings(&config(BASE, &[("DATABASE_URL", url)]));
+    assert_eq!(said("postgres://127.0.0.1/app?options=-c%20jit%3Doff&application_name=x&sslmode=require"), [""; 0]);
+    assert_eq!(
+        said("postgres://127.0.0.1/app?schema=hunter2&api_key=hunter2"),
+        ["database_url has parameters of other tools, ignored: schema, api_key"]
+    );
+    assert_eq!(said("postgres://127.0.0.1/app?pgbouncer=false").len(), 1, "no pooler is spoken of");
 }
 
 #[test]

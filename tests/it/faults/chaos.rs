@@ -23,7 +23,7 @@ fn chosen(variable: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn random_kills_of_instances_and_redis_lose_nothing_and_repeat_only_what_was_unknown() {
+async fn random_kills_lose_nothing_and_repeat_only_what_was_unknown() {
     let seed = chosen("CHAOS_SEED").unwrap_or_else(rand::random);
     let end = Instant::now() + Duration::from_secs(chosen("CHAOS_SECONDS").unwrap_or(SECONDS));
     println!("CHAOS_SEED={seed}");
@@ -34,8 +34,8 @@ async fn random_kills_of_instances_and_redis_lose_nothing_and_repeat_only_what_w
         .setup
         .clone()
         .redis(redis.url(), "stream", &unique_prefix())
-        .replace("[relay]\n", "[relay]\nbatch = 20\n")
-        .toml("max_attempts = 100\n");
+        .set("relay.batch", 20)
+        .set("routes.default.max_attempts", 100);
     world.provider.answer_with(|call| match Fate::of(call) {
         Fate::Refused => Reply::status(503),
         Fate::Cut => Reply::reset(),

@@ -38,7 +38,7 @@ async fn an_instance_off_by(seconds: i64) {
     let wrong = world.setup.clone().clock_off_by(seconds).start().await;
     sql::until(
         &world.app,
-        "SELECT count(*) = 2 FROM outboxd.duty WHERE owner = 1 AND name IN ('schedules', 'retention')",
+        "SELECT count(*) = 2 FROM outboxd.leader_lease WHERE owner = 1 AND name IN ('schedules', 'retention')",
     )
     .await;
     let fellow = world.setup.clone().roles("producer,relay").start().await;

@@ -44,7 +44,7 @@ impl Hundred {
     async fn start() -> Hundred {
         let database = postgres::database().await;
         let providers: Vec<Provider> = (0..DESTINATIONS).map(|_| Provider::start()).collect();
-        let setup = Setup::new(&database.url()).replace("[worker]\n", "[worker]\nconcurrency = 16\n").toml(
+        let setup = Setup::new(&database.url()).set("worker.concurrency", 16).toml(
             "[channels.webhook]\nurl = \"{{ recipient }}\"\ntimeout = \"5s\"\nallow_private = true\nmax_in_flight_per_origin = 4\n\
              [routes.default]\nchannels = [\"webhook\"]\n",
         );

@@ -6,7 +6,7 @@ use outboxd::store::release::TopicScan;
 use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
-use crate::duty::config;
+use crate::leader::config;
 use crate::support::{postgres, sql};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

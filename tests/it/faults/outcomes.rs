@@ -8,7 +8,7 @@ use outboxd::store::publish::FreshScan;
 use outboxd::store::record::{Failed, Next, Recorder, Sent};
 use tokio_postgres::Client;
 
-use crate::duty::{config, register};
+use crate::leader::{config, register};
 use crate::support::world::message;
 use crate::support::{postgres, sql};
 
@@ -28,19 +28,20 @@ async fn claim(store: &Store, id: i64, epoch: i32, instance: i32) -> Box<Claimed
     }
 }
 
-fn sent(claimed: &Claimed) -> Sent {
+pub(super) fn sent(claimed: &Claimed) -> Sent {
     Sent {
         id: claimed.id,
         token: claimed.token,
         topic: claimed.topic.clone(),
         channel: "webhook".into(),
         http_status: 200,
+        provider_id: None,
         created_at: claimed.created_at,
         published_at: claimed.published_at,
     }
 }
 
-fn failed(claimed: &Claimed, next: Next) -> Failed {
+pub(super) fn failed(claimed: &Claimed, next: Next) -> Failed {
     Failed {
         id: claimed.id,
         token: claimed.token,
@@ -52,6 +53,7 @@ fn failed(claimed: &Claimed, next: Next) -> Failed {
         channel: "webhook".into(),
         duration: None,
         response: None,
+        provider_id: None,
         next,
     }
 }
@@ -111,7 +113,7 @@ async fn a_claim_that_is_given_back_after_a_cancel_ends_canceled_and_frees_its_k
     let answer: String = sql::value(&client, &format!("SELECT outboxd.cancel({first})")).await;
     assert_eq!(answer, "in flight: no further attempt");
     let release = Release { id: first, token: claimed.token, wait: Duration::ZERO, next_step: None };
-    assert_eq!(store.release(&[release]).await.unwrap(), ["k"]);
+    assert_eq!(store.release(&[release]).await.unwrap().0, ["k"]);
     let ended = format!(
         "SELECT concat_ws(' ', status, attempts, finished_at IS NOT NULL) FROM outboxd.notification_log WHERE id = {first}"
     );
@@ -137,7 +139,7 @@ async fn a_claim_that_is_given_back_burns_no_attempt_and_only_its_holder_can_giv
 async fn a_message_that_is_put_back_burns_no_attempt_and_what_has_moved_on_is_left_alone() {
     let (client, store, instance) = open().await;
     let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'r', '{}')").await;
-    let scan = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], take: 5 };
+    let scan = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, take: 5 };
     store.reserve_fresh(scan, instance, &[]).await.unwrap();
     let row = "SELECT concat_ws(' ', state, epoch, attempts, instance, route_step, round(extract(epoch FROM retry_at - now()) / 60)) FROM outboxd.outbox";
     let put_back = |epoch, next_step| [PutBack { id, epoch, wait: Duration::from_secs(600), next_step }];

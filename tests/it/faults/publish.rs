@@ -175,8 +175,7 @@ async fn a_row_that_can_never_be_sent_fails_and_the_others_flow_on() {
     sql::run(&world.app, poison).await;
     let others = "INSERT INTO outboxd.notification_log (topic, recipient, payload) SELECT 'orders', $1, '{}' FROM generate_series(1, 20)";
     world.app.execute(others, &[&world.provider.url("/hook")]).await.unwrap();
-    let from_the_row = "url = \"{{ recipient }}\"\nallow_private = true";
-    let setup = world.setup.clone().replace(&format!("url = \"{}\"", world.provider.url("/hook")), from_the_row);
+    let setup = world.setup.clone().url_from_the_row();
     let _instance = setup.start().await;
     world.provider.wait_for(20, Duration::from_secs(6)).await;
     sql::until(&world.app, "SELECT status = 'FAILED' FROM outboxd.notifications WHERE recipient = 'poison'").await;
@@ -186,12 +185,12 @@ async fn a_row_that_can_never_be_sent_fails_and_the_others_flow_on() {
 }
 
 #[tokio::test]
-async fn fifty_thousand_due_rows_are_pushed_once_each_by_two_instances_and_a_third_that_joins() {
+async fn fifty_thousand_due_rows_are_pushed_once_each_by_three_instances() {
     const ROWS: usize = 50_000;
     let world = World::new(Carrier::Stream).await;
     world.insert(ROWS as i32).await;
     // Nobody claims: what arrives in the queue is counted here. Nor does slowness alone make anybody push again.
-    let setup = world.setup.clone().roles("producer,relay").replace("after = \"1s\"", "after = \"2m\"");
+    let setup = world.setup.clone().roles("producer,relay").set("relay.republish_after", "2m");
     let mut instances = vec![setup.start().await, setup.start().await];
     let mut consumer = world.queue().await.consumer("counter").await.unwrap();
     let mut pushed: HashMap<i64, u32> = HashMap::new();
@@ -217,7 +216,7 @@ async fn fifty_thousand_due_rows_are_pushed_once_each_by_two_instances_and_a_thi
 }
 
 #[tokio::test]
-async fn a_thousand_committed_while_nobody_ran_are_in_the_queue_within_two_seconds_of_the_start() {
+async fn what_was_committed_while_nobody_ran_is_in_the_queue_soon_after_the_start() {
     let world = World::new(Carrier::Stream).await;
     world.notify(1_000).await;
     let _instance = world.setup.clone().roles("producer,relay").start().await;
@@ -283,7 +282,7 @@ async fn of_three_hundred_commits_at_random_times_an_idle_relay_misses_none() {
     // than for the bell stands out on any machine.
     let relays = (0..6).map(|_| async {
         let world = World::new(Carrier::Stream).await;
-        let setup = world.setup.clone().replace("[relay]\n", "[relay]\nidle_poll = \"4s\"\n");
+        let setup = world.setup.clone().set("relay.idle_poll", "4s");
         // Around the time at which the relay goes to sleep.
         let pause = async || tokio::time::sleep(Duration::from_millis(rand::random_range(0..500))).await;
         waits(&setup, &world.app, 50, pause).await
@@ -305,7 +304,7 @@ async fn a_sweep_that_finds_nothing_to_recall_leaves_the_outbox_alone() {
     // As the daemon's sessions are set up.
     let planner = ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map(|how| format!("SET enable_{how} = off;"));
     sql::run(&app, &planner.concat()).await;
-    let recall = include_str!("../../../sql/queries/sweeper_recall_publications.sql");
+    let recall = include_str!("../../../sql/queries/relay/recall_publications.sql");
     let recall = recall.replace("$1", "5000").replace("$2", "500");
     let plan: Vec<String> = sql::values(&app, &format!("EXPLAIN (ANALYZE, COSTS OFF) {recall}")).await;
     let scans: Vec<&String> = plan.iter().filter(|line| line.contains("Scan") && line.contains(" on outbox")).collect();

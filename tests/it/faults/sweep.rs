@@ -1,15 +1,25 @@
-//! What a sweep sees of all that is live, in one pass.
+//! What a sweep sees of all that is live, step by step, and what it leaves alone.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use outboxd::channel::failover::Router;
+use outboxd::queue;
+use outboxd::relay::repair::{Repair, Rounds};
 use outboxd::store::Store;
+use outboxd::store::claim::Calls;
+use outboxd::store::instance::InstanceId;
 use outboxd::store::publish::FreshScan;
+use outboxd::store::repair::{Undelivered, Walk};
 
-use crate::duty::{config, register};
+use crate::leader::{config, register};
+use crate::support::world::{Carrier, World, message};
 use crate::support::{postgres, sql};
 
-const ONE: FreshScan<'_> = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], take: 1 };
+const ONE: FreshScan<'_> = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, take: 1 };
 const MINUTE: Duration = Duration::from_secs(60);
+const ALL: Walk<'_> = Walk { dead: &[], ends_leases: true, page: 0, pages_max: 1_000, claims_max: 10 };
 
 #[tokio::test]
 async fn one_look_tells_the_claims_to_be_ended_and_how_long_what_is_published_has_waited() {
@@ -18,15 +28,15 @@ async fn one_look_tells_the_claims_to_be_ended_and_how_long_what_is_published_ha
     let store = Store::open(&config(&database, &[])).unwrap();
     let instance = register(&client).await;
     sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 5)").await;
-    let look = store.look_over(&[], 10).await.unwrap();
+    let look = store.look_over(ALL).await.unwrap();
     assert_eq!((look.expired.len(), look.published_for), (0, None), "ready rows wait for nobody's claim");
 
     store.reserve_fresh(ONE, instance, &[]).await.unwrap();
-    let waited = store.look_over(&[], 10).await.unwrap().published_for.expect("one is published");
+    let waited = store.look_over(ALL).await.unwrap().published_for.expect("one is published");
     assert!(waited < MINUTE, "{waited:?}");
     sql::run(&client, "UPDATE outboxd.outbox SET published_at = now() - interval '1 min' WHERE state = 'published'")
         .await;
-    let waited = store.look_over(&[], 10).await.unwrap().published_for.expect("it still is");
+    let waited = store.look_over(ALL).await.unwrap().published_for.expect("it still is");
     assert!(waited >= MINUTE && waited < 2 * MINUTE, "{waited:?}");
 
     // Claimed: one under a lease that is over, one by an instance that is dead, one by one that lives.
@@ -35,9 +45,160 @@ async fn one_look_tells_the_claims_to_be_ended_and_how_long_what_is_published_ha
         "UPDATE outboxd.outbox SET state = 'processing', epoch = 1, instance = id, lease_until = now() + (id - 1.5) * interval '1 h' WHERE id <= 3",
     )
     .await;
-    let look = store.look_over(&[2], 10).await.unwrap();
+    let look = store.look_over(Walk { dead: &[2], ..ALL }).await.unwrap();
     let mut ids: Vec<i64> = look.expired.iter().map(|claim| claim.id).collect();
     ids.sort_unstable();
     assert_eq!((ids, look.published_for), (vec![1, 2], None));
-    assert_eq!(store.look_over(&[2], 1).await.unwrap().expired.len(), 1, "no more than asked for");
+    let dead_only = store.look_over(Walk { dead: &[2], ends_leases: false, ..ALL }).await.unwrap();
+    assert_eq!(dead_only.expired.iter().map(|claim| claim.id).collect::<Vec<_>>(), [2]);
+    assert_eq!(
+        store.look_over(Walk { dead: &[2], claims_max: 1, ..ALL }).await.unwrap().expired.len(),
+        1,
+        "no more than asked for"
+    );
+}
+
+#[tokio::test]
+async fn a_step_goes_over_no_more_pages_than_asked_and_the_steps_together_over_all() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let store = Store::open(&config(&database, &[])).unwrap();
+    sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3000)").await;
+    let claim = "UPDATE outboxd.outbox SET state = 'processing', epoch = 1, instance = 1, lease_until = now() - interval '1 h' WHERE id % 100 = 0";
+    sql::run(&client, claim).await;
+    let (mut found, mut page) = (Vec::new(), 0);
+    loop {
+        let look = store.look_over(Walk { page, pages_max: 5, claims_max: 1_000, ..ALL }).await.unwrap();
+        let ids: Vec<i64> = look.expired.iter().map(|claim| claim.id).collect();
+        let pages = "SELECT (ctid::text::point)[0]::bigint FROM outboxd.outbox WHERE id = ANY ($1)";
+        let rows = client.query(pages, &[&ids]).await.unwrap();
+        let pages: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+        let asked = i64::try_from(page).unwrap()..i64::try_from(page + 5).unwrap();
+        assert!(pages.iter().all(|page| asked.contains(page)), "{pages:?} of {asked:?}");
+        found.extend(ids);
+        page += 5;
+        if page >= look.pages {
+            break;
+        }
+    }
+    assert!(page > 25, "there was more than a step: {page}");
+    found.sort_unstable();
+    assert_eq!(found, (1..=30).map(|n| n * 100).collect::<Vec<i64>>());
+    // The pages are read, and no other: whatever the statistics say, and with a plan for any parameters.
+    let sql = include_str!("../../../sql/queries/relay/find_expired_leases.sql");
+    sql::run(
+        &client,
+        &format!("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; PREPARE walk AS {sql}"),
+    )
+    .await;
+    let explain = "EXPLAIN (COSTS OFF) EXECUTE walk ('{}', true, 10, 0, 5)";
+    let plan: String = sql::values::<String>(&client, explain).await.join("\n");
+    assert!(plan.contains("Tid Range Scan on outbox"), "{plan}");
+}
+
+#[tokio::test]
+async fn a_sweep_does_not_end_a_claim_that_is_in_its_own_instances_hands() {
+    let database = postgres::database().await;
+    let (client, config) = (database.connect().await, config(&database, &[]));
+    let store = Store::open(&config).unwrap();
+    let instance = register(&client).await;
+    sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 2)").await;
+    store.claim(&[message(1, 0), message(2, 0)], instance, Duration::ZERO).await.unwrap();
+    // The lease of each is over: it could not be renewed, for whatever reason. One call is under way, the other's is lost.
+    let calls = Arc::new(Calls::default());
+    calls.begin(1, 1, Instant::now());
+    let repair = Repair {
+        store: store.clone(),
+        queue: queue::open(&config.queue, None).await.unwrap(),
+        statistics: Arc::default(),
+        router: Arc::new(Router::new(&BTreeMap::new(), &BTreeMap::new()).unwrap()),
+        instance: InstanceId::new(instance),
+        presence: Arc::default(),
+        calls: Arc::clone(&calls),
+        ttl: Duration::ZERO,
+        relay: config.relay.clone(),
+        reconcile: config.reconcile.clone(),
+    };
+    let mut rounds = Rounds::new(&config.reconcile);
+    assert_eq!(repair.pass(&mut rounds).await.leases_ended, 1);
+    let states = "SELECT string_agg(state::text, ' ' ORDER BY id) FROM outboxd.outbox";
+    assert_eq!(sql::value::<String>(&client, states).await, "processing ready");
+    calls.end([1].into_iter());
+    assert_eq!(repair.pass(&mut rounds).await.leases_ended, 1);
+    assert_eq!(sql::value::<String>(&client, states).await, "ready ready");
+}
+
+#[tokio::test]
+async fn a_repair_that_fails_does_not_keep_the_others_from_running() {
+    let world = World::new(Carrier::Memory).await;
+    // A publication cut short that cannot be taken back, for whatever reason.
+    let cursed =
+        "INSERT INTO outboxd.publication (instance, reserved_at, ids) VALUES (-1, now() - interval '1 hour', '{}');
+                  CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$
+                  BEGIN IF old.instance = -1 THEN RAISE 'cursed'; END IF; RETURN old; END $$;
+                  CREATE TRIGGER curse BEFORE DELETE ON outboxd.publication FOR EACH ROW EXECUTE FUNCTION curse()";
+    sql::run(&world.app, cursed).await;
+    let mut holder = world.setup.clone().failpoints("after_claim=abort").start().await;
+    world.notify(5).await;
+    holder.exit_code().await;
+    let mut next = world.setup.start().await;
+    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    next.wait_for_log("cursed").await;
+    let told = next.log().matches("cursed").count();
+    assert_eq!(told, 1, "it is told once, not with every sweep");
+}
+
+/// A row in the in-process queue of an instance that is dead as of a heartbeat so long ago.
+async fn leave_in_the_queue_of(world: &World, instance: i32, silent_for: &str) {
+    let silent = "UPDATE outboxd.instance SET ttl = '1 s', heartbeat_at = now() - $1::text::interval WHERE id = $2";
+    world.app.execute(silent, &[&silent_for, &instance]).await.unwrap();
+    let published = "WITH record AS (INSERT INTO outboxd.notification_log (topic, recipient, payload, status)
+                                     VALUES ('orders', 'r', '{}', 'QUEUED') RETURNING id)
+        INSERT INTO outboxd.outbox (id, topic, state, instance, published_at)
+        SELECT id, 'orders', 'published', $1, now() FROM record";
+    world.app.execute(published, &[&instance]).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_instance_that_looked_dead_is_looked_at_again_when_it_dies() {
+    let world = World::new(Carrier::Memory).await;
+    let _alive = world.setup.clone().set("worker.heartbeat_ttl", "2s").start().await;
+    let stopped = register(&world.app).await;
+    leave_in_the_queue_of(&world, stopped, "1 hour").await;
+    world.settle().await.assert_nothing_lost();
+    // It was only stopped: it went on under its number, beat, published and died.
+    leave_in_the_queue_of(&world, stopped, "1 minute").await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    assert_eq!(world.provider.count(), 2);
+}
+
+#[tokio::test]
+async fn what_is_in_an_instances_process_is_not_taken_for_lost_by_redis() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let store = Store::open(&config(&database, &[])).unwrap();
+    let mut instances = Vec::new();
+    for row in ["'stream', NULL", "'stream', now()", "'memory', NULL"] {
+        let insert = format!(
+            "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, fallback_since, host, version, claimed_through)
+             SELECT '1 min', 1, '{{}}', v.*, 'test', '0', now() + interval '1 min' FROM (VALUES ({row}::timestamptz)) v RETURNING id"
+        );
+        instances.push(sql::value::<i32>(&client, &insert).await);
+    }
+    for which in [Undelivered::InRedis(Duration::ZERO), Undelivered::Overtaken(Duration::ZERO)] {
+        sql::run(&client, "DELETE FROM outboxd.outbox").await;
+        sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3)").await;
+        for instance in &instances {
+            store.reserve_fresh(ONE, *instance, &[]).await.unwrap();
+        }
+        assert_eq!(store.republish(which).await.unwrap(), 1, "{which:?}");
+        let published = "SELECT instance FROM outboxd.outbox WHERE state = 'published' ORDER BY 1";
+        assert_eq!(sql::values::<i32>(&client, published).await, instances[1..], "{which:?}");
+    }
+    // Their own death is another matter.
+    sql::run(&client, "UPDATE outboxd.instance SET heartbeat_at = now() - interval '2 min'").await;
+    let dead = store.dead_instances(0, 2 * MINUTE).await.unwrap();
+    let with_their_queues: Vec<i32> = dead.iter().filter(|dead| dead.memory).map(|dead| dead.id).collect();
+    assert_eq!(with_their_queues, instances[1..]);
+    assert_eq!(store.republish(Undelivered::PublishedBy(&with_their_queues)).await.unwrap(), 2);
 }

@@ -104,7 +104,7 @@ async fn of_a_paused_topic_no_row_is_reserved_and_all_go_when_it_is_resumed() {
     for topic in ["known", "unknown"] {
         sql::run(&app, &format!("SELECT outboxd.pause('{topic}')")).await;
     }
-    stepped.holds.refresh().await.unwrap();
+    stepped.learn_pauses().await;
     for topic in ["known", "unknown"] {
         sql::run(&app, &notify(topic, 500)).await;
     }
@@ -124,7 +124,7 @@ async fn of_a_paused_topic_no_row_is_reserved_and_all_go_when_it_is_resumed() {
     for topic in ["known", "unknown"] {
         sql::run(&app, &format!("SELECT outboxd.resume('{topic}')")).await;
     }
-    stepped.holds.refresh().await.unwrap();
+    stepped.learn_pauses().await;
     stepped.relay.look_again();
     assert_eq!(stepped.until_idle().await, 1_000);
     assert_eq!(sql::value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE state = 'ready'").await, 0);

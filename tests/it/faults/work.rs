@@ -19,7 +19,7 @@ async fn killed_at(carrier: Carrier, failpoint: &str) -> World {
 }
 
 #[tokio::test]
-async fn a_worker_killed_after_take_and_before_the_claim_loses_nothing_and_repeats_nothing() {
+async fn a_worker_killed_before_the_claim_loses_nothing_and_repeats_nothing() {
     for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream] {
         let world = killed_at(carrier, "after_take=abort").await;
         let _second = world.setup.start().await;
@@ -40,10 +40,10 @@ async fn a_worker_killed_after_the_claim_and_before_the_call_leaves_unknown_outc
 }
 
 #[tokio::test]
-async fn a_worker_killed_mid_request_repeats_at_most_what_was_in_flight_under_the_same_webhook_id() {
+async fn a_worker_killed_mid_request_repeats_at_most_what_was_in_flight() {
     let world = World::new(Carrier::Stream).await;
     world.provider.answer(Reply::hang());
-    let first = world.setup.clone().replace("[worker]\n", "[worker]\nconcurrency = 64\n").start().await;
+    let first = world.setup.clone().set("worker.concurrency", 64).start().await;
     world.notify(200).await;
     world.provider.wait_for(64, SOON).await;
     first.kill().await;
@@ -124,11 +124,7 @@ async fn a_sigterm_with_a_slow_provider_finishes_what_is_in_flight() {
 async fn a_drain_that_takes_too_long_exits_75_and_records_what_it_cut_off_as_unknown() {
     let world = World::new(Carrier::Stream).await;
     world.provider.answer(Reply::hang());
-    let setup = world
-        .setup
-        .clone()
-        .replace("[worker]\n", "[worker]\ndrain = \"300ms\"\n")
-        .replace("timeout = \"5s\"", "timeout = \"6s\"");
+    let setup = world.setup.clone().set("worker.drain", "300ms").set("channels.webhook.timeout", "6s");
     let first = setup.start().await;
     world.notify(1).await;
     world.provider.wait_for(1, SOON).await;

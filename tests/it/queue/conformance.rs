@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::poll;
 use outboxd::config::QueueKind;
+use outboxd::queue::fallback::FallbackQueue;
 use outboxd::queue::{Delivery, Depth, Message, Queue};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -15,20 +16,31 @@ use super::{PATIENCE, TTL, assert_nothing_arrives, eventually, ids, messages, op
 
 const NO_WAIT: Duration = Duration::from_millis(1);
 
+async fn fallback_on_redis() -> Arc<dyn Queue> {
+    Arc::new(FallbackQueue::new(open(QueueKind::Stream).await, 10_000))
+}
+
+async fn fallback_on_memory() -> Arc<dyn Queue> {
+    let queue = FallbackQueue::new(open(QueueKind::Stream).await, 10_000);
+    queue.leave_redis();
+    Arc::new(queue)
+}
+
 /// Makes a test of each function for each backend.
 macro_rules! for_every_backend {
     ($($name:ident),* $(,)?) => {
-        for_every_backend!(@ memory, QueueKind::Memory, $($name),*);
-        for_every_backend!(@ list, QueueKind::List, $($name),*);
-        for_every_backend!(@ stream, QueueKind::Stream, $($name),*);
+        for_every_backend!(@ memory, super::open(super::QueueKind::Memory), $($name),*);
+        for_every_backend!(@ list, super::open(super::QueueKind::List), $($name),*);
+        for_every_backend!(@ stream, super::open(super::QueueKind::Stream), $($name),*);
+        for_every_backend!(@ fallback_on_redis, super::fallback_on_redis(), $($name),*);
+        for_every_backend!(@ fallback_on_memory, super::fallback_on_memory(), $($name),*);
     };
-    (@ $module:ident, $kind:expr, $($name:ident),*) => {
+    (@ $module:ident, $open:expr, $($name:ident),*) => {
         mod $module {
-            use super::QueueKind;
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
-                    super::$name(super::open($kind).await).await;
+                    super::$name($open.await).await;
                 }
             )*
         }
@@ -199,7 +211,7 @@ async fn copies_of_one_message_are_each_delivered(queue: Arc<dyn Queue>) {
     consumer.acker().ack(&taken[..1]).await.unwrap();
     assert_eq!(queue.depth().await.unwrap().in_flight, 1);
     consumer.tend().await.unwrap();
-    assert_eq!(consumer.take(10, NO_WAIT).await.unwrap(), [], "the other copy is in hand, not lost");
+    assert_eq!(consumer.take(10, NO_WAIT).await.unwrap(), [], "the other copy is in flight, not lost");
     consumer.acker().ack(&taken[1..]).await.unwrap();
     assert_eq!(queue.depth().await.unwrap(), Depth::default());
 }
@@ -236,7 +248,7 @@ async fn ten_thousand_messages_reach_four_consumers_of_which_one_is_killed(queue
             while !stop.is_cancelled() {
                 consumer.tend().await.unwrap();
                 let taken = consumer.take(100, Duration::from_millis(50)).await.unwrap();
-                // The first worker dies with a batch in its hands.
+                // The first worker dies with a batch in flight.
                 if worker == 0 && acknowledged.len() > 500 {
                     return acknowledged;
                 }

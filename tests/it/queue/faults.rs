@@ -364,5 +364,5 @@ async fn an_acknowledgement_that_failed_goes_along_with_the_next(config: QueueCo
     }
     assert_eq!(direct.depth().await.unwrap(), Depth { waiting: 0, in_flight: 1 });
     queue.push(&messages(2..3)).await.unwrap();
-    assert_eq!(ids(&take_all(&mut consumer, 1).await), [2], "what is in hand is not delivered again");
+    assert_eq!(ids(&take_all(&mut consumer, 1).await), [2], "what is in flight is not delivered again");
 }

@@ -34,7 +34,7 @@ async fn a_message_moved_after_the_client_stopped_waiting_is_found_by_looking_ag
     let key = format!("{{{}}}:v1:list", config.prefix);
     let _moved: String = shared().run(&format!("LMOVE {key} {key}:processing:w RIGHT LEFT")).await;
     consumer.tend().await.unwrap();
-    assert_eq!(ids(&consumer.take(10, NO_WAIT).await.unwrap()), [1], "and not what is in hand");
+    assert_eq!(ids(&consumer.take(10, NO_WAIT).await.unwrap()), [1], "and not what is in flight");
     consumer.acker().ack(&held).await.unwrap();
 }
 

@@ -9,7 +9,7 @@ use crate::support::redis::{RedisServer, shared, unique_prefix};
 const KINDS: [QueueKind; 2] = [QueueKind::List, QueueKind::Stream];
 
 #[tokio::test]
-async fn a_fresh_process_on_an_empty_redis_has_lost_nothing_unless_something_was_pushed_before() {
+async fn an_empty_redis_has_lost_nothing_unless_something_was_pushed_before() {
     for kind in KINDS {
         let config = config(kind);
         let queue = open_at(&config, shared().url()).await.unwrap();

@@ -1,12 +1,14 @@
 //! One server, a cluster, Sentinel, TLS and an ACL user: the same queue.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outboxd::config::{QueueConfig, QueueKind};
-use outboxd::queue::{Error, Loss};
+use outboxd::queue::{Error, Loss, Queue};
 
 use super::{PATIENCE, config, eventually, ids, messages, open_at, take_all};
-use crate::support::redis::{RedisCluster, RedisPair, SecureRedis, documented_user_rules};
+use crate::support::process::free_port;
+use crate::support::redis::{RedisCluster, RedisPair, SecureRedis, SecureSentinel, documented_user_rules};
 
 const KINDS: [QueueKind; 2] = [QueueKind::List, QueueKind::Stream];
 
@@ -94,6 +96,65 @@ async fn a_failover_that_loses_acknowledged_writes_is_told_as_a_lost_tail() {
         let mut consumer = queue.consumer("a").await.unwrap();
         let taken = take_all(&mut consumer, 30).await;
         assert_eq!(ids(&taken), (0..10).chain(20..40).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_plain_hosts_the_one_that_takes_writes_is_used_also_after_a_failover() {
+    let mut pair = RedisPair::start().await;
+    let url = format!("redis://127.0.0.1:{},127.0.0.1:{}", pair.replica.port(), pair.primary.port());
+    let mut queues = Vec::new();
+    for config in KINDS.map(config) {
+        let queue = open_at(&config, &url).await.unwrap();
+        let seen = queue.push(&messages(0..3)).await.unwrap().counter;
+        queues.push((queue, seen));
+    }
+    pair.primary.replicated_to(&pair.replica).await;
+    pair.primary.kill();
+    for (queue, seen) in queues {
+        let loss = eventually("the replica took over", || async { queue.check_loss(seen).await.ok() }).await;
+        assert_eq!(loss, None, "everything had reached the replica");
+        let mut consumer = queue.consumer("a").await.unwrap();
+        assert_eq!(ids(&take_all(&mut consumer, 3).await), [0, 1, 2]);
+    }
+}
+
+async fn until_open(config: &QueueConfig, url: &str) -> Arc<dyn Queue> {
+    let started = Instant::now();
+    loop {
+        match open_at(config, url).await {
+            Ok(queue) => return queue,
+            Err(error) => assert!(started.elapsed() < PATIENCE, "{error}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_with_tls_and_a_login_of_its_own_is_found_beside_a_dead_one() {
+    let secure = SecureRedis::start();
+    let sentinel = SecureSentinel::start(&secure, "hush");
+    let (user, password, ca) = ("worker", "s3cret", secure.ca_file.display());
+    let hosts = format!("127.0.0.1:{},localhost:{}", free_port(), sentinel.port);
+    for config in KINDS.map(config) {
+        let rules = documented_user_rules(&config.prefix);
+        secure.server.run::<()>(&format!("ACL SETUSER {user} on >{password} resetkeys {rules}")).await;
+        let url = format!("rediss+sentinel://{user}:{password}@{hosts}/main/0?ca={ca}&sentinel_password=hush");
+        // On a busy machine a Sentinel takes its primary for down now and then.
+        let queue = until_open(&config, &url).await;
+        queue.push(&messages(0..3)).await.unwrap();
+        let mut consumer = queue.consumer("a").await.unwrap();
+        assert_eq!(ids(&take_all(&mut consumer, 3).await), [0, 1, 2]);
+
+        for (right, wrong, told) in [
+            ("/main/", "/mian/", "\"mian\""),
+            ("=hush", "=guess", "authentication failed"),
+            (":s3cret@", ":guess@", "authentication failed"),
+            ("?ca=", "?key=", "cert= and key="),
+        ] {
+            let error = open_at(&config, &url.replace(right, wrong)).await.unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+            assert!(!["hush", "s3cret", "guess"].iter().any(|secret| error.contains(secret)), "{error}");
+        }
     }
 }
 

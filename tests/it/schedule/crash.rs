@@ -6,7 +6,7 @@ use outboxd::store::Store;
 use outboxd::store::schedule::{Read, Slot};
 use tokio_postgres::Client;
 
-use crate::duty::{config, held};
+use crate::leader::{config, held};
 use crate::support::instance::Setup;
 use crate::support::{postgres, sql};
 
@@ -24,10 +24,10 @@ async fn whichever_step_an_instance_is_killed_at_everybody_has_one_row_per_slot(
         let name = format!("kill-{n}");
         let (point, hit) = step.split_once('@').unwrap_or((step, "1"));
         let mut victim = setup.clone().failpoints(&format!("{point}=abort@{hit}")).start().await;
-        // The duty is given to the one that will die.
+        // The lease is given to the one that will die.
         sql::run(
             &client,
-            "UPDATE outboxd.duty SET owner = (SELECT max(id) FROM outboxd.instance), until = clock_timestamp() + interval '5 s',
+            "UPDATE outboxd.leader_lease SET owner = (SELECT max(id) FROM outboxd.instance), until = clock_timestamp() + interval '5 s',
                     since = clock_timestamp() WHERE name = 'schedules'",
         )
         .await;
@@ -44,10 +44,10 @@ async fn whichever_step_an_instance_is_killed_at_everybody_has_one_row_per_slot(
 async fn begun(database: &postgres::Database, members: u32) -> (Client, Store, i32, i64) {
     let client = app(database, members).await;
     let store = Store::open(&config(database, &[])).unwrap();
-    let (_, owner) = held(&store, &client, outboxd::scheduler::DUTY).await;
+    let (_, owner) = held(&store, &client, outboxd::schedule::LEASE).await;
     create_late(&client, "s", "-3 min", "").await;
     let schedule = store.schedules_due(10).await.unwrap().remove(0);
-    let slots = [Slot { at: schedule.now, state: "preparing", remark: None }];
+    let slots = [Slot { at: schedule.now, state: "preparing", reason: None }];
     let next = schedule.now + chrono::TimeDelta::days(1);
     assert_eq!(store.begin_runs(owner, &schedule, Ok(next), &slots).await.unwrap(), 1);
     assert_eq!(store.begin_runs(owner, &schedule, Ok(next), &slots).await.unwrap(), 0, "a slot is begun once");
@@ -56,7 +56,7 @@ async fn begun(database: &postgres::Database, members: u32) -> (Client, Store, i
 }
 
 #[tokio::test]
-async fn two_who_both_believe_to_own_the_duty_prepare_everybody_once() {
+async fn two_who_both_believe_to_own_the_lease_prepare_everybody_once() {
     let database = postgres::database().await;
     let (client, store, owner, run) = begun(&database, 3_000).await;
     let former = store.start_reading(owner, run).await.unwrap().expect("a reading");
@@ -78,8 +78,8 @@ async fn a_former_owner_begins_reads_copies_and_fails_nothing() {
     let database = postgres::database().await;
     let (client, store, former, run) = begun(&database, 10).await;
     let reading = store.start_reading(former, run).await.unwrap().expect("a reading");
-    sql::run(&client, "UPDATE outboxd.duty SET until = clock_timestamp() WHERE name = 'schedules'").await;
-    let (_, owner) = held(&store, &client, outboxd::scheduler::DUTY).await;
+    sql::run(&client, "UPDATE outboxd.leader_lease SET until = clock_timestamp() WHERE name = 'schedules'").await;
+    let (_, owner) = held(&store, &client, outboxd::schedule::LEASE).await;
     let own = store.start_reading(owner, run).await.unwrap().expect("its own reading");
     assert!(store.start_reading(former, run).await.unwrap().is_none());
     assert_eq!(store.read_audience(run, &reading).await.unwrap(), Ok(Read::Void));

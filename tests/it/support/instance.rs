@@ -11,10 +11,22 @@ use tokio::process::{Child, Command};
 use super::prometheus::Scrape;
 use super::{clock, http, process};
 
+/// Adds what `more` says to `config`.
+fn merge(config: &mut toml::Table, more: toml::Table) {
+    for (key, value) in more {
+        match (config.get_mut(&key).and_then(toml::Value::as_table_mut), value) {
+            (Some(table), toml::Value::Table(more)) => merge(table, more),
+            (_, value) => {
+                config.insert(key, value);
+            }
+        }
+    }
+}
+
 /// How an instance is started: its configuration file and what the environment adds.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    toml: String,
+    config: toml::Table,
     database_url: String,
     redis_url: Option<String>,
     roles: Option<String>,
@@ -25,50 +37,77 @@ pub struct Setup {
 impl Setup {
     /// An instance on this database with the in-process queue, quick to notice and quick to retry.
     pub fn new(database_url: &str) -> Setup {
-        let toml = "[worker]\nlease = \"8s\"\nheartbeat = \"500ms\"\nheartbeat_ttl = \"3s\"\n\
-            [relay]\nrepublish_after = \"1s\"\n[queue]\nconsumer_ttl = \"1s\"\n"
-            .to_owned();
-        Setup {
-            toml,
+        let setup = Setup {
+            config: toml::Table::new(),
             database_url: database_url.to_owned(),
             redis_url: None,
             roles: None,
             failpoints: None,
             env: Vec::new(),
-        }
+        };
+        setup
+            .set("http_addr", "127.0.0.1:0")
+            .set("worker.lease", "8s")
+            .set("worker.heartbeat", "500ms")
+            .set("worker.heartbeat_ttl", "3s")
+            .set("relay.republish_after", "1s")
+            .set("queue.consumer_ttl", "1s")
     }
 
     /// Messages travel through this Redis under a prefix of their own.
     pub fn redis(mut self, url: &str, kind: &str, prefix: &str) -> Setup {
         self.redis_url = Some(url.to_owned());
-        self.toml = self.toml.replace("[queue]\n", &format!("[queue]\nkind = \"{kind}\"\nprefix = \"{prefix}\"\n"));
-        self
+        self.set("queue.kind", kind).set("queue.prefix", prefix)
     }
 
     /// Everything goes to one channel, `webhook`, at this URL, retried every 100 ms.
     pub fn webhook(self, url: &str) -> Setup {
-        self.toml(&format!(
-            "[channels.webhook]\nurl = \"{url}\"\ntimeout = \"5s\"\ncircuit = {{ failures = 1000 }}\n\
-             [routes.default]\nchannels = [\"webhook\"]\nbackoff = {{ base = \"100ms\", max = \"1s\", jitter = 0.0 }}\n"
-        ))
+        self.set("channels.webhook.url", url)
+            .set("channels.webhook.timeout", "5s")
+            .set("channels.webhook.circuit.failures", 1000)
+            .set("routes.default.channels", vec!["webhook"])
+            .set("routes.default.backoff.base", "100ms")
+            .set("routes.default.backoff.max", "1s")
+            .set("routes.default.backoff.jitter", 0.0)
+    }
+
+    /// The URL comes from the row, and may be on loopback as everything here is.
+    pub fn url_from_the_row(self) -> Setup {
+        self.set("channels.webhook.url", "{{ recipient }}").set("channels.webhook.allow_private", true)
+    }
+
+    /// One key of the configuration file, by its path: `worker.concurrency`.
+    pub fn set(mut self, path: &str, value: impl Into<toml::Value>) -> Setup {
+        let (tables, key) = path.rsplit_once('.').map_or((None, path), |(tables, key)| (Some(tables), key));
+        let table = tables.into_iter().flat_map(|tables| tables.split('.')).fold(&mut self.config, |table, name| {
+            let inner = table.entry(name).or_insert_with(|| toml::Table::new().into());
+            inner.as_table_mut().unwrap_or_else(|| panic!("{name} of {path} is a table"))
+        });
+        table.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// The configuration file without this section.
+    pub fn without(mut self, section: &str) -> Setup {
+        self.config.remove(section).unwrap_or_else(|| panic!("there is no {section}"));
+        self
     }
 
     /// More of the configuration file.
     pub fn toml(mut self, more: &str) -> Setup {
-        self.toml.push_str(more);
-        self
-    }
-
-    /// Replaces part of the configuration file.
-    pub fn replace(mut self, from: &str, to: &str) -> Setup {
-        assert!(self.toml.contains(from), "{from} is in the configuration");
-        self.toml = self.toml.replace(from, to);
+        merge(&mut self.config, more.parse().expect("TOML"));
         self
     }
 
     /// Reaches the database by another way.
     pub fn database_url(mut self, url: &str) -> Setup {
         self.database_url = url.to_owned();
+        self
+    }
+
+    /// Reaches Redis by another way.
+    pub fn redis_url(mut self, url: &str) -> Setup {
+        self.redis_url = Some(url.to_owned());
         self
     }
 
@@ -99,8 +138,7 @@ impl Setup {
     pub fn spawn(&self) -> Instance {
         let dir = process::scratch_dir("instance");
         let config = dir.join("outboxd.toml");
-        std::fs::write(&config, format!("http_addr = \"127.0.0.1:0\"\n{}", self.toml))
-            .expect("the configuration is written");
+        std::fs::write(&config, self.config.to_string()).expect("the configuration is written");
         let log = dir.join("log");
         let file = std::fs::File::create(&log).expect("a log file");
         let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));

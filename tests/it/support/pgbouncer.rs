@@ -1,4 +1,4 @@
-//! A PgBouncer in transaction mode in front of the shared Postgres.
+//! A PgBouncer in front of the shared Postgres.
 
 use std::time::Duration;
 
@@ -12,13 +12,19 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// Few server connections, so that consecutive transactions of a client land on different ones.
+    /// In transaction mode, with few server connections, so that consecutive transactions of a client land on different
+    /// ones.
     pub async fn before(database: &Database) -> PgBouncer {
+        PgBouncer::with(database, "pool_mode = transaction\ndefault_pool_size = 4\n").await
+    }
+
+    /// With these settings.
+    pub async fn with(database: &Database, settings: &str) -> PgBouncer {
         let dir = process::scratch_dir("pgbouncer");
         let port = process::free_port();
         let ini = format!(
             "[databases]\n* = host=127.0.0.1 port={} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
-             auth_type = any\npool_mode = transaction\ndefault_pool_size = 4\nmax_client_conn = 200\nunix_socket_dir =\n",
+             auth_type = any\nmax_client_conn = 200\nunix_socket_dir =\n{settings}",
             database.port
         );
         let file = dir.join("pgbouncer.ini");
@@ -36,5 +42,10 @@ impl PgBouncer {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         panic!("PgBouncer does not answer:\n{}", process::log_tail(&log));
+    }
+
+    /// The database by way of this pooler.
+    pub fn url(&self, database: &Database) -> String {
+        database.url().replace(&format!(":{}/", database.port), &format!(":{}/", self.port))
     }
 }

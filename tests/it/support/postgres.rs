@@ -5,7 +5,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 
@@ -122,6 +123,42 @@ async fn start_within(wrapper: &[&str], settings: &[(&str, &str)]) -> Server {
     server
 }
 
+/// Starts a standby of the primary that is reached through `port`.
+pub async fn start_standby(port: u16) -> Server {
+    let dir = process::scratch_dir("standby");
+    if nix::unistd::geteuid().is_root() {
+        let owner = Command::new("chown").arg("postgres:postgres").arg(&dir).status().expect("chown runs");
+        assert!(owner.success(), "the postgres user exists");
+    }
+    let data = dir.join("data");
+    let way = format!("host=127.0.0.1 port={port} user=postgres");
+    let copy =
+        as_postgres(&bin_dir().join("pg_basebackup"), &["-D", data.to_str().unwrap(), "-R", "-c", "fast", "-d", &way]);
+    let mut copy_all = Command::new(&copy[0]);
+    copy_all.args(&copy[1..]).current_dir(&dir);
+    // Beside this thread: the way to the primary may be a proxy of ours.
+    let output = tokio::task::spawn_blocking(move || copy_all.output()).await.unwrap().expect("pg_basebackup runs");
+    assert!(output.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&output.stderr));
+    let own_port = process::free_port();
+    let conf_file = data.join("postgresql.auto.conf");
+    let mut conf = std::fs::read_to_string(&conf_file).expect("the primary's settings");
+    // The last word counts.
+    conf.push_str(&format!("port = {own_port}\nunix_socket_directories = '{}'\n", dir.display()));
+    std::fs::write(&conf_file, conf).expect("the standby's settings are written");
+    let command = as_postgres(&bin_dir().join("postgres"), &["-D", data.to_str().unwrap()]);
+    let log = dir.join("log");
+    let process = process::leash(&command, &log, "QUIT", Some(&dir));
+    let server = Server { port: own_port, dir, restarted: None, process };
+    server.wait_until_ready(&log).await;
+    server
+}
+
+/// The processes that this one has started.
+fn children(pid: i32) -> Vec<i32> {
+    let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    listed.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
 impl Server {
     async fn wait_until_ready(&self, log: &Path) {
         for _ in 0..600 {
@@ -158,6 +195,31 @@ impl Server {
         self.wait_until_ready(&log).await;
     }
 
+    /// Stops the server and every process of it where they are: the kernel still takes connections and acknowledges.
+    pub fn freeze(&mut self) {
+        // The postmaster first: it starts no other meanwhile.
+        self.process.signal(Signal::SIGSTOP);
+        for child in children(self.process.pid()) {
+            let _gone = kill(Pid::from_raw(child), Signal::SIGSTOP);
+        }
+    }
+
+    /// They go on.
+    pub fn thaw(&mut self) {
+        for child in children(self.process.pid()) {
+            let _gone = kill(Pid::from_raw(child), Signal::SIGCONT);
+        }
+        self.process.signal(Signal::SIGCONT);
+    }
+
+    /// A standby becomes the primary; a session on it.
+    pub async fn promote(&self, database: &str) -> Client {
+        let client = connect(&self.url(database)).await;
+        let promoted = client.query_one("SELECT pg_promote()", &[]).await.expect("it answers");
+        assert!(promoted.get::<_, bool>(0), "it is promoted in time");
+        client
+    }
+
     /// A migrated database on this server.
     pub async fn migrated_database(&self) -> Database {
         self.create_migrated_database("").await
@@ -171,7 +233,7 @@ impl Server {
     async fn create_migrated_database(&self, options: &str) -> Database {
         let database = self.create_database(options).await;
         let mut client = database.connect().await;
-        outboxd::migrate::run(&mut client, outboxd::migrate::Install::Always).await.expect("it migrates");
+        outboxd::store::migrate::run(&mut client, outboxd::store::migrate::Install::Always).await.expect("it migrates");
         database
     }
 
@@ -228,7 +290,9 @@ pub async fn database() -> Database {
             let admin = connect(&server.url("postgres")).await;
             admin.batch_execute("CREATE DATABASE migrated").await.expect("the template");
             let mut client = connect(&server.url("migrated")).await;
-            outboxd::migrate::run(&mut client, outboxd::migrate::Install::Always).await.expect("it migrates");
+            outboxd::store::migrate::run(&mut client, outboxd::store::migrate::Install::Always)
+                .await
+                .expect("it migrates");
             drop(client);
             // Cloning needs a template nobody is connected to.
             let gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'migrated'";

@@ -6,7 +6,7 @@ mod sentinel;
 
 pub use cluster::RedisCluster;
 pub use secure::{SecureRedis, documented_user_rules};
-pub use sentinel::RedisPair;
+pub use sentinel::{RedisPair, SecureSentinel};
 
 use std::path::PathBuf;
 use std::sync::OnceLock;

@@ -52,6 +52,7 @@ pub async fn settle(client: &Client, provider: &Provider) -> Verdict {
 const ILLEGAL_ROWS: &str = "
     SELECT format('notification %s: %s', l.id, r.rule) FROM outboxd.notification_log l CROSS JOIN LATERAL (SELECT CASE
         WHEN (l.status > 'QUEUED') <> (l.finished_at IS NOT NULL) THEN 'ended rows and only they have finished_at'
+        WHEN l.failed_at IS DISTINCT FROM CASE WHEN l.status = 'FAILED' THEN l.finished_at END THEN 'failed rows and only they have failed_at, their end'
         WHEN l.status = 'FAILED' AND l.error IS NULL THEN 'failed rows have an error'
         WHEN (l.status = 'QUEUED') <> EXISTS (SELECT FROM outboxd.outbox o WHERE o.id = l.id) THEN 'QUEUED rows and only they have work'
     END AS rule) r WHERE r.rule IS NOT NULL

@@ -86,6 +86,7 @@ impl World {
             window: 10_000,
             consumer_ttl: Duration::from_secs(1),
             deliveries_max: 10,
+            fallback_after: None,
         }
     }
 
@@ -99,6 +100,15 @@ impl World {
         let info = redis::shared().run::<::redis::Value>(&format!("XINFO STREAM {{{}}}:v1:stream", self.prefix)).await;
         let info: HashMap<String, ::redis::Value> = ::redis::from_redis_value(info).expect("names and values");
         ::redis::from_redis_value(info["entries-added"].clone()).expect("a count")
+    }
+
+    /// The instance with the most rows that are published, confirmed and wait to be claimed; waits until one has some.
+    pub async fn holder(&self) -> i32 {
+        let confirmed = "SELECT count(*) > 10 AND NOT EXISTS (SELECT FROM outboxd.publication) FROM outboxd.outbox WHERE state = 'published'";
+        sql::until(&self.app, confirmed).await;
+        let most =
+            "SELECT instance FROM outboxd.outbox WHERE state = 'published' GROUP BY 1 ORDER BY count(*) DESC LIMIT 1";
+        sql::value(&self.app, most).await
     }
 
     /// Waits until every row has ended, then judges.

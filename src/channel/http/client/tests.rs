@@ -39,7 +39,7 @@ async fn a_connection_is_used_again_after_every_kind_of_answer() {
 }
 
 #[tokio::test]
-async fn a_body_that_goes_out_in_many_pieces_arrives_whole_and_leaves_the_connection_usable() {
+async fn a_body_in_many_pieces_arrives_whole_and_leaves_the_connection_usable() {
     let (listener, address) = listen().await;
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -78,7 +78,7 @@ async fn a_connection_that_its_peer_closed_while_it_was_idle_is_not_used() {
 }
 
 #[tokio::test]
-async fn each_of_many_calls_at_once_has_a_connection_which_is_kept_and_ends_when_idle_for_long() {
+async fn connections_of_many_calls_at_once_are_kept_and_end_when_idle_for_long() {
     let (url, seen) = server(&[TEN_BYTES], Then::Next).await;
     let http = plain();
     for _ in 0..3 {

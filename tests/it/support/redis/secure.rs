@@ -9,7 +9,7 @@ use super::RedisServer;
 
 /// The rules that the documentation of `redis_url` gives for a user of its own.
 pub fn documented_user_rules(prefix: &str) -> String {
-    let docs = include_str!("../../../../src/queue/address.rs");
+    let docs = include_str!("../../../../src/config/redis_url.rs");
     let block = docs.split("ACL SETUSER outboxd on >secret ").nth(1).and_then(|rest| rest.split("//! ```").next());
     let words = block.expect("the rules are documented").split_whitespace().filter(|word| *word != "//!");
     words.collect::<Vec<_>>().join(" ").replace("{outboxd}", &format!("{{{prefix}}}"))
@@ -21,6 +21,8 @@ pub struct SecureRedis {
     pub server: RedisServer,
     pub tls_port: u16,
     pub ca_file: PathBuf,
+    cert_file: PathBuf,
+    key_file: PathBuf,
 }
 
 impl SecureRedis {
@@ -43,18 +45,26 @@ impl SecureRedis {
         let cert_file = write("cert.pem", certificate.pem());
         let key_file = write("key.pem", key.serialize_pem());
         let (port, tls_port) = (free_port(), free_port());
-        let path = |file: &PathBuf| file.display().to_string();
-        let args = [
-            ["--port", &port.to_string()],
-            ["--tls-port", &tls_port.to_string()],
-            ["--tls-ca-cert-file", &path(&ca_file)],
-            ["--tls-cert-file", &path(&cert_file)],
-            ["--tls-key-file", &path(&key_file)],
-            ["--tls-auth-clients", "no"],
-            ["--save", ""],
-        ];
-        let args = args.iter().flatten().map(ToString::to_string).collect();
+        let tls = tls_settings([&ca_file, &cert_file, &key_file]);
+        let own = [["port", &port.to_string()], ["tls-port", &tls_port.to_string()], ["save", ""]];
+        let own = own.map(|setting| setting.map(ToString::to_string));
+        let args = own.iter().chain(&tls).flat_map(|[name, value]| [format!("--{name}"), value.clone()]).collect();
         let server = RedisServer::start_at(port, args, format!("rediss://localhost:{tls_port}"), dir);
-        SecureRedis { server, tls_port, ca_file }
+        SecureRedis { server, tls_port, ca_file, cert_file, key_file }
     }
+
+    /// What a further server needs to show the same certificate.
+    pub fn tls_settings(&self) -> [[String; 2]; 4] {
+        tls_settings([&self.ca_file, &self.cert_file, &self.key_file])
+    }
+}
+
+fn tls_settings([ca, cert, key]: [&PathBuf; 3]) -> [[String; 2]; 4] {
+    let file = |name: &str, file: &PathBuf| [name.to_string(), file.display().to_string()];
+    [
+        file("tls-ca-cert-file", ca),
+        file("tls-cert-file", cert),
+        file("tls-key-file", key),
+        ["tls-auth-clients".into(), "no".into()],
+    ]
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::process::{Leashed, free_port, leash, log_tail, scratch_dir};
-use super::{RedisServer, wait};
+use super::{RedisServer, SecureRedis, wait};
 
 /// The name that Sentinel knows the primary by.
 pub const NAME: &str = "main";
@@ -60,15 +60,38 @@ async fn in_step(replica: &RedisServer) -> bool {
     replica.run::<String>("INFO replication").await.contains("master_link_status:up")
 }
 
+/// A Sentinel that is reached over TLS with a password of its own and watches a [`SecureRedis`].
+#[derive(Debug)]
+pub struct SecureSentinel {
+    pub port: u16,
+    _process: Leashed,
+}
+
+impl SecureSentinel {
+    /// Starts it; clients trust it by the CA of `secure`.
+    pub fn start(secure: &SecureRedis, password: &str) -> SecureSentinel {
+        let port = free_port();
+        let config = format!(
+            "port 0\ntls-port {port}\n{}\ntls-replication yes\nrequirepass {password}\n",
+            secure.tls_settings().map(|[name, value]| format!("{name} {value}")).join("\n")
+        );
+        SecureSentinel { port, _process: start(&config, port, secure.tls_port) }
+    }
+}
+
 fn start_sentinel(primary: &RedisServer) -> (Leashed, u16) {
-    let dir = scratch_dir("sentinel");
     let port = free_port();
+    (start(&format!("port {port}\n"), port, primary.port()), port)
+}
+
+/// Starts a Sentinel that watches the server at `watched` and waits until it listens at `port`.
+fn start(config: &str, port: u16, watched: u16) -> Leashed {
+    let dir = scratch_dir("sentinel");
     let file = dir.join("sentinel.conf");
     let config = format!(
-        "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {} 1\n\
+        "{config}bind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {watched} 1\n\
          sentinel down-after-milliseconds {NAME} 1000\nsentinel failover-timeout {NAME} 5000\n",
         dir.display(),
-        primary.port()
     );
     std::fs::write(&file, config).expect("a writable directory");
     let log = dir.join("log");
@@ -78,5 +101,5 @@ fn start_sentinel(primary: &RedisServer) -> (Leashed, u16) {
         assert!(started.elapsed() < super::START_TIMEOUT, "redis-sentinel does not listen:\n{}", log_tail(&log));
         std::thread::sleep(Duration::from_millis(10));
     }
-    (sentinel, port)
+    sentinel
 }

@@ -1,0 +1,31 @@
+//! Servers of our own for the demo, the load generator and the soak: on free loopback ports, in directories of their
+//! own, gone with us.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+pub mod leash;
+pub mod postgres;
+pub mod redis;
+
+/// How long a server may take to answer for the first time on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Where servers are kept that are on root's PATH only.
+const SYSTEM_DIRS: [&str; 4] = ["/usr/local/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// A loopback port that was free a moment ago.
+pub fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port on 127.0.0.1")?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// A program on PATH, or where distributions keep servers.
+fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain(SYSTEM_DIRS.map(PathBuf::from));
+    dirs.map(|dir| dir.join(name)).find(|program| program.is_file())
+}

@@ -1,0 +1,243 @@
+//! The worker: claim, call, record, acknowledge.
+
+use super::{Protocol, Steps};
+use crate::action::Action;
+use crate::scope::Event;
+use crate::state::{Hand, Stage, State, Status, WorkState};
+
+impl Protocol {
+    pub(super) fn worker_steps(&self, steps: &mut Steps<'_>, by: usize) {
+        let process = steps.before.processes[by];
+        let Some(hand) = process.hand else {
+            for (row, epoch) in process.memory.distinct() {
+                self.take(steps, by, (row, epoch), true);
+            }
+            // Who has fallen back cannot reach the shared queue.
+            if !process.is_in_process {
+                for (row, epoch) in steps.before.shared.distinct() {
+                    self.take(steps, by, (row, epoch), false);
+                }
+            }
+            return;
+        };
+        match hand.stage {
+            Stage::Claimed => self.start_or_undo(steps, by, hand),
+            Stage::Calling => self.call(steps, by, hand),
+            Stage::Accepted | Stage::Refused | Stage::Unheard | Stage::Late => self.record(steps, by, hand),
+        }
+        self.renew(steps, by, hand);
+    }
+
+    /// `worker/claim_messages.sql`: claimed, or a message that needs no call and is acknowledged at once.
+    fn take(&self, steps: &mut Steps<'_>, by: usize, (row, epoch): (u8, u8), from_memory: bool) {
+        let number = steps.before.processes[by].number;
+        let work = steps.before.work(row).copied();
+        let is_claimable = work.is_some_and(|work| {
+            (work.epoch == epoch || !self.guards.claim_checks_epoch)
+                && match work.state {
+                    WorkState::Ready | WorkState::Published => true,
+                    WorkState::Processing => !self.guards.claim_checks_state,
+                    WorkState::Blocked => false,
+                }
+        });
+        if is_claimable || !self.guards.put_back_checks_row {
+            self.put_back(steps, by, (row, epoch), from_memory);
+        }
+        let Some(work) = work.filter(|_| is_claimable) else {
+            steps.add(Action::Drop { by, row, epoch }, |after| acknowledge(after, by, (row, epoch), from_memory));
+            return;
+        };
+        let token = work.epoch + u8::from(self.guards.claim_raises_epoch);
+        for is_heard in [true, false] {
+            if !is_heard && !steps.before.left.allows(Event::Cut) {
+                continue;
+            }
+            steps.add(Action::Claim { by, row, epoch, is_heard }, |after| {
+                if let Some(work) = &mut after.row_mut(row).work {
+                    (work.state, work.epoch, work.attempts) = (WorkState::Processing, token, work.attempts + 1);
+                    (work.instance, work.has_retry_at, work.lease_is_over) = (number, false, false);
+                }
+                if is_heard {
+                    let hand = Hand { row, token, epoch, from_memory, stage: Stage::Claimed, is_over: false };
+                    after.processes[by].hand = Some(hand);
+                } else {
+                    // The second try finds it PROCESSING, and leaves it to its lease.
+                    after.left.spend(Event::Cut);
+                    acknowledge(after, by, (row, epoch), from_memory);
+                }
+            });
+        }
+    }
+
+    /// `worker/put_back.sql`: a message that cannot start now. Under an old epoch it changes nothing.
+    fn put_back(&self, steps: &mut Steps<'_>, by: usize, (row, epoch): (u8, u8), from_memory: bool) {
+        if !steps.before.left.allows(Event::PutBack) {
+            return;
+        }
+        let checks = self.guards.put_back_checks_row;
+        steps.add(Action::PutBack { by, row }, |after| {
+            after.left.spend(Event::PutBack);
+            acknowledge(after, by, (row, epoch), from_memory);
+            if let Some(work) = &mut after.row_mut(row).work
+                && (!checks || work.epoch == epoch && work.state == WorkState::Published)
+            {
+                work.make_due();
+            }
+        });
+    }
+
+    /// `send` in `src/worker/sender.rs`: the answer must come while the row is ours. Else, and if its channel is
+    /// held, the claim is undone: `worker/release_claims.sql`.
+    fn start_or_undo(&self, steps: &mut Steps<'_>, by: usize, hand: Hand) {
+        let row = hand.row;
+        if !hand.is_over {
+            steps.add(Action::Start { by, row }, |after| set_stage(after, by, Stage::Calling));
+        }
+        if !hand.is_over && !steps.before.left.allows(Event::Undo) {
+            return;
+        }
+        let checks = self.guards.undo_checks_token;
+        steps.add(Action::Undo { by, row }, |after| {
+            if !hand.is_over {
+                after.left.spend(Event::Undo);
+            }
+            drop_hand(after, by, hand);
+            let row = after.row_mut(row);
+            let Some(work) = &mut row.work else { return };
+            if work.state != WorkState::Processing || checks && work.epoch != hand.token {
+                return;
+            }
+            work.attempts = work.attempts.saturating_sub(1);
+            work.make_due();
+            if work.cancel {
+                row.end(Status::Canceled);
+            }
+        });
+    }
+
+    /// The request reaches the provider.
+    fn call(&self, steps: &mut Steps<'_>, by: usize, hand: Hand) {
+        let Hand { row, token, .. } = hand;
+        let answers =
+            [(Stage::Accepted, None), (Stage::Refused, Some(Event::Refusal)), (Stage::Unheard, Some(Event::Cut))];
+        for (answer, event) in answers {
+            if event.is_some_and(|event| !steps.before.left.allows(event)) {
+                continue;
+            }
+            steps.add(Action::Call { by, row, token, answer }, |after| {
+                if let Some(event) = event {
+                    after.left.spend(event);
+                }
+                set_stage(after, by, answer);
+                let past = &mut after.row_mut(row).past;
+                past.called |= 1 << token;
+                past.is_accepted |= answer != Stage::Refused;
+            });
+        }
+    }
+
+    /// `recorder::run` in `src/worker/recorder.rs`: record, then acknowledge. If the reply is lost it records again.
+    fn record(&self, steps: &mut Steps<'_>, by: usize, hand: Hand) {
+        let Hand { row, token, stage: answer, .. } = hand;
+        for is_heard in [true, false] {
+            if !is_heard && !steps.before.left.allows(Event::Cut) {
+                continue;
+            }
+            steps.add(Action::Record { by, row, token, answer, is_heard }, |after| {
+                let is_done = match answer {
+                    Stage::Accepted => self.record_sent(after, hand),
+                    Stage::Late => self.record_late_sent(after, hand),
+                    _ => self.record_failure(after, hand),
+                };
+                match (is_heard, is_done) {
+                    (false, _) => after.left.spend(Event::Cut),
+                    (true, true) => drop_hand(after, by, hand),
+                    (true, false) => set_stage(after, by, Stage::Late),
+                }
+            });
+        }
+    }
+
+    /// `worker/record_sent.sql`. False: there was no row, so the next statement is `worker/record_late_sent.sql`.
+    fn record_sent(&self, after: &mut State, hand: Hand) -> bool {
+        let row = after.row_mut(hand.row);
+        let is_current = |work: &crate::state::Work| work.state == WorkState::Processing && work.epoch == hand.token;
+        if !self.guards.late_success_wins && !row.work.as_ref().is_some_and(is_current) {
+            return true;
+        }
+        let is_there = row.work.is_some();
+        if is_there {
+            row.end(Status::Sent);
+        }
+        is_there
+    }
+
+    /// `worker/record_late_sent.sql` and `worker/drop_sent_work.sql`, in one transaction.
+    fn record_late_sent(&self, after: &mut State, hand: Hand) -> bool {
+        let row = after.row_mut(hand.row);
+        row.status = Status::Sent;
+        row.epoch = row.epoch.max(hand.token);
+        if self.guards.late_success_drops_work {
+            row.work = None;
+        }
+        true
+    }
+
+    /// `worker/record_failures.sql`, by the worker.
+    fn record_failure(&self, after: &mut State, hand: Hand) -> bool {
+        let row = after.row_mut(hand.row);
+        let is_held = row.work.is_some_and(|work| {
+            work.state == WorkState::Processing && (work.epoch == hand.token || !self.guards.failure_checks_token)
+        });
+        if is_held {
+            self.end_attempt(after, hand.row, hand.token);
+        } else if !self.guards.failure_spares_ended && row.work.is_none() {
+            row.status = Status::Failed;
+        }
+        true
+    }
+
+    /// What follows a failed or unknown attempt: the row waits for its next one, or ends.
+    pub(super) fn end_attempt(&self, after: &mut State, row: u8, token: u8) {
+        let row = after.row_mut(row);
+        row.past.witnessed |= 1 << token;
+        let Some(work) = &mut row.work else { return };
+        row.past.backs_off = true;
+        if work.cancel {
+            row.end(Status::Canceled);
+        } else if work.attempts >= self.scope.attempts_max {
+            row.end(Status::Failed);
+        } else {
+            work.make_due();
+        }
+    }
+
+    /// `worker/renew_leases.sql`, while a call is under way.
+    fn renew(&self, steps: &mut Steps<'_>, by: usize, hand: Hand) {
+        let is_ours = |work: &&crate::state::Work| work.state == WorkState::Processing && work.epoch == hand.token;
+        if steps.before.work(hand.row).filter(is_ours).is_some_and(|work| work.lease_is_over) {
+            steps.add(Action::Renew { by, row: hand.row }, |after| {
+                if let Some(work) = &mut after.row_mut(hand.row).work {
+                    work.lease_is_over = false;
+                }
+            });
+        }
+    }
+}
+
+fn set_stage(after: &mut State, by: usize, stage: Stage) {
+    if let Some(hand) = &mut after.processes[by].hand {
+        hand.stage = stage;
+    }
+}
+
+/// The claim is over: its message is acknowledged.
+fn drop_hand(after: &mut State, by: usize, hand: Hand) {
+    after.processes[by].hand = None;
+    acknowledge(after, by, (hand.row, hand.epoch), hand.from_memory);
+}
+
+fn acknowledge(after: &mut State, by: usize, (row, epoch): (u8, u8), from_memory: bool) {
+    let queue = if from_memory { &mut after.processes[by].memory } else { &mut after.shared };
+    queue.remove(row, epoch);
+}

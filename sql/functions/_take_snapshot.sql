@@ -1,0 +1,22 @@
+-- Counts and writes it down, if it is time: every 5 s, and 20 times more rarely than a count takes. Any number of
+-- instances may call it; one counts. Returns whether this call did.
+-- Locks: the one row of snapshot, skipped if another holds it. Index: see _count_active().
+CREATE OR REPLACE FUNCTION outboxd._take_snapshot() RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    began timestamptz := clock_timestamp();
+BEGIN
+    PERFORM 1 FROM outboxd.snapshot c WHERE c.taken_at < began - greatest(interval '5 s', c.cost * 20) FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    -- The daemon's sessions avoid sequential scans; a whole outbox is best read by one.
+    PERFORM set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true);
+    DELETE FROM outboxd.snapshot_count;
+    INSERT INTO outboxd.snapshot_count (topic, status, count, oldest_since)
+    SELECT n.topic, n.status, n.count, n.oldest_since FROM outboxd._count_active() n;
+    UPDATE outboxd.snapshot c SET taken_at = began, cost = clock_timestamp() - began, ready = r.ready, ready_since = r.ready_since,
+           rows = (SELECT coalesce(sum(n.count), 0) FROM outboxd.snapshot_count n)
+      FROM outboxd._ready r;
+    RETURN true;
+END $$;

@@ -1,0 +1,8 @@
+-- Calls to an origin are held, for all instances. A longer hold that is there already stands; any probe is over.
+-- $1 channel · $2 origin · $3 for so long, in ms · $4 reason · $5 openings in a row
+-- Locks: the row. Index: channel_state_pkey.
+INSERT INTO outboxd.channel_state AS h (channel, origin, held_until, reason, openings)
+VALUES ($1::text, $2::text, clock_timestamp() + $3::bigint * interval '1 ms', $4::text, $5::int)
+ON CONFLICT (channel, origin) DO UPDATE
+   SET held_until = greatest(h.held_until, excluded.held_until), reason = excluded.reason,
+       openings = greatest(h.openings, excluded.openings), probe_by = NULL, probe_until = NULL, changed_at = clock_timestamp()

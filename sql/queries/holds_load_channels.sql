@@ -1,9 +1,0 @@
--- What holds channels and origins now, as every instance sees it; spans by the database's clock.
--- $1 instance: its own probes are not elsewhere
--- Locks: none. Index: none, there is a row only for what is or was held.
-SELECT h.channel, h.origin, h.paused_at IS NOT NULL AS paused, h.reason, h.openings,
-       greatest(extract(epoch FROM h.held_until - clock_timestamp()) * 1000, 0)::bigint AS left_ms,
-       CASE WHEN h.probe_by <> $1::int
-            THEN greatest(extract(epoch FROM h.probe_until - clock_timestamp()) * 1000, 0)::bigint END AS probe_left_ms
-  FROM outboxd.channel_hold h
- WHERE h.paused_at IS NOT NULL OR h.reason IS NOT NULL

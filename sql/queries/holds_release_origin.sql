@@ -1,9 +1,0 @@
--- The provider is back. The row goes unless an operator's pause still needs it.
--- $1 channel · $2 origin
--- Locks: the row. Index: channel_hold_pkey.
-WITH gone AS (
-    DELETE FROM outboxd.channel_hold h WHERE h.channel = $1::text AND h.origin = $2::text AND h.paused_at IS NULL
-)
-UPDATE outboxd.channel_hold h
-   SET held_until = NULL, reason = NULL, openings = 0, probe_by = NULL, probe_until = NULL, changed_at = clock_timestamp()
- WHERE h.channel = $1::text AND h.origin = $2::text AND h.paused_at IS NOT NULL

@@ -1,4 +1,0 @@
--- An instance signs off; it holds nothing any more.
--- $1 instance
--- Locks: its own row. Index: instance_pkey.
-UPDATE outboxd.instance SET stopped_at = clock_timestamp(), in_flight = 0 WHERE id = $1::int AND stopped_at IS NULL

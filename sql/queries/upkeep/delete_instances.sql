@@ -1,0 +1,17 @@
+-- Instances that signed off or fell silent more than $2 ago. The one that saw the most of each kind of queue stays:
+-- its counter tells whether the queue lost data while nobody ran.
+-- Interleavings: a former owner finds no lease; an instance that was only asleep finds its row gone at its next
+-- heartbeat and registers anew.
+-- $1 owner · $2 kept for, in ms
+-- Locks: the rows deleted; the lease FOR KEY SHARE. Index: none, the table is small.
+WITH lease AS MATERIALIZED (
+    SELECT d.name FROM outboxd.leader_lease d
+     WHERE d.name = 'retention' AND d.owner = $1::int AND d.until > clock_timestamp() FOR KEY SHARE
+), gone AS (
+    DELETE FROM outboxd.instance i
+     WHERE coalesce(i.stopped_at, i.heartbeat_at) < clock_timestamp() - $2::bigint * interval '1 ms'
+       AND i.id <> (SELECT o.id FROM outboxd.instance o WHERE o.queue_kind = i.queue_kind ORDER BY o.queue_counter DESC, o.id DESC LIMIT 1)
+       AND EXISTS (SELECT FROM lease)
+    RETURNING i.id
+)
+SELECT (SELECT true FROM lease) AS is_caught_up, (SELECT count(*) FROM gone) AS deleted

@@ -1,0 +1,14 @@
+-- Removes counts older than two hours, reports of instances that are gone, and bulk actions that ended 30 days ago.
+-- Parameters: none. Locks: the rows removed. Index: the primary keys, which begin with the minute.
+WITH minute AS (
+    DELETE FROM outboxd.statistics_minute WHERE minute < now() - interval '2 hours'
+), topic AS (
+    DELETE FROM outboxd.statistics_topic WHERE minute < now() - interval '2 hours'
+), span AS (
+    DELETE FROM outboxd.statistics_span WHERE minute < now() - interval '2 hours'
+), channel AS (
+    DELETE FROM outboxd.statistics_channel WHERE minute < now() - interval '2 hours'
+), report AS (
+    DELETE FROM outboxd.instance_report WHERE reported_at < now() - interval '1 day'
+)
+DELETE FROM outboxd.bulk_action WHERE ended_at < now() - interval '30 days'

@@ -1,0 +1,164 @@
+//! What may go now: topics and channels that an operator paused, circuits that are open, limits that are reached.
+//!
+//! One picture per instance, in memory. [`Availability::apply`] brings it in step with what all instances see; what an
+//! outcome changes for all of them is returned, to be written where they see it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+use super::circuit::{HoldChange, HoldReason, Pass, Verdict};
+use super::circuits::{Circuits, SharedHold};
+use super::failover::Router;
+use super::{CHANNEL_WIDE, Outcome};
+use crate::config::ChannelConfig;
+use crate::retry::{HoldDecision, decide_on_hold};
+
+/// Work of a paused channel looks again after this.
+pub const PAUSED_WAIT: Duration = Duration::from_secs(1);
+
+/// What may go now, as this instance knows it.
+#[derive(Debug)]
+pub struct Availability {
+    router: Arc<Router>,
+    circuits: Circuits,
+    concurrency: usize,
+    paused: RwLock<Paused>,
+}
+
+/// What an operator paused.
+#[derive(Debug, Default)]
+pub struct Paused {
+    /// By name.
+    pub channels: HashSet<String>,
+    /// By name.
+    pub topics: HashSet<String>,
+}
+
+/// Whether a call may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum May {
+    /// Yes. A probe is ours only once the database says so.
+    Call(Pass),
+    /// Not before this wait is over.
+    Wait(Duration),
+}
+
+/// How much of a topic may be published now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Nothing: paused, without a route, or its channel is held.
+    Held,
+    /// So many rows: a second of work for its channel may wait.
+    Room(usize),
+}
+
+impl Availability {
+    /// Everything may go until the first [`Availability::apply`]. `concurrency`: the calls of this instance at most.
+    pub fn new(router: Arc<Router>, channels: &BTreeMap<String, ChannelConfig>, concurrency: usize) -> Availability {
+        Availability { router, circuits: Circuits::new(channels), concurrency, paused: RwLock::default() }
+    }
+
+    /// Brings the picture in step with what all instances see. Says whether something may go that could not.
+    pub fn apply(&self, held: &[SharedHold], paused: Paused) -> bool {
+        let has_freed = self.circuits.apply(held, Instant::now());
+        let mut known = self.paused.write().unwrap_or_else(PoisonError::into_inner);
+        let has_resumed = !known.channels.is_subset(&paused.channels) || !known.topics.is_subset(&paused.topics);
+        *known = paused;
+        has_freed || has_resumed
+    }
+
+    /// Whether an operator paused the topic.
+    pub fn topic_is_paused(&self, topic: &str) -> bool {
+        self.paused().topics.contains(topic)
+    }
+
+    /// The topics that an operator paused.
+    pub fn paused_topics(&self) -> Vec<Arc<str>> {
+        self.paused().topics.iter().map(|topic| Arc::from(topic.as_str())).collect()
+    }
+
+    /// Whether an operator paused the channel.
+    pub fn channel_is_paused(&self, channel: &str) -> bool {
+        self.paused().channels.contains(channel)
+    }
+
+    /// Origins that may not be called now, or whose circuit waits for its probe: the channel and the reason of each.
+    pub fn held(&self) -> Vec<(String, HoldReason)> {
+        let now = Instant::now();
+        let holds = self.circuits.holds().into_iter();
+        let in_force = holds.filter(|(_, _, hold)| hold.until > now || hold.reason != HoldReason::RetryAfter);
+        in_force.map(|(channel, _, hold)| (channel, hold.reason)).collect()
+    }
+
+    /// The only topics that are published here; `None`: all are. What has no route here is left to instances that have one.
+    pub fn routed_topics(&self) -> Option<Vec<&str>> {
+        self.router.topics().map(Iterator::collect)
+    }
+
+    /// How much of a topic may be published: nothing while it is paused, has no route, or its first channel is held as a whole
+    /// and the route says to wait.
+    pub fn flow(&self, topic: &str) -> Flow {
+        if self.topic_is_paused(topic) {
+            return Flow::Held;
+        }
+        let Ok(route) = self.router.route_for(topic) else {
+            return if self.router.publishes(topic) { Flow::Room(usize::MAX) } else { Flow::Held };
+        };
+        let provider = &route.channels[0];
+        let channel = provider.channel.name();
+        let is_held = || self.held_for(channel, CHANNEL_WIDE).is_some();
+        if decide_on_hold(&route.policy, 0) == HoldDecision::Wait && is_held() {
+            return Flow::Held;
+        }
+        Flow::Room(provider.limits.room(self.concurrency, Instant::now()))
+    }
+
+    /// So many rows of a topic are on their way to its first channel.
+    pub fn note_published(&self, topic: &str, rows: usize) {
+        if let Ok(route) = self.router.route_for(topic) {
+            route.channels[0].limits.note_published(rows, Instant::now());
+        }
+    }
+
+    /// Whether a call may be made now. After a [`Pass::Probe`] the caller asks the database whether the probe is
+    /// his, and then reports the outcome or calls [`Availability::give_back_probe`].
+    pub fn may_call(&self, channel: &str, origin: &str) -> May {
+        if self.channel_is_paused(channel) {
+            return May::Wait(PAUSED_WAIT);
+        }
+        let now = Instant::now();
+        match self.circuits.may_call(channel, origin, now) {
+            Verdict::Go => May::Call(Pass::Normal),
+            Verdict::HeldUntil(until) => May::Wait(until.saturating_duration_since(now)),
+            Verdict::Probe => May::Call(Pass::Probe),
+        }
+    }
+
+    /// How long calls are held for, if they are. Grants nothing.
+    pub fn held_for(&self, channel: &str, origin: &str) -> Option<Duration> {
+        if self.channel_is_paused(channel) {
+            return Some(PAUSED_WAIT);
+        }
+        self.circuits.held_for(channel, origin, Instant::now())
+    }
+
+    /// Another instance makes the probe.
+    pub fn probe_is_elsewhere(&self, channel: &str, origin: &str) {
+        self.circuits.probe_is_elsewhere(channel, origin, Instant::now() + PAUSED_WAIT);
+    }
+
+    /// A probe that [`Availability::may_call`] granted was not made.
+    pub fn give_back_probe(&self, channel: &str, origin: &str) {
+        self.circuits.give_back_probe(channel, origin);
+    }
+
+    /// Takes an outcome in. What it returns concerns all instances.
+    pub fn on_outcome(&self, channel: &str, origin: &Arc<str>, pass: Pass, outcome: &Outcome) -> Option<HoldChange> {
+        self.circuits.on_outcome(channel, origin, pass, Instant::now(), outcome)
+    }
+
+    fn paused(&self) -> RwLockReadGuard<'_, Paused> {
+        self.paused.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,229 @@
+//! The holds of all channels and origins: asked before each call, told after each, and kept in step with the
+//! other instances through [`Circuits::apply`].
+//!
+//! It knows no database. What it returns as [`HoldChange`] is to be written where all instances see
+//! it, and what is written there is to be given back every second or so. Healthy origins take no memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::circuit::{Circuit, Hold, HoldChange, HoldReason, Pass, Verdict};
+use super::{Cause, Outcome};
+use crate::config::{ChannelConfig, CircuitConfig};
+
+/// Origins of one channel with failures at most. More of them are not tracked: a channel in that state has
+/// other problems, and its calls are still bounded by the limits.
+pub const ORIGINS_MAX: usize = 10_000;
+/// What was decided here stands against older news from outside for this long.
+const OWN_WORD: Duration = Duration::from_secs(3);
+/// Failures in a row are forgotten after this long without another.
+const STREAK_MAX_AGE: Duration = Duration::from_secs(600);
+/// What a probe may take beyond the call's own timeout before another may be made.
+const PROBE_SLACK: Duration = Duration::from_secs(5);
+
+/// The holds of all channels.
+#[derive(Debug)]
+pub struct Circuits {
+    rules: HashMap<String, Rule>,
+    /// By channel, then origin.
+    entries: Mutex<HashMap<String, HashMap<Arc<str>, Entry>>>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    circuit: CircuitConfig,
+    probe_for: Duration,
+}
+
+#[derive(Debug)]
+struct Entry {
+    circuit: Circuit,
+    /// The last outcome.
+    seen_at: Instant,
+    /// When this instance last held or released it.
+    decided_at: Option<Instant>,
+}
+
+impl Entry {
+    fn new(now: Instant) -> Entry {
+        Entry { circuit: Circuit::default(), seen_at: now, decided_at: None }
+    }
+
+    /// Whether what all instances see replaces what was decided here.
+    fn takes(&self, hold: &SharedHold, now: Instant) -> bool {
+        !self.is_own_word(now) || hold.changed_at > self.decided_at
+    }
+
+    /// Whether calls are held now.
+    fn is_in_force(&self, now: Instant) -> bool {
+        self.circuit.hold().is_some_and(|hold| hold.until > now)
+    }
+
+    fn is_own_word(&self, now: Instant) -> bool {
+        self.decided_at.is_some_and(|at| now.saturating_duration_since(at) < OWN_WORD)
+    }
+}
+
+/// A hold as all instances see it.
+#[derive(Debug, Clone)]
+pub struct SharedHold {
+    /// Which channel.
+    pub channel: String,
+    /// Which origin of it.
+    pub origin: String,
+    /// How much of it is left by the clock it was written with; zero for a circuit that waits for its probe.
+    pub left: Duration,
+    /// Why; `None`: an operator ended it.
+    pub reason: Option<HoldReason>,
+    /// When it was written, at the earliest: what an instance decided before that is older news. `None`: long ago.
+    pub changed_at: Option<Instant>,
+    /// How often in a row the circuit opened.
+    pub openings: u32,
+    /// How long another instance still has for the probe it took.
+    pub probe_elsewhere: Option<Duration>,
+}
+
+impl Circuits {
+    /// No circuit is open.
+    pub fn new(channels: &BTreeMap<String, ChannelConfig>) -> Circuits {
+        let rule =
+            |config: &ChannelConfig| Rule { circuit: config.circuit.clone(), probe_for: config.timeout + PROBE_SLACK };
+        Circuits {
+            rules: channels.iter().map(|(name, config)| (name.clone(), rule(config))).collect(),
+            entries: Mutex::default(),
+        }
+    }
+
+    /// Whether a call may be made now. After [`Verdict::Probe`] the caller either makes the call and reports
+    /// it with [`Pass::Probe`], or gives the probe back.
+    pub fn may_call(&self, channel: &str, origin: &str, now: Instant) -> Verdict {
+        let mut entries = self.lock();
+        match (entries.get_mut(channel).and_then(|origins| origins.get_mut(origin)), self.rules.get(channel)) {
+            (Some(entry), Some(rule)) => entry.circuit.verdict(now, rule.probe_for),
+            _ => Verdict::Go,
+        }
+    }
+
+    /// How long calls are still held, if they are; grants no probe.
+    pub fn held_for(&self, channel: &str, origin: &str, now: Instant) -> Option<Duration> {
+        let entries = self.lock();
+        let hold = entries.get(channel)?.get(origin)?.circuit.hold()?;
+        hold.until.checked_duration_since(now).filter(|left| !left.is_zero())
+    }
+
+    /// Takes an outcome in. What it returns concerns all instances.
+    pub fn on_outcome(
+        &self,
+        channel: &str,
+        origin: &Arc<str>,
+        pass: Pass,
+        now: Instant,
+        outcome: &Outcome,
+    ) -> Option<HoldChange> {
+        let rule = self.rules.get(channel)?;
+        let mut entries = self.lock();
+        if entries.get(channel).is_none_or(|origins| !origins.contains_key(origin)) {
+            if !is_worth_an_entry(outcome) {
+                return None;
+            }
+            let origins = entries.entry(channel.to_owned()).or_default();
+            if origins.len() >= ORIGINS_MAX {
+                origins.retain(|_, entry| entry.circuit.hold().is_some());
+            }
+            if origins.len() >= ORIGINS_MAX {
+                return None;
+            }
+            origins.insert(Arc::clone(origin), Entry::new(now));
+        }
+        let origins = entries.get_mut(channel)?;
+        let entry = origins.get_mut(origin)?;
+        let change = entry.circuit.on_outcome(&rule.circuit, pass, now, outcome);
+        entry.seen_at = now;
+        if change.is_some() {
+            entry.decided_at = Some(now);
+        } else if entry.circuit.is_idle() && !entry.is_own_word(now) {
+            origins.remove(origin);
+        }
+        change
+    }
+
+    /// Another instance holds the probe until then.
+    pub fn probe_is_elsewhere(&self, channel: &str, origin: &str, until: Instant) {
+        self.with(channel, origin, |circuit| circuit.leave_probe_until(until));
+    }
+
+    /// The probe was granted and not made.
+    pub fn give_back_probe(&self, channel: &str, origin: &str) {
+        self.with(channel, origin, Circuit::give_back_probe);
+    }
+
+    /// Brings them in step with what all instances see: a whole picture, taken at `now`. Says whether a hold ended early.
+    pub fn apply(&self, shared: &[SharedHold], now: Instant) -> bool {
+        let mut entries = self.lock();
+        let mut has_freed = false;
+        let known: HashMap<(&str, &str), &SharedHold> =
+            shared.iter().map(|hold| ((hold.channel.as_str(), hold.origin.as_str()), hold)).collect();
+        for (channel, origins) in entries.iter_mut() {
+            origins.retain(|origin, entry| {
+                if known.contains_key(&(channel.as_str(), &**origin)) || entry.is_own_word(now) {
+                    return true;
+                }
+                // Released elsewhere, or by an operator. A streak that led to no hold yet is nobody's business.
+                has_freed |= entry.is_in_force(now);
+                entry.circuit.hold().is_none() && now.saturating_duration_since(entry.seen_at) < STREAK_MAX_AGE
+            });
+        }
+        for hold in shared.iter().filter(|hold| self.rules.contains_key(&hold.channel)) {
+            let origins = entries.entry(hold.channel.clone()).or_default();
+            let Some(reason) = hold.reason else {
+                let ended = origins.extract_if(|origin, entry| {
+                    **origin == *hold.origin && entry.circuit.hold().is_some() && entry.takes(hold, now)
+                });
+                has_freed |= ended.count() > 0;
+                continue;
+            };
+            let entry = origins.entry(Arc::from(hold.origin.as_str())).or_insert_with(|| Entry::new(now));
+            if !entry.takes(hold, now) {
+                continue;
+            }
+            has_freed |= hold.left.is_zero() && entry.is_in_force(now);
+            let until = now + hold.left;
+            entry.circuit.set_hold(Some(Hold { until, reason, openings: hold.openings }));
+            if let Some(left) = hold.probe_elsewhere {
+                entry.circuit.leave_probe_until(now + left);
+            }
+        }
+        has_freed
+    }
+
+    /// Holds in force or waiting for their probe: channel, origin, hold.
+    pub fn holds(&self) -> Vec<(String, Arc<str>, Hold)> {
+        let entries = self.lock();
+        let all = entries.iter().flat_map(|(channel, origins)| {
+            origins
+                .iter()
+                .filter_map(move |(origin, entry)| Some((channel.clone(), Arc::clone(origin), entry.circuit.hold()?)))
+        });
+        all.collect()
+    }
+
+    fn with(&self, channel: &str, origin: &str, change: impl FnOnce(&mut Circuit)) {
+        if let Some(entry) = self.lock().get_mut(channel).and_then(|origins| origins.get_mut(origin)) {
+            change(&mut entry.circuit);
+        }
+    }
+
+    /// Entries stay usable even if a thread panicked while it held them.
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, HashMap<Arc<str>, Entry>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Only what may become a streak or a hold is remembered.
+fn is_worth_an_entry(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Sent { .. } => false,
+        Outcome::Failed(failed) => !matches!(failed.cause, Cause::Template | Cause::Guard),
+    }
+}

@@ -1,0 +1,24 @@
+//! Connecting for commands that look or act: they need the database, and nothing else of the configuration.
+
+use super::Failure;
+use crate::config::{self, Database, Sources};
+use crate::store::command::Session;
+
+/// What is configured of the database; what of it is not used is told.
+pub(super) fn load(sources: &Sources) -> Result<Database, Failure> {
+    let database = config::load_database(sources)?;
+    for warning in &database.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(database)
+}
+
+/// Connects to the configured database, without the daemon's own settings.
+pub(super) async fn connect(sources: &Sources) -> Result<Session, Failure> {
+    open(&load(sources)?).await
+}
+
+/// Connects to this database.
+pub(super) async fn open(database: &Database) -> Result<Session, Failure> {
+    Ok(Session::connect(&database.url, &database.settings).await?)
+}

@@ -1,0 +1,188 @@
+//! Templates of channels: one engine, strict and bounded in work. What a template may name is checked when the
+//! configuration is read, by the same function that compiles it for use.
+
+use std::collections::BTreeSet;
+
+use minijinja::machinery::{Instruction, Instructions, get_compiled_template};
+use minijinja::value::Kwargs;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Template, UndefinedBehavior, Value, filters};
+
+use super::suggest::did_you_mean;
+
+/// Instructions one rendering may execute: a loop over some ten thousand elements.
+const FUEL: u64 = 1_000_000;
+
+/// What templates of a request may name.
+pub(crate) const REQUEST: &[&str] = &["id", "webhook_id", "topic", "recipient", "payload", "headers", "created_at"];
+/// What templates of an answer may name.
+pub(crate) const ANSWER: &[&str] = &["response"];
+
+/// The filters that templates of channels mostly want.
+const FILTERS: [&str; 6] = ["tojson", "urlencode", "default", "upper", "lower", "trim"];
+
+/// The engine that checks and renders.
+pub(crate) fn engine() -> Environment<'static> {
+    let mut engine = Environment::new();
+    engine.set_undefined_behavior(UndefinedBehavior::Strict);
+    engine.set_fuel(Some(FUEL));
+    engine.set_auto_escape_callback(|_| AutoEscape::None);
+    // The engine's own would write `null` and nothing for a field that is missing.
+    engine.add_filter("tojson", |value: &Value, indent: Option<Value>, args: Kwargs| {
+        filters::tojson(defined(value)?, indent, args)
+    });
+    engine.add_filter("urlencode", |value: &Value| filters::urlencode(defined(value)?));
+    // Without it an error does not say which variable was missing.
+    engine.set_debug(true);
+    engine
+}
+
+/// What a template looks at.
+#[derive(Debug, Default)]
+pub(crate) struct Used {
+    /// Of the variables that it may name.
+    pub(crate) variables: Vec<&'static str>,
+    /// Which of the row's headers.
+    pub(crate) headers: UsedHeaders,
+}
+
+/// Which of the row's headers templates look at.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct UsedHeaders {
+    /// By these names, in lower case.
+    pub(crate) names: BTreeSet<String>,
+    /// By names that are worked out, or by a loop over all.
+    pub(crate) any: bool,
+}
+
+/// Compiles `source` under `name`. The errors are reasons for an operator, all of them.
+pub(crate) fn add(
+    engine: &mut Environment<'static>,
+    name: &str,
+    source: &str,
+    known: &'static [&'static str],
+) -> Result<Used, Vec<String>> {
+    engine.add_template_owned(name.to_owned(), source.to_owned()).map_err(|error| vec![reason(&error)])?;
+    let template = engine.get_template(name).map_err(|error| vec![reason(&error)])?;
+    let instructions = &get_compiled_template(&template).instructions;
+    let mut unknown = unknown_filters(&template, instructions);
+    let looks_at = |known: &str| all(instructions).any(|i| matches!(i, Instruction::Lookup(name) if *name == known));
+    let variables = known.iter().copied().filter(|known| looks_at(known)).collect();
+    for variable in template.undeclared_variables(false) {
+        if !known.contains(&variable.as_str()) && !engine.globals().any(|(global, _)| global == variable) {
+            let hint = did_you_mean(&variable, known.iter().copied());
+            let hint = if hint.is_empty() { format!("; there are {}", known.join(", ")) } else { hint };
+            unknown.insert(format!("there is no variable `{variable}`{hint}"));
+        }
+    }
+    let used = Used { variables, headers: used_headers(instructions) };
+    if unknown.is_empty() { Ok(used) } else { Err(unknown.into_iter().collect()) }
+}
+
+/// Checks `source` as [`add`] does.
+pub(super) fn check(source: &str, known: &'static [&'static str]) -> Result<(), Vec<String>> {
+    add(&mut engine(), "template", source, known).map(|_| ())
+}
+
+/// The engine finds these only when it comes across them, which may be in a branch that is seldom taken.
+fn unknown_filters(template: &Template<'_, '_>, instructions: &Instructions<'_>) -> BTreeSet<String> {
+    let mut state: State<'_, '_> = template.new_state();
+    let mut unknown = BTreeSet::new();
+    for instruction in all(instructions) {
+        let (tried, kind, what) = match instruction {
+            Instruction::ApplyFilter(filter, ..) => {
+                let tried = state.apply_filter(filter, &[]).map(|_| ());
+                (
+                    tried,
+                    ErrorKind::UnknownFilter,
+                    format!("there is no filter `{filter}`{}", did_you_mean(filter, FILTERS)),
+                )
+            }
+            Instruction::PerformTest(test, ..) => {
+                let tried = state.perform_test(test, &[]).map(|_| ());
+                (tried, ErrorKind::UnknownTest, format!("there is no test `{test}`"))
+            }
+            _ => continue,
+        };
+        if tried.is_err_and(|error| error.kind() == kind) {
+            unknown.insert(what);
+        }
+    }
+    unknown
+}
+
+fn used_headers(instructions: &Instructions<'_>) -> UsedHeaders {
+    let mut used = UsedHeaders::default();
+    for (index, instruction) in (0u32..).zip(all(instructions)) {
+        let Instruction::Lookup("headers") = instruction else { continue };
+        let named = match (instructions.get(index + 1), instructions.get(index + 2)) {
+            (Some(Instruction::GetAttr(name)), _) => Some(*name),
+            (Some(Instruction::LoadConst(name)), Some(Instruction::GetItem)) => name.as_str(),
+            _ => None,
+        };
+        match named {
+            Some(name) => used.names.insert(name.to_ascii_lowercase()),
+            None => std::mem::replace(&mut used.any, true),
+        };
+    }
+    used
+}
+
+fn all<'a, 's>(instructions: &'a Instructions<'s>) -> impl Iterator<Item = &'a Instruction<'s>> {
+    (0u32..).map_while(|index| instructions.get(index))
+}
+
+/// Only a failed conversion makes the engine remember which expression was undefined.
+fn defined(value: &Value) -> Result<&Value, Error> {
+    if value.is_undefined() { i64::try_from(value.clone()).map(|_| value) } else { Ok(value) }
+}
+
+/// The engine's error without what it might quote from the data.
+pub(crate) fn reason(error: &Error) -> String {
+    let line = error.line().map(|line| format!(" (line {line})")).unwrap_or_default();
+    let detail = error.detail().unwrap_or_default();
+    if let Some((before, _)) = detail.rsplit_once("` is undefined") {
+        let expression = before.rsplit_once('`').map_or(before, |(_, expression)| expression);
+        return format!("`{expression}` is undefined{line}");
+    }
+    match error.kind() {
+        ErrorKind::OutOfFuel => format!("more than {FUEL} steps{line}"),
+        kind @ (ErrorKind::SyntaxError | ErrorKind::UnknownFilter | ErrorKind::UnknownFunction) => {
+            format!("{kind}: {detail}{line}")
+        }
+        kind => format!("{kind}{line}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_template_cannot_name_is_found_before_it_is_rendered() {
+        let source = "{% if payload.rare %}{{ payload|tojso }}{{ payload is odder }}{% endif %}{{ nobody }}{{ now() }}";
+        let errors = check(source, REQUEST).unwrap_err();
+        let named = ["filter `tojso`", "test `odder`", "variable `nobody`", "variable `now`"];
+        assert_eq!(errors.len(), named.len(), "{errors:?}");
+        for name in named {
+            assert!(errors.iter().any(|error| error.contains(name)), "{name}: {errors:?}");
+        }
+        assert!(check("{{ response.ok }}", REQUEST).is_err() && check("{{ response.ok }}", ANSWER).is_ok());
+        assert!(check("{{ payload.", REQUEST).unwrap_err()[0].starts_with("syntax error"));
+        check("{% for n in range(3) %}{{ loop.index|default(n) }}{% endfor %}{{ payload is defined }}", REQUEST)
+            .unwrap();
+    }
+
+    #[test]
+    fn headers_that_templates_read_are_known_by_name() {
+        let used = |source: &str| add(&mut engine(), "body", source, REQUEST).unwrap().headers;
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let found = used(r#"{{ headers.Tenant }}{{ headers["X-Lang"]|default("en") }}"#);
+        assert_eq!(found, UsedHeaders { names: names(&["tenant", "x-lang"]), any: false });
+        for source in ["{{ headers|tojson }}", "{% for h in headers %}{% endfor %}", "{{ headers[topic] }}"] {
+            assert!(used(source).any, "{source}");
+        }
+        assert_eq!(used("{{ topic }}"), UsedHeaders::default());
+        let sliced = add(&mut engine(), "body", "{{ recipient[:3] }}", REQUEST).unwrap();
+        assert_eq!(sliced.variables, ["recipient"]);
+    }
+}

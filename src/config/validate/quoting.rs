@@ -1,0 +1,205 @@
+//! Quotes in a JSON body: a text without them is noticed only by the provider.
+//!
+//! **Limit.** Only a plain `{{ payload.text }}` is judged; what statements and expressions make of a value is not worked
+//! out.
+
+use crate::config::template::REQUEST;
+
+/// Filters after which a text is still a text. Not `safe`: whoever writes it means what is there.
+const TEXT_FILTERS: [&str; 9] = ["capitalize", "e", "escape", "lower", "string", "title", "trim", "upper", "urlencode"];
+
+/// Variables that can hold a quote.
+const FREE_TEXT: [&str; 4] = ["headers", "payload", "recipient", "topic"];
+
+/// A part of a template's source, without its delimiters.
+#[derive(Debug, PartialEq, Eq)]
+enum Piece<'a> {
+    Text(&'a str),
+    Expression(&'a str),
+    Statement(&'a str),
+}
+
+/// A word of an expression.
+#[derive(Debug, PartialEq, Eq)]
+enum Word<'a> {
+    Name(&'a str),
+    Quoted,
+    Sign(char),
+}
+
+/// Values that a JSON body takes without quoting them: `"text": {{ payload.text }}`.
+pub(super) fn unquoted(source: &str) -> Vec<String> {
+    plain_values(source)
+        .into_iter()
+        .filter(|(code, is_quoted)| !is_quoted && root(code) != Some("id"))
+        .map(|(code, _)| {
+            format!("puts {{{{ {code} }}}} into JSON as it is; write {{{{ {code}|tojson }}}}, which quotes")
+        })
+        .collect()
+}
+
+/// Values between quotes that a quote of their own would end: `"Hello {{ payload.name }}"`.
+pub(super) fn breakable(source: &str) -> Vec<String> {
+    plain_values(source)
+        .into_iter()
+        .filter(|(code, is_quoted)| *is_quoted && root(code).is_some_and(|root| FREE_TEXT.contains(&root)))
+        .map(|(code, _)| code.to_owned())
+        .collect()
+}
+
+/// Each plain value of a JSON template, and whether it stands between quotes.
+fn plain_values(source: &str) -> Vec<(&str, bool)> {
+    let (mut is_quoted, mut found) = (false, Vec::new());
+    for piece in pieces(source) {
+        match piece {
+            Piece::Text(text) => {
+                let mut chars = text.chars();
+                while let Some(c) = chars.next() {
+                    match c {
+                        '\\' => drop(chars.next()),
+                        '"' => is_quoted = !is_quoted,
+                        _ => {}
+                    }
+                }
+            }
+            Piece::Expression(code) if is_plain(code) => found.push((code, is_quoted)),
+            _ => {}
+        }
+    }
+    found
+}
+
+fn root(code: &str) -> Option<&str> {
+    match words(code).first() {
+        Some(Word::Name(name)) => Some(name),
+        _ => None,
+    }
+}
+
+/// A variable or a field of it, with nothing but filters of text behind.
+fn is_plain(code: &str) -> bool {
+    if !root(code).is_some_and(|root| REQUEST.contains(&root)) {
+        return false;
+    }
+    let words = words(code);
+    let (mut rest, mut is_filter) = (&words[1..], false);
+    while let [sign, name, after @ ..] = rest {
+        match (sign, name) {
+            (Word::Sign('.'), Word::Name(_)) if !is_filter => {}
+            (Word::Sign('|'), Word::Name(name)) if TEXT_FILTERS.contains(name) => is_filter = true,
+            _ => return false,
+        }
+        rest = after;
+    }
+    rest.is_empty()
+}
+
+/// Cuts a template that the engine has accepted into its pieces; comments are left out.
+fn pieces(source: &str) -> Vec<Piece<'_>> {
+    let (mut rest, mut found) = (source, Vec::new());
+    while let Some(at) = ["{{", "{%", "{#"].into_iter().filter_map(|tag| rest.find(tag)).min() {
+        found.push(Piece::Text(&rest[..at]));
+        let (open, inside) = rest[at..].split_at(2);
+        let length = match open {
+            "{#" => inside.find("#}"),
+            "{{" => code_length(inside, "}}"),
+            _ => code_length(inside, "%}"),
+        };
+        let length = length.unwrap_or(inside.len());
+        let code = inside[..length].trim_matches(['-', '+']).trim();
+        rest = inside.get(length + 2..).unwrap_or_default();
+        match open {
+            "{{" => found.push(Piece::Expression(code)),
+            // What follows is no template until the block ends.
+            "{%" if code == "raw" => {
+                let end = rest.find("endraw").and_then(|end| rest[..end].rfind("{%")).unwrap_or(rest.len());
+                found.push(Piece::Text(&rest[..end]));
+                rest = &rest[end..];
+            }
+            "{%" => found.push(Piece::Statement(code)),
+            _ => {}
+        }
+    }
+    found.push(Piece::Text(rest));
+    found
+}
+
+/// Where `end` stands outside of quotes and braces.
+fn code_length(code: &str, end: &str) -> Option<usize> {
+    let (mut quote, mut depth, mut is_escaped) = (None, 0_usize, false);
+    for (at, c) in code.char_indices() {
+        match (quote, c) {
+            _ if is_escaped => is_escaped = false,
+            (Some(_), '\\') => is_escaped = true,
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '{') => depth += 1,
+            (None, _) if depth == 0 && code[at..].starts_with(end) => return Some(at),
+            (None, '}') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn words(code: &str) -> Vec<Word<'_>> {
+    let (mut rest, mut found) = (code.trim_start(), Vec::new());
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '"' | '\'' => {
+                let mut is_escaped = false;
+                let closing = |(_, c): &(usize, char)| {
+                    let closes = *c == first && !is_escaped;
+                    is_escaped = *c == '\\' && !is_escaped;
+                    closes
+                };
+                found.push(Word::Quoted);
+                rest[1..].char_indices().find(closing).map_or(rest.len(), |(at, _)| at + 2)
+            }
+            c if c.is_alphanumeric() || c == '_' => {
+                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+                found.push(Word::Name(&rest[..end]));
+                end
+            }
+            c => {
+                found.push(Word::Sign(c));
+                c.len_utf8()
+            }
+        };
+        rest = rest[length..].trim_start();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_in_json_wants_its_quotes() {
+        for (source, count) in [
+            (r#"{"text": {{ payload.text }}}"#, 1),
+            (r#"{"to": {{ recipient }}, "text": {{- payload.a.b|upper -}} }"#, 2),
+            (r#"{"to": {{ recipient|tojson }}, "id": {{ id }}, "n": {{ payload.n|int }}}"#, 0),
+            (r#"{"say": "\" {{ payload.text }}"}"#, 0),
+            (
+                r#"{"a": {{ payload.a|tojson if payload.a else 'null' }}, "b": [{% for x in payload.b %}{{ x }}{% endfor %}]}"#,
+                0,
+            ),
+            (r#"{% raw %}{"text": {{ payload.text }}}{% endraw %}{{ payload.json|safe }}"#, 0),
+        ] {
+            assert_eq!(unquoted(source).len(), count, "{source}: {:?}", unquoted(source));
+        }
+        let said = &unquoted(r#"{"text": {{ payload.text }}}"#)[0];
+        assert_eq!(said, "puts {{ payload.text }} into JSON as it is; write {{ payload.text|tojson }}, which quotes");
+    }
+
+    #[test]
+    fn a_text_between_quotes_may_end_them() {
+        assert_eq!(
+            breakable(r#"{"a": "Hi {{ payload.name }}", "b": "{{ id }}", "c": {{ topic|tojson }}}"#),
+            ["payload.name"]
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! Watches the consumer groups of the streams: one that comes close to being cut is told of before it loses anything.
+//!
+//! **Guarantee.** A group that is behind by 80 % of what a stream keeps, or was cut, shows in `outboxd.health` within a
+//! few seconds. **Limit.** Consumers without a group (plain XREAD) leave no trace in Redis, so nobody can watch them. A
+//! group that reads on and is cut between two looks is not seen to be.
+
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+
+use super::LEASE;
+use crate::queue::events::EventStreams;
+use crate::store::{StageError, Store};
+
+/// Between looks.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Streams looked at in one round trip; with more, they take turns.
+const TOPICS_MAX: u32 = 200;
+
+/// The next look.
+#[derive(Debug)]
+pub struct Watch {
+    store: Store,
+    streams: EventStreams,
+    looked_at: Option<Instant>,
+    /// The topic that the last look ended with.
+    after: String,
+    is_down: bool,
+}
+
+impl Watch {
+    /// Has seen nothing yet.
+    pub fn new(store: Store, streams: EventStreams) -> Watch {
+        Watch { store, streams, looked_at: None, after: String::new(), is_down: false }
+    }
+
+    /// One look at some streams, if it is time for one. Appending does not depend on it.
+    pub async fn pass_if_due(&mut self, owner: i32) {
+        if self.looked_at.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        let outcome = self.pass(owner).await;
+        self.looked_at = Some(Instant::now());
+        if let Err(error) = &outcome
+            && !self.is_down
+        {
+            warn!(%error, "the consumer groups of events are not seen");
+        }
+        self.is_down = outcome.is_err();
+    }
+
+    async fn pass(&mut self, owner: i32) -> Result<(), StageError> {
+        let topics = self.store.event_topics(&self.after, TOPICS_MAX).await?;
+        let is_last = topics.len() < TOPICS_MAX as usize;
+        self.after = topics.last().filter(|_| !is_last).cloned().unwrap_or_default();
+        let streams = self.streams.groups(&topics).await?;
+        let stream_max = self.streams.stream_max();
+        for group in self.store.report_event_groups(LEASE, owner, stream_max, &streams).await? {
+            let (topic, name, cut, behind) = (group.topic, group.name, group.cut, group.behind);
+            match cut {
+                0 => warn!(topic, group = name, behind, stream_max, "a consumer group of events is about to be cut"),
+                _ => {
+                    warn!(topic, group = name, cut, behind, "a consumer group was cut: replay_events() brings it back")
+                }
+            }
+        }
+        Ok(())
+    }
+}

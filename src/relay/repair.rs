@@ -1,0 +1,395 @@
+//! Repair: leases that are over, publications cut short, messages a queue lost, keys nobody admitted.
+//!
+//! Every repair is a guarded statement that checks again under the row's lock, so a sweep that was paused between
+//! reading and writing, or runs on several instances at once, changes nothing that has moved on since.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use metrics::counter;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::channel::failover::{NoRoute, Router};
+use crate::config::{ReconcileConfig, RelayConfig};
+use crate::failpoint;
+use crate::queue::{Loss, Queue};
+use crate::retry::{self, Decision, Failure, Position};
+use crate::store::claim::Calls;
+use crate::store::instance::{InstanceId, Presence};
+use crate::store::record::{self, Recorder};
+use crate::store::refusal::Unusable;
+use crate::store::repair::{Dead, Expired, PAGES_MAX, Undelivered, Walk};
+use crate::store::{StageError, Store};
+use crate::telemetry::statistics::Statistics;
+
+/// Between sweeps, how many times longer than a sweep takes, and at most: a sweep that was slow because the database was
+/// away must not keep the next one waiting.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+const SWEEP_SHARE: u32 = 100;
+const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
+/// Between looks for keys that nobody admitted, and how many times longer than one takes.
+const KEYS_EVERY: Duration = Duration::from_secs(4);
+const KEYS_SHARE: u32 = 20;
+/// Keys looked at by one sweep at most; the next goes on from there.
+const KEYS_MAX: u32 = 20_000;
+/// Claims and publications ended by one sweep at most.
+const ROWS_MAX: u32 = 500;
+/// How long one sweep walks over the live rows at most, and how many times longer it rests until it goes on from there.
+const WALK_TIME_MAX: Duration = Duration::from_millis(500);
+const WALK_SHARE: u32 = 10;
+
+/// What the sweeps stand on.
+#[derive(Debug)]
+pub struct Repair {
+    /// The record.
+    pub store: Store,
+    /// Asked for what it lost.
+    pub queue: Arc<dyn Queue>,
+    /// What this instance counts.
+    pub statistics: Arc<Statistics>,
+    /// What follows an unknown outcome.
+    pub router: Arc<Router>,
+    /// Who we are.
+    pub instance: InstanceId,
+    /// What the instances have seen of the queue.
+    pub presence: Arc<Presence>,
+    /// What is in our own hands.
+    pub calls: Arc<Calls>,
+    /// After how long without a heartbeat an instance is dead.
+    pub ttl: Duration,
+    /// `[relay]`
+    pub relay: RelayConfig,
+    /// `[reconcile]`
+    pub reconcile: ReconcileConfig,
+}
+
+/// What a sweep repaired.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Claims ended because their lease was over or their holder dead.
+    pub leases_ended: u64,
+    /// Rows of publications that were never confirmed.
+    pub recalled: u64,
+    /// Rows the queue lost, or that nothing else would have found.
+    pub lost: u64,
+    /// Heads of keys that nobody had admitted.
+    pub admitted: u64,
+}
+
+/// What a walk over the live rows did.
+#[derive(Debug, Default)]
+struct Walked {
+    leases_ended: u64,
+    /// How long the oldest of what is published has waited; known once the walk is through.
+    published_for: Option<Duration>,
+}
+
+/// When what was last done.
+#[derive(Debug)]
+pub struct Rounds {
+    walk: WalkState,
+    keys_at: Instant,
+    /// Where the walk over the keys goes on.
+    keys_after: String,
+    reconcile_at: Instant,
+    /// Dead instances whose in-process queues have been dealt with, as of their last heartbeat: one that was only stopped
+    /// goes on under its number, publishes, and may die again.
+    buried: HashSet<(i32, DateTime<Utc>)>,
+    /// The queue says once that it lost messages: kept until they are published again.
+    loss: Option<Loss>,
+    /// Repairs that fail, each told once.
+    failing: HashSet<&'static str>,
+}
+
+/// How far the walk over all that is live is.
+#[derive(Debug, Default)]
+struct WalkState {
+    page: u64,
+    /// Since when the oldest of what is published, on the way so far, waits to be claimed.
+    published_since: Option<Instant>,
+}
+
+impl Rounds {
+    /// Everything is due after its first interval.
+    pub fn new(reconcile: &ReconcileConfig) -> Rounds {
+        let now = Instant::now();
+        Rounds {
+            walk: WalkState::default(),
+            keys_at: now + KEYS_EVERY,
+            keys_after: String::new(),
+            reconcile_at: now + reconcile.every,
+            buried: HashSet::new(),
+            loss: None,
+            failing: HashSet::new(),
+        }
+    }
+
+    /// What a repair did. One that fails says so once, and the others are made all the same.
+    fn done<T: Default>(&mut self, repair: &'static str, outcome: Result<T, StageError>) -> T {
+        match outcome {
+            Ok(done) => {
+                if self.failing.remove(repair) {
+                    info!(repair, "works again");
+                }
+                done
+            }
+            Err(error) => {
+                if self.failing.insert(repair) {
+                    warn!(%error, repair, "a repair fails and is tried again with every sweep");
+                }
+                T::default()
+            }
+        }
+    }
+}
+
+/// Sweeps until `shutdown`.
+pub async fn run(repair: &Repair, shutdown: &CancellationToken) {
+    let mut rounds = Rounds::new(&repair.reconcile);
+    let mut is_down = false;
+    let mut wait = SWEEP_EVERY;
+    while shutdown.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+        let started = Instant::now();
+        // Without Postgres no repair can be made; that is told once.
+        if let Err(error) = repair.store.ping().await {
+            if !is_down {
+                warn!(%error, "sweeping waits");
+            }
+            (is_down, wait) = (true, SWEEP_EVERY);
+            continue;
+        }
+        is_down = false;
+        let counts = repair.pass(&mut rounds).await;
+        if counts != Counts::default() {
+            info!(?counts, "repaired");
+            repair.store.wake_relay();
+        }
+        let share = if rounds.walk.page > 0 { WALK_SHARE } else { SWEEP_SHARE };
+        wait = (started.elapsed() * share).clamp(SWEEP_EVERY, SWEEP_REST_MAX);
+    }
+}
+
+impl Repair {
+    /// One bounded sweep. Each repair is made whatever became of the others.
+    pub async fn pass(&self, rounds: &mut Rounds) -> Counts {
+        let mut counts = Counts::default();
+        let recalled = self.store.recall_publications(self.relay.republish_after, ROWS_MAX).await;
+        counts.recalled = rounds.done("recall publications", recalled.map_err(StageError::from));
+
+        let dead = self.store.dead_instances(self.instance.get(), self.presence.steady_for()).await;
+        let dead = rounds.done("find dead instances", dead.map_err(StageError::from));
+        let dead_ids: Vec<i32> = dead.iter().map(|dead| dead.id).collect();
+        let walked = self.walk(rounds, &dead_ids).await;
+        let walked = rounds.done("end leases", walked);
+        counts.leases_ended = walked.leases_ended;
+
+        let buried = self.bury(&dead, rounds).await;
+        counts.lost += rounds.done("bury dead instances", buried);
+        let lost = self.look_for_loss(&mut rounds.loss).await;
+        counts.lost += rounds.done("look for what the queue lost", lost);
+        let another = self.look_for_another_server().await;
+        counts.lost += rounds.done("look for another server", another);
+        let orphans = self.look_for_orphans(walked.published_for).await;
+        counts.lost += rounds.done("look for orphans", orphans);
+
+        if Instant::now() >= rounds.keys_at {
+            let began = Instant::now();
+            let admitted = self.admit_forgotten(&mut rounds.keys_after).await;
+            counts.admitted = rounds.done("admit keys", admitted);
+            rounds.keys_at = Instant::now() + KEYS_EVERY.max(began.elapsed() * KEYS_SHARE);
+        }
+        if Instant::now() >= rounds.reconcile_at {
+            let reconciled = self.reconcile().await;
+            counts.lost += rounds.done("reconcile", reconciled);
+            rounds.reconcile_at = Instant::now() + self.reconcile.every;
+        }
+        counts
+    }
+
+    /// Walks on over all that is live, one bounded step after the other, until it is through or this sweep's time is over.
+    /// Leases of others are ended only once our own heartbeats have gone through for a whole TTL: whoever was cut off
+    /// together with us has then had time to renew them.
+    async fn walk(&self, rounds: &mut Rounds, dead: &[i32]) -> Result<Walked, StageError> {
+        let (began, mut walked) = (Instant::now(), Walked::default());
+        let ends_leases = self.presence.steady_for() >= self.ttl;
+        loop {
+            let page = rounds.walk.page;
+            let walk = Walk { dead, ends_leases, page, pages_max: PAGES_MAX, claims_max: ROWS_MAX };
+            let look = self.store.look_over(walk).await?;
+            let since = look.published_for.and_then(|waited| Instant::now().checked_sub(waited));
+            rounds.walk.published_since = [rounds.walk.published_since, since].into_iter().flatten().min();
+            walked.leases_ended += self.end_leases(&look.expired, dead).await?;
+            self.give_up(&look.unusable).await?;
+            if look.expired.len() < ROWS_MAX as usize {
+                rounds.walk.page += u64::from(PAGES_MAX);
+            }
+            if rounds.walk.page >= look.pages {
+                let through = std::mem::take(&mut rounds.walk);
+                walked.published_for = through.published_since.map(|since| since.elapsed());
+                return Ok(walked);
+            }
+            if began.elapsed() >= WALK_TIME_MAX {
+                return Ok(walked);
+            }
+        }
+    }
+
+    /// What dead instances had in their in-process queues is published again, once.
+    async fn bury(&self, dead: &[Dead], rounds: &mut Rounds) -> Result<u64, StageError> {
+        let unburied: Vec<&Dead> =
+            dead.iter().filter(|dead| dead.memory && !rounds.buried.contains(&(dead.id, dead.heartbeat_at))).collect();
+        if unburied.is_empty() {
+            return Ok(0);
+        }
+        let ids: Vec<i32> = unburied.iter().map(|dead| dead.id).collect();
+        let lost = self.store.republish(Undelivered::PublishedBy(&ids)).await?;
+        rounds.buried.extend(unburied.into_iter().map(|dead| (dead.id, dead.heartbeat_at)));
+        Ok(lost)
+    }
+
+    /// What is in our own hands is not unknown, whatever its lease says: its outcome is on its way.
+    async fn end_leases(&self, expired: &[Expired], dead: &[i32]) -> Result<u64, StageError> {
+        let elsewhere = expired.iter().filter(|claim| !self.calls.holds(claim.id, claim.token));
+        let unknown: Vec<record::Failed> = elsewhere.map(|claim| self.unknown(claim)).collect();
+        if unknown.is_empty() {
+            return Ok(0);
+        }
+        let record = self.store.record_failures(&unknown, self.instance.get(), Recorder::Sweep(dead)).await?;
+        failpoint::hit("after_leases").await;
+        let ended = record.waiting.len() + record.failed.len() + record.canceled.len();
+        counter!("outboxd_leases_ended_total").increment(ended as u64);
+        counter!("outboxd_unknown_outcomes_total").increment(ended as u64);
+        counter!("outboxd_retries_total").increment(record.waiting.len() as u64);
+        counter!("outboxd_dead_letters_total").increment(record.failed.len() as u64);
+        let topics = unknown.iter().map(|failed| (failed.id, &*failed.topic));
+        self.statistics.counts().attempted(topics, &record.failed, &record.waiting);
+        self.give_up(&record.unusable).await?;
+        if !record.released_keys.is_empty() {
+            self.store.admit(&record.released_keys).await?;
+        }
+        Ok(ended as u64)
+    }
+
+    async fn give_up(&self, rows: &[Unusable]) -> Result<(), StageError> {
+        let keys = self.store.give_up(rows).await?;
+        if !keys.is_empty() {
+            self.store.admit(&keys).await?;
+        }
+        counter!("outboxd_dead_letters_total").increment(rows.len() as u64);
+        Ok(())
+    }
+
+    /// Whoever held it is gone without a word: the provider may have it.
+    fn unknown(&self, claim: &Expired) -> record::Failed {
+        let position = usize::try_from(claim.route_step).unwrap_or(0);
+        let attempts = u32::try_from(claim.channel_attempts).unwrap_or(1);
+        let (channel, next) = match self.router.route_for(&claim.topic) {
+            Ok(route) => {
+                let position = position.min(route.channels.len() - 1);
+                let at = Position { channel: position, attempts };
+                let next = match retry::decide(&route.policy, at, Failure::Ambiguous, None, rand::random()) {
+                    // The lease was the wait.
+                    Decision::RetryAfter(_) => record::Next::Retry(Duration::ZERO),
+                    Decision::NextChannel => record::Next::Channel(i16::try_from(position + 1).unwrap_or(i16::MAX)),
+                    Decision::GiveUp => record::Next::GiveUp,
+                };
+                (Arc::clone(route.channels[position].channel.name()), next)
+            }
+            // Whoever has its route decides.
+            Err(NoRoute(_)) => (Arc::from(""), record::Next::Retry(Duration::ZERO)),
+        };
+        record::Failed {
+            id: claim.id,
+            token: claim.token,
+            created_at: claim.created_at,
+            topic: Arc::from(&*claim.topic),
+            outcome: "unknown",
+            error: format!("worker {} was gone before it recorded an outcome", claim.instance),
+            http_status: None,
+            channel,
+            duration: None,
+            response: None,
+            provider_id: None,
+            next: if claim.expired { record::Next::GiveUp } else { next },
+        }
+    }
+
+    async fn look_for_loss(&self, told: &mut Option<Loss>) -> Result<u64, StageError> {
+        if let Some(loss) = self.queue.check_loss(self.presence.queue_counter()).await? {
+            *told = Some(loss);
+        }
+        if told.is_none() {
+            return Ok(0);
+        }
+        failpoint::hit("after_loss").await;
+        let rows = self.store.republish(Undelivered::All).await?;
+        let loss = told.take();
+        warn!(?loss, rows, "the queue lost messages; what was published and unclaimed is published again");
+        counter!("outboxd_lost_messages_republished_total").increment(rows);
+        Ok(rows)
+    }
+
+    /// A server that took over may lack the last commits of the one before, claims among them: what it has as published may
+    /// have been taken from the queue already.
+    async fn look_for_another_server(&self) -> Result<u64, StageError> {
+        if !self.presence.take_server_change() {
+            return Ok(0);
+        }
+        match self.store.republish(Undelivered::All).await {
+            Ok(rows) => {
+                info!(rows, "another Postgres server answers; what was published and unclaimed is published again");
+                Ok(rows)
+            }
+            Err(error) => {
+                self.presence.put_back_server_change();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Walks on over the keys, a bounded way.
+    async fn admit_forgotten(&self, after: &mut String) -> Result<u64, StageError> {
+        let (keys, next) = self.store.waiting_keys(after, KEYS_MAX).await?;
+        *after = next.unwrap_or_default();
+        if keys.is_empty() {
+            return Ok(0);
+        }
+        Ok(self.store.admit(&keys).await?)
+    }
+
+    /// What was published a while ago cannot be in a queue that is empty: whoever pushed it died before it could tell how
+    /// far the counter was, and the queue was emptied since.
+    async fn look_for_orphans(&self, published_for: Option<Duration>) -> Result<u64, StageError> {
+        let is_late = published_for.is_some_and(|waited| waited >= self.relay.republish_after);
+        if !is_late || self.is_in_process() || !self.queue_is_empty().await? {
+            return Ok(0);
+        }
+        Ok(self.store.republish(Undelivered::InRedis(self.relay.republish_after)).await?)
+    }
+
+    async fn reconcile(&self) -> Result<u64, StageError> {
+        // In-process queues say nothing of each other, and die with their instances.
+        if self.is_in_process() {
+            return Ok(0);
+        }
+        let published_for = self.reconcile.published_after;
+        let undelivered = match self.queue_is_empty().await? {
+            true => Undelivered::InRedis(published_for),
+            false => Undelivered::Overtaken(published_for),
+        };
+        Ok(self.store.republish(undelivered).await?)
+    }
+
+    fn is_in_process(&self) -> bool {
+        self.queue.kind() == "memory"
+    }
+
+    /// Nothing waits and nothing is in flight.
+    async fn queue_is_empty(&self) -> Result<bool, StageError> {
+        let depth = self.queue.depth().await?;
+        Ok(depth.waiting == 0 && depth.in_flight == 0)
+    }
+}

@@ -1,0 +1,193 @@
+//! Schedules: at each slot everybody in an audience gets a notification.
+//!
+//! **Guarantee.** Once per slot and recipient, whatever crashes or races: a slot becomes a run in the statement that moves
+//! the schedule on; the audience is read in one statement and copied in chunks that know how far they are; and the
+//! dedup key names run and recipient. One instance does this at a time (see [`crate::store::leader`]); another goes on where it
+//! stopped.
+//!
+//! **Limit.** A slot missed by downtime runs if it is younger than the schedule's `catch_up`, else it is on record as
+//! missed. An audience is read as it is `lead` before the slot.
+//!
+//! A slow or broken audience fails its own run; the others are prepared beside it.
+//!
+//! Metrics: `outboxd_schedule_prepared_total`, `outboxd_schedule_runs_failed_total`,
+//! `outboxd_schedule_runs_missed_total`.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use metrics::counter;
+use tokio::task::{Id, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::failpoint;
+use crate::store::leader::LeaderLease;
+use crate::store::schedule::{Schedule, Slot};
+use crate::store::{self, Store};
+
+pub mod calendar;
+mod preparation;
+
+use calendar::{Calendar, Due};
+
+/// The leader lease's name in the database.
+pub const LEASE: &str = "schedules";
+/// Between looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Schedules dealt with by one look.
+const SCHEDULES_MAX: u32 = 100;
+/// Runs prepared at a time: each holds a connection.
+const PREPARING_MAX: usize = 3;
+/// Counting what is released rests this many times as long as it takes.
+const SETTLE_SHARE: u32 = 20;
+const SETTLE_RUNS_MAX: u32 = 20;
+/// Rows of canceled runs removed by one look.
+const CLEAR_ROWS: u32 = 5_000;
+
+/// What a look did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Slots that became runs or were missed.
+    pub begun: u64,
+    /// Runs that have been released.
+    pub released: u64,
+}
+
+/// Schedules on one instance.
+#[derive(Debug)]
+pub struct Scheduler {
+    store: Store,
+    lease: LeaderLease,
+    settle_at: Instant,
+    /// Runs being prepared, by their tasks.
+    tasks: JoinSet<store::Result<()>>,
+    preparing: HashMap<Id, i64>,
+}
+
+impl Scheduler {
+    /// Works only while the lease is ours.
+    pub fn new(store: Store, lease: LeaderLease) -> Scheduler {
+        Scheduler { store, lease, settle_at: Instant::now(), tasks: JoinSet::new(), preparing: HashMap::new() }
+    }
+
+    /// One look: begins the runs that are due, goes on with those that are not prepared, counts what is released.
+    pub async fn pass(&mut self, shutdown: &CancellationToken) -> store::Result<Counts> {
+        self.reap();
+        let Some(owner) = self.lease.hold().await? else { return Ok(Counts::default()) };
+        let mut counts = Counts::default();
+        for schedule in self.store.schedules_due(SCHEDULES_MAX).await? {
+            counts.begun += self.begin(owner, &schedule).await?;
+        }
+        self.start_preparing(owner, shutdown).await?;
+        if Instant::now() >= self.settle_at {
+            let started = Instant::now();
+            for run in self.store.settle_runs(owner, SETTLE_RUNS_MAX).await?.iter().filter(|run| run.is_done) {
+                info!(schedule = run.schedule, slot = %run.slot, notifications = run.prepared, "released");
+                failpoint::hit("after_settle").await;
+                counts.released += 1;
+            }
+            self.settle_at = Instant::now() + LOOK_EVERY.max(started.elapsed() * SETTLE_SHARE);
+        }
+        self.store.clear_recipients(owner, CLEAR_ROWS).await?;
+        Ok(counts)
+    }
+
+    /// Works out a schedule's slots; those within its lead become runs.
+    async fn begin(&self, owner: i32, schedule: &Schedule) -> store::Result<u64> {
+        let plan = plan(schedule);
+        let (next, slots) = match plan {
+            Ok(due) => {
+                let runs = due.runs.iter().map(|at| Slot { at: *at, state: "preparing", reason: None });
+                let missed =
+                    due.missed.into_iter().map(|(at, reason)| Slot { at, state: "missed", reason: Some(reason) });
+                let slots: Vec<Slot> = missed.chain(runs).collect();
+                (due.next.ok_or_else(|| "no next slot".to_owned()), slots)
+            }
+            Err(error) => {
+                warn!(schedule = schedule.id, %error, "a schedule cannot run; see outboxd.schedules");
+                (Err(error.to_string()), Vec::new())
+            }
+        };
+        let begun = self.store.begin_runs(owner, schedule, next, &slots).await?;
+        let missed = slots.iter().filter(|slot| slot.state == "missed").count() as u64;
+        if begun > 0 && missed > 0 {
+            warn!(schedule = schedule.id, slots = missed, "slots were missed; see outboxd.schedule_runs");
+            counter!("outboxd_schedule_runs_missed_total").increment(missed);
+        }
+        if begun > 0 {
+            failpoint::hit("after_begin_runs").await;
+        }
+        Ok(begun)
+    }
+
+    async fn start_preparing(&mut self, owner: i32, shutdown: &CancellationToken) -> store::Result<()> {
+        // Those at work here are among the first, so ask for as many more.
+        let wanted = u32::try_from(PREPARING_MAX + self.preparing.len()).unwrap_or(u32::MAX);
+        for run in self.store.runs_preparing(wanted).await? {
+            if self.preparing.len() >= PREPARING_MAX {
+                break;
+            }
+            if self.preparing.values().any(|busy| *busy == run) {
+                continue;
+            }
+            let (store, stop) = (self.store.clone(), shutdown.clone());
+            let work = async move {
+                let prepared = stop.run_until_cancelled(preparation::prepare(&store, owner, run)).await;
+                prepared.unwrap_or(Ok(()))
+            };
+            let task = self.tasks.spawn(work);
+            self.preparing.insert(task.id(), run);
+        }
+        Ok(())
+    }
+
+    /// Takes note of the runs that are done with, for better or worse.
+    fn reap(&mut self) {
+        while let Some(done) = self.tasks.try_join_next_with_id() {
+            self.note(done);
+        }
+    }
+
+    fn note(&mut self, done: Result<(Id, store::Result<()>), tokio::task::JoinError>) {
+        let (id, outcome) = match done {
+            Ok((id, outcome)) => (id, outcome.map_err(|error| error.to_string())),
+            Err(error) => (error.id(), Err(error.to_string())),
+        };
+        let run = self.preparing.remove(&id);
+        if let Err(error) = outcome {
+            warn!(run, error, "preparing waits");
+        }
+    }
+}
+
+fn plan(schedule: &Schedule) -> Result<Due, calendar::Error> {
+    let calendar = Calendar::parse(&schedule.cron, &schedule.timezone)?;
+    match schedule.next_slot {
+        Some(next) => calendar.due(next, schedule.now, schedule.lead, schedule.catch_up),
+        // First only the slot; what it is due for is worked out at the next look, from the database.
+        None => Ok(Due { next: Some(calendar.after(schedule.changed_at)?), ..Due::default() }),
+    }
+}
+
+/// Keeps schedules until `shutdown`, while the lease is ours.
+pub async fn run(mut scheduler: Scheduler, shutdown: &CancellationToken) {
+    let mut is_down = false;
+    while !shutdown.is_cancelled() {
+        match scheduler.pass(shutdown).await {
+            Ok(_) => is_down = false,
+            Err(error) => {
+                if !is_down {
+                    warn!(%error, "schedules wait");
+                }
+                is_down = true;
+            }
+        }
+        let wait = scheduler.lease.look_every().min(LOOK_EVERY);
+        shutdown.run_until_cancelled(tokio::time::sleep(wait)).await;
+    }
+    while let Some(done) = scheduler.tasks.join_next_with_id().await {
+        scheduler.note(done);
+    }
+    scheduler.lease.let_go().await;
+}

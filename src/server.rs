@@ -1,0 +1,160 @@
+//! HTTP: whether the instance lives, whether it is ready, its metrics and its version.
+//!
+//! | path | answers | who may ask |
+//! |---|---|---|
+//! | `/livez` | 200 as long as the process runs, from before it is ready until after the drain | anyone |
+//! | `/readyz` | 200, or 503 while starting, draining or without Postgres, queue or schema | anyone |
+//! | `/metrics` | Prometheus text | the token, if one is set |
+//! | `/version` | version, commit, schema | the token, if one is set |
+//!
+//! Off loopback a token is required at start. What is asked is bounded: connections, the size and time of a request's
+//! head, its body, and the time of an answer.
+//!
+//! **Guarantee.** It answers from before the instance is ready until after its drain. **Limit.** It shows what this
+//! instance knows; `outboxd.health` shows the installation.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::config::{Config, Role};
+use crate::failpoint;
+use crate::telemetry::recorder;
+
+mod browser;
+mod connections;
+mod metrics;
+mod problem;
+mod readiness;
+mod sampler;
+mod token;
+mod version;
+
+pub use readiness::{Parts, Readiness};
+use token::Token;
+
+/// Bytes of a request's body at most.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// How long an answer may take to be made.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {addr} (http_addr): {source}{}", self.advice())]
+pub struct Error {
+    addr: SocketAddr,
+    source: io::Error,
+}
+
+impl Error {
+    /// Whether another configuration is the only cure; else the address may become free.
+    pub fn is_configuration(&self) -> bool {
+        matches!(self.source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::AddrNotAvailable)
+    }
+
+    fn advice(&self) -> &'static str {
+        match self.source.kind() {
+            io::ErrorKind::AddrInUse => "; another program listens there: stop it, or set OUTBOXD_HTTP_ADDR",
+            io::ErrorKind::AddrNotAvailable => "; this machine has no such address: set OUTBOXD_HTTP_ADDR",
+            io::ErrorKind::PermissionDenied => "; use a port of 1024 or above",
+            _ => "",
+        }
+    }
+}
+
+/// The HTTP side of one instance; listens from [`Api::bind`] on, if the instance has the role.
+#[derive(Debug)]
+pub struct Api(Option<Bound>);
+
+#[derive(Debug)]
+struct Bound {
+    listener: TcpListener,
+    router: Router,
+    readiness: Arc<Readiness>,
+}
+
+impl Api {
+    /// Listens on `http_addr` if the instance has the role `api`. From here on metrics are kept.
+    pub async fn bind(config: &Config, roles: &BTreeSet<Role>, readiness: Arc<Readiness>) -> Result<Api, Error> {
+        if !roles.contains(&Role::Api) {
+            return Ok(Api(None));
+        }
+        let (listener, addr) = listen(config).await?;
+        info!(%addr, token = config.http_token.is_some(), "listening");
+        recorder::handle();
+        let token = config.http_token.as_ref().map(|token| Arc::new(Token::new(token)));
+        let router = router(token, Arc::clone(&readiness));
+        Ok(Api(Some(Bound { listener, router, readiness })))
+    }
+
+    /// Whether [`Api::bind`] could listen now.
+    pub async fn probe(config: &Config, roles: &BTreeSet<Role>) -> Result<(), Error> {
+        if roles.contains(&Role::Api) { listen(config).await.map(|_| ()) } else { Ok(()) }
+    }
+
+    /// Serves for as long as `work` goes on, in a task of its own: a busy instance still answers its probes.
+    pub async fn beside<T>(self, work: impl Future<Output = T>) -> T {
+        let Some(Bound { listener, router, readiness }) = self.0 else { return work.await };
+        let stop = CancellationToken::new();
+        // Should nobody wait for us any more, the server ends as well.
+        let end = stop.clone().drop_guard();
+        let server = tokio::spawn(async move {
+            tokio::join!(connections::run(listener, router, &stop), sampler::run(&readiness, &stop));
+        });
+        let outcome = work.await;
+        drop(end);
+        if let Err(error) = server.await {
+            warn!(%error, "the HTTP server failed");
+        }
+        outcome
+    }
+}
+
+async fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), Error> {
+    let failed = |source| Error { addr: config.http_addr, source };
+    let listener = TcpListener::bind(config.http_addr).await.map_err(failed)?;
+    let addr = listener.local_addr().map_err(failed)?;
+    Ok((listener, addr))
+}
+
+fn router(token: Option<Arc<Token>>, readiness: Arc<Readiness>) -> Router {
+    let is_tokenless = token.is_none();
+    let open = Router::new().route("/livez", get(|| async { "alive\n" })).route("/readyz", get(readiness::show));
+    let guarded = Router::new()
+        .route("/metrics", get(metrics::show))
+        .route("/version", get(version::show))
+        .route_layer(middleware::from_fn_with_state(token, token::require));
+    let mut router = open
+        .merge(guarded)
+        .with_state(readiness)
+        .fallback(async || problem::of(StatusCode::NOT_FOUND, "there is nothing under this path"))
+        .method_not_allowed_fallback(async || {
+            problem::of(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method; see Allow")
+        })
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn(within_time));
+    if is_tokenless {
+        router = router.layer(middleware::from_fn(browser::only_local_names));
+    }
+    router.layer(middleware::map_response(browser::add_headers))
+}
+
+async fn within_time(request: Request, next: Next) -> Response {
+    failpoint::hit("in_request").await;
+    match tokio::time::timeout(ANSWER_TIME_MAX, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => problem::of(StatusCode::SERVICE_UNAVAILABLE, "there was no answer in time"),
+    }
+}

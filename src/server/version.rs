@@ -1,0 +1,16 @@
+//! `/version`: what runs here.
+
+use axum::Json;
+use serde_json::{Value, json};
+
+use crate::store::migrate;
+use crate::telemetry;
+
+pub(super) async fn show() -> Json<Value> {
+    Json(json!({
+        "name": "outboxd",
+        "version": telemetry::VERSION,
+        "commit": telemetry::COMMIT,
+        "schema": migrate::newest(),
+    }))
+}

@@ -1,0 +1,80 @@
+//! Circuits and pauses of channels, as all instances see them.
+
+use std::time::Duration;
+
+use super::instance::millis;
+use super::refusal::Values;
+use super::{Result, Store, query};
+
+/// An open circuit, a provider's Retry-After or an operator's pause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChannelState {
+    /// The channel.
+    pub channel: String,
+    /// Its origin; empty: the whole channel.
+    pub origin: String,
+    /// Whether an operator paused it.
+    pub paused: bool,
+    /// Why it is held, if it is.
+    pub reason: Option<String>,
+    /// How often in a row the circuit opened.
+    pub openings: u32,
+    /// How long ago this was written.
+    pub changed_ago: Duration,
+    /// How much of the hold is left.
+    pub left: Duration,
+    /// How long another instance still has for its probe.
+    pub probe_elsewhere: Option<Duration>,
+}
+
+impl Store {
+    /// What keeps channels and origins from being called now.
+    pub async fn channel_states(&self, instance: i32) -> Result<Vec<ChannelState>> {
+        let rows = self.query(query!("channel/load_channels", Relaxed, [INT4]), &[&instance]).await?;
+        let span = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+        let state = |row: &tokio_postgres::Row| -> Result<ChannelState> {
+            Ok(ChannelState {
+                channel: row.value("channel")?,
+                origin: row.value("origin")?,
+                paused: row.value("paused")?,
+                reason: row.value("reason")?,
+                openings: u32::try_from(row.value::<i32>("openings")?).unwrap_or(0),
+                changed_ago: span(row.value("changed_ms_ago")?),
+                left: span(row.value::<Option<i64>>("left_ms")?.unwrap_or(0)),
+                probe_elsewhere: row.value::<Option<i64>>("probe_left_ms")?.map(span).filter(|left| !left.is_zero()),
+            })
+        };
+        rows.iter().map(state).collect()
+    }
+
+    /// An origin is not to be called for this long, by any instance.
+    pub async fn open_circuit(
+        &self,
+        channel: &str,
+        origin: &str,
+        wait: Duration,
+        reason: &str,
+        openings: u32,
+    ) -> Result<()> {
+        let query = query!("channel/open_circuit", Durable, [TEXT, TEXT, INT8, TEXT, INT4]);
+        let openings = i32::try_from(openings).unwrap_or(i32::MAX);
+        self.query(query, &[&channel, &origin, &millis(wait), &reason, &openings]).await.map(|_| ())
+    }
+
+    /// The provider is back.
+    pub async fn close_circuit(&self, channel: &str, origin: &str) -> Result<()> {
+        self.query(query!("channel/close_circuit", Durable, [TEXT, TEXT]), &[&channel, &origin]).await.map(|_| ())
+    }
+
+    /// Whether this instance may make the probe.
+    pub async fn take_probe(&self, channel: &str, origin: &str, instance: i32, span: Duration) -> Result<bool> {
+        let query = query!("channel/take_probe", Durable, [TEXT, TEXT, INT4, INT8]);
+        Ok(!self.query(query, &[&channel, &origin, &instance, &millis(span)]).await?.is_empty())
+    }
+
+    /// The probe said nothing: anyone may make another.
+    pub async fn end_probe(&self, channel: &str, origin: &str, instance: i32) -> Result<()> {
+        let query = query!("channel/end_probe", Durable, [TEXT, TEXT, INT4]);
+        self.query(query, &[&channel, &origin, &instance]).await.map(|_| ())
+    }
+}

@@ -1,0 +1,72 @@
+//! Connections that are kept: made with their settings, and thrown away once their server is given up.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
+use deadpool_postgres::ClientWrapper;
+use tracing::debug;
+
+use super::connect::{self, Target};
+use super::liveness::{Backend, Liveness};
+
+/// The pool.
+pub(super) type Pool = managed::Pool<Manager>;
+/// One of its connections, in use.
+pub(super) type Object = managed::Object<Manager>;
+
+/// Makes connections.
+pub(super) struct Manager {
+    pub(super) target: Target,
+    /// What each begins with; empty behind a transaction-mode pooler.
+    pub(super) first: String,
+    pub(super) timeout: Duration,
+    pub(super) liveness: Arc<Liveness>,
+}
+
+impl std::fmt::Debug for Manager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Manager").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+/// A session with the statements it has prepared.
+#[derive(Debug)]
+pub(super) struct Pooled {
+    client: ClientWrapper,
+    /// `None`: behind a transaction-mode pooler it has none of its own.
+    pub(super) backend: Option<Backend>,
+}
+
+impl Deref for Pooled {
+    type Target = ClientWrapper;
+
+    fn deref(&self) -> &ClientWrapper {
+        &self.client
+    }
+}
+
+impl managed::Manager for Manager {
+    type Type = Pooled;
+    type Error = connect::Error;
+
+    async fn create(&self) -> Result<Pooled, connect::Error> {
+        let opened = self.target.open(self.timeout, &self.first).await?;
+        let backend = Backend::of(&opened);
+        let connection = opened.connection;
+        let driver = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                debug!(%error, "a connection to Postgres ended");
+            }
+        });
+        Ok(Pooled { client: ClientWrapper::new(opened.client, driver), backend })
+    }
+
+    async fn recycle(&self, session: &mut Pooled, metrics: &Metrics) -> RecycleResult<connect::Error> {
+        if session.is_closed() || !self.liveness.may_use(metrics.created) {
+            return Err(RecycleError::message("its server is gone"));
+        }
+        Ok(())
+    }
+}

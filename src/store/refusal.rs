@@ -1,0 +1,138 @@
+//! Values that cannot be taken: a statement that refuses one row's, or a row that holds what no program can represent.
+//!
+//! **Guarantee.** One such row costs itself and nobody else: a batch is halved down to it, and it ends FAILED with the reason.
+//! Reading a row never panics. **Limit.** A row that cannot even be marked FAILED (a CHECK of its own record is broken) stays
+//! where it is, past its lease, and is told as an error.
+
+use std::error::Error as _;
+use std::fmt::Display;
+use std::ops::Range;
+
+use tokio_postgres::Row;
+use tokio_postgres::row::RowIndex;
+use tokio_postgres::types::FromSql;
+use tracing::error;
+
+use super::record::Failed;
+use super::{Error, Result, Store, query};
+
+/// A row that cannot be worked with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unusable {
+    /// The notification.
+    pub id: i64,
+    /// Its epoch now: whatever has moved on since is left alone.
+    pub epoch: i32,
+    /// Why, for the operator.
+    pub error: String,
+}
+
+/// Values of a row, without a panic.
+pub(super) trait Values {
+    /// What is in this column, unless it is nothing that `T` can hold: bytes that are no text, a time beyond all calendars.
+    fn value<'a, T: FromSql<'a>>(&'a self, column: impl RowIndex + Display) -> Result<T>;
+}
+
+impl Values for Row {
+    fn value<'a, T: FromSql<'a>>(&'a self, column: impl RowIndex + Display) -> Result<T> {
+        let unreadable = |error: tokio_postgres::Error| {
+            let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            Error::Value(format!("its row cannot be read: {why}"))
+        };
+        self.try_get(column).map_err(unreadable)
+    }
+}
+
+/// Which parts of a batch to try: all of it at once; if a value in a part is refused, one half of it and then the other.
+#[derive(Debug)]
+pub(super) struct Halves {
+    parts: Vec<Range<usize>>,
+    /// The places of those that are refused alone, and why.
+    pub(super) refused: Vec<(usize, String)>,
+}
+
+impl Halves {
+    /// Of a batch of so many.
+    pub(super) fn of(items: usize) -> Halves {
+        let whole = 0..items;
+        Halves { parts: Vec::from([whole]), refused: Vec::new() }
+    }
+
+    /// The part to try next.
+    pub(super) fn next(&mut self) -> Option<Range<usize>> {
+        self.parts.pop()
+    }
+
+    /// What became of a part. An error that is no value's fault is given back.
+    pub(super) fn tried(&mut self, part: Range<usize>, outcome: Result<()>) -> Result<()> {
+        match outcome {
+            Err(Error::Value(reason)) if part.len() <= 1 => self.refused.push((part.start, reason)),
+            Err(Error::Value(_)) => {
+                let middle = part.start + part.len() / 2;
+                self.parts.push(middle..part.end);
+                self.parts.push(part.start..middle);
+            }
+            outcome => outcome?,
+        }
+        Ok(())
+    }
+}
+
+/// Keys that rows free for their next one. The change is made already: what cannot be read is left to the sweep.
+pub(super) fn freed_keys(rows: &[Row], column: usize) -> impl Iterator<Item = String> {
+    rows.iter().filter_map(move |row| row.value::<Option<String>>(column).ok().flatten())
+}
+
+/// The same failure in words that every database can write.
+pub(super) fn in_ascii(failed: &Failed) -> Failed {
+    let plain = |text: &str| -> String {
+        text.chars().map(|c| if c.is_ascii() && (!c.is_control() || c == '\n') { c } else { '?' }).collect()
+    };
+    Failed {
+        error: plain(&failed.error),
+        response: failed.response.as_deref().map(plain),
+        channel: plain(&failed.channel).into(),
+        ..failed.clone()
+    }
+}
+
+impl Store {
+    /// Rows that cannot be worked with end FAILED, each by itself. Returns the keys they free.
+    pub async fn give_up(&self, rows: &[Unusable]) -> Result<Vec<String>> {
+        let query = query!("worker/give_up", Durable, [INT8, INT4, TEXT]);
+        let mut keys = Vec::new();
+        for row in rows {
+            match self.query(query, &[&row.id, &row.epoch, &row.error]).await {
+                Ok(ended) => keys.extend(freed_keys(&ended, 0)),
+                Err(Error::Value(reason)) => {
+                    error!(id = row.id, error = row.error, reason, "a row can be neither worked with nor given up");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_halved_down_to_what_is_refused() {
+        let (mut taken, mut tries, mut halves) = (Vec::new(), 0, Halves::of(100));
+        while let Some(part) = halves.next() {
+            tries += 1;
+            let has_bad = [7, 8, 99].iter().any(|bad| part.contains(bad));
+            if !has_bad {
+                taken.extend(part.clone());
+            }
+            halves.tried(part, if has_bad { Err(Error::Value("no".into())) } else { Ok(()) }).unwrap();
+        }
+        assert_eq!(halves.refused, [(7, "no".into()), (8, "no".into()), (99, "no".into())]);
+        assert_eq!(taken, (0..99).filter(|item| ![7, 8].contains(item)).collect::<Vec<usize>>());
+        assert!(tries < 40, "{tries}");
+        let gone = Halves::of(5).tried(0..5, Err(Error::Unavailable("gone".into())));
+        assert!(matches!(gone, Err(Error::Unavailable(_))), "an outage is no value's fault");
+    }
+}

@@ -1,0 +1,115 @@
+//! What an instance counted and sees, for the views: counts by the minute, its queue's server, its routes, the snapshot.
+
+use chrono::{DateTime, Utc};
+
+use super::refusal::Values;
+use super::{Error, Result, Store, query};
+use crate::queue::ServerFacts;
+use crate::telemetry::statistics::{Channel, Counts, Span, Topic};
+
+/// What an instance sees beside the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Its clock minus the database's.
+    pub clock_skew_ms: i32,
+    /// Its queue's server.
+    pub queue: QueueReport,
+}
+
+/// What an instance knows of its queue's server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueueReport {
+    /// The queue is in the process.
+    InProcess,
+    /// It answers.
+    Reachable(ServerFacts),
+    /// It does not, because of this.
+    Unreachable(String),
+}
+
+impl Store {
+    /// Adds counts to those of the current minute; the database's clock.
+    pub async fn add_counts(&self, counts: &Counts) -> Result<DateTime<Utc>> {
+        let query = query!(
+            "upkeep/add_counts",
+            Relaxed,
+            [
+                INT8, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT2_ARRAY,
+                INT8_ARRAY, TEXT_ARRAY, TEXT_ARRAY, INT8_ARRAY, INT8_ARRAY, INT8_ARRAY, TEXT_ARRAY
+            ]
+        );
+        let published = count(counts.published);
+        let (topics, by_topic): (Vec<&str>, Vec<&Topic>) = counts.topics.iter().map(|(name, t)| (&**name, t)).unzip();
+        let topic = |of: fn(&Topic) -> u64| -> Vec<i64> { by_topic.iter().map(|topic| count(of(topic))).collect() };
+        let (sent, failed, retried) = (topic(|t| t.sent), topic(|t| t.failed), topic(|t| t.retried));
+        let (spans, in_span): (Vec<&Span>, Vec<i64>) = counts.spans.iter().map(|(span, &n)| (span, count(n))).unzip();
+        let measures: Vec<&str> = spans.iter().map(|span| span.measure).collect();
+        let subjects: Vec<&str> = spans.iter().map(|span| &*span.subject).collect();
+        let span_origins: Vec<&str> = spans.iter().map(|span| &*span.origin).collect();
+        let buckets: Vec<i16> = spans.iter().map(|span| span.bucket).collect();
+        let (keys, by_channel): (Vec<&(String, String)>, Vec<&Channel>) = counts.channels.iter().unzip();
+        let channels: Vec<&str> = keys.iter().map(|(channel, _)| &**channel).collect();
+        let origins: Vec<&str> = keys.iter().map(|(_, origin)| &**origin).collect();
+        let calls = |of: fn(&Channel) -> u64| -> Vec<i64> { by_channel.iter().map(|c| count(of(c))).collect() };
+        let (calls_sent, calls_failed, unknown) = (calls(|c| c.sent), calls(|c| c.failed), calls(|c| c.unknown));
+        let errors: Vec<Option<&str>> = by_channel.iter().map(|channel| channel.last_error.as_deref()).collect();
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 16] = [
+            &published,
+            &topics,
+            &sent,
+            &failed,
+            &retried,
+            &measures,
+            &subjects,
+            &span_origins,
+            &buckets,
+            &in_span,
+            &channels,
+            &origins,
+            &calls_sent,
+            &calls_failed,
+            &unknown,
+            &errors,
+        ];
+        let rows = self.query(query, &params).await?;
+        let row = rows.first().ok_or_else(|| Error::Bug("a SELECT without FROM returned no row".into()))?;
+        row.value(0)
+    }
+
+    /// Writes down what an instance sees.
+    pub async fn report(&self, instance: i32, report: &Report) -> Result<()> {
+        let query = query!("upkeep/report_instance", Relaxed, [INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8]);
+        let (is_reachable, error, facts) = match &report.queue {
+            QueueReport::InProcess => (None, None, None),
+            QueueReport::Reachable(facts) => (Some(true), None, Some(facts)),
+            QueueReport::Unreachable(error) => (Some(false), Some(error.as_str()), None),
+        };
+        let policy = facts.map(|facts| facts.policy.as_str());
+        let (used, at_most) = (facts.map(|facts| facts.memory_bytes), facts.map(|facts| facts.memory_max_bytes));
+        let skew = report.clock_skew_ms;
+        self.query(query, &[&instance, &skew, &is_reachable, &error, &policy, &used, &at_most]).await.map(|_| ())
+    }
+
+    /// Writes down the routes in use: topic, position, channel.
+    pub async fn write_routes(&self, routes: &[(String, i16, String)]) -> Result<()> {
+        let query = query!("upkeep/write_routes", Relaxed, [TEXT_ARRAY, INT2_ARRAY, TEXT_ARRAY]);
+        let topics: Vec<&str> = routes.iter().map(|(topic, ..)| topic.as_str()).collect();
+        let positions: Vec<i16> = routes.iter().map(|(_, position, _)| *position).collect();
+        let channels: Vec<&str> = routes.iter().map(|(.., channel)| channel.as_str()).collect();
+        self.query(query, &[&topics, &positions, &channels]).await.map(|_| ())
+    }
+
+    /// Counts the active set, if it is time and nobody else is at it.
+    pub async fn take_snapshot(&self) -> Result<()> {
+        self.query(query!("upkeep/take_snapshot", Relaxed, []), &[]).await.map(|_| ())
+    }
+
+    /// Removes counts that no view shows any more.
+    pub async fn forget_counts(&self) -> Result<()> {
+        self.query(query!("upkeep/forget_counts", Relaxed, []), &[]).await.map(|_| ())
+    }
+}
+
+fn count(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}

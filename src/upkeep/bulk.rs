@@ -1,0 +1,55 @@
+//! Works off what operators asked for in bulk: `retry_where`, `cancel_where`, a big `retry_dead`.
+//!
+//! The call only wrote down what to do. Every instance with the role relay looks twice a second; Postgres lets one of
+//! them at a time take a step, and a step waits for the one before to be sent, so that live traffic keeps its place
+//! (see `sql/functions/_bulk_step.sql`). Progress is in the view `bulk_actions`.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::failpoint;
+use crate::store::Store;
+use crate::store::operate::BulkStep;
+
+/// Between looks while there is nothing to do.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Between steps: time for the rows of the last one to be sent.
+const STEP_EVERY: Duration = Duration::from_millis(10);
+
+/// Works until `shutdown`.
+pub async fn run(store: &Store, shutdown: &CancellationToken) {
+    let mut is_down = false;
+    let mut wait = LOOK_EVERY;
+    while shutdown.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+        wait = LOOK_EVERY;
+        match store.step_bulk().await {
+            Ok(step) => {
+                is_down = false;
+                if let Some(step) = step {
+                    if step.changed > 0 {
+                        failpoint::hit("after_bulk_step").await;
+                    }
+                    note(store, step);
+                    wait = STEP_EVERY;
+                }
+            }
+            Err(error) => {
+                if !is_down {
+                    warn!(%error, "bulk actions wait");
+                }
+                is_down = true;
+            }
+        }
+    }
+}
+
+fn note(store: &Store, step: BulkStep) {
+    if step.changed > 0 {
+        store.wake_relay();
+    }
+    if step.ended {
+        info!(bulk_action = step.id, "finished; see outboxd.bulk_actions");
+    }
+}

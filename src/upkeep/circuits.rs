@@ -1,0 +1,71 @@
+//! Keeps this instance's picture of pauses and circuits in step with the others': read from Postgres twice a second.
+//!
+//! **Guarantee.** What an operator paused, resumed, closed or wants probed, and a circuit that another instance opened, take
+//! effect here within a second.
+//! **Limit.** While Postgres is away the last picture stands.
+
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::channel::availability::{Availability, Paused};
+use crate::channel::circuit::HoldReason;
+use crate::channel::circuits::SharedHold;
+use crate::store::circuit::ChannelState;
+use crate::store::instance::InstanceId;
+use crate::store::{Result, Store};
+
+/// How old the picture may be: a pause takes effect within a second.
+const REFRESH_EVERY: Duration = Duration::from_millis(500);
+
+/// One reading.
+pub async fn pass(store: &Store, instance: &InstanceId, availability: &Availability) -> Result<()> {
+    let asked = Instant::now();
+    let states = store.channel_states(instance.get()).await?;
+    let topics = store.paused_topics().await?;
+    let held: Vec<SharedHold> = states.iter().filter_map(|state| shared(state, asked)).collect();
+    let paused = Paused {
+        channels: states.iter().filter(|state| state.paused).map(|state| state.channel.clone()).collect(),
+        topics: topics.into_iter().collect(),
+    };
+    if availability.apply(&held, paused) {
+        store.wake_relay();
+    }
+    Ok(())
+}
+
+/// A reason that this build does not know is a newer build's: it is left to that one. Without a reason an operator ended it,
+/// or only a pause is left.
+fn shared(state: &ChannelState, asked: Instant) -> Option<SharedHold> {
+    let reason = match &state.reason {
+        Some(name) => Some(HoldReason::parse(name)?),
+        None => None,
+    };
+    Some(SharedHold {
+        channel: state.channel.clone(),
+        origin: state.origin.clone(),
+        left: state.left,
+        reason,
+        changed_at: asked.checked_sub(state.changed_ago),
+        openings: state.openings,
+        probe_elsewhere: state.probe_elsewhere,
+    })
+}
+
+/// Keeps the picture fresh until `shutdown`.
+pub async fn run(store: &Store, instance: &InstanceId, availability: &Availability, shutdown: &CancellationToken) {
+    let mut is_stale = false;
+    while !shutdown.is_cancelled() {
+        match pass(store, instance, availability).await {
+            Ok(()) => is_stale = false,
+            Err(error) => {
+                if !is_stale {
+                    warn!(%error, "pauses and circuits may be out of date");
+                }
+                is_stale = true;
+            }
+        }
+        shutdown.run_until_cancelled(tokio::time::sleep(REFRESH_EVERY)).await;
+    }
+}

@@ -1,0 +1,95 @@
+//! Says every few seconds that this instance is alive, and hears what the others have said.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::store::Store;
+use crate::store::instance::{Description, InstanceId, Presence, Registered};
+
+/// Between tries after an error.
+const ERROR_WAIT: Duration = Duration::from_secs(1);
+
+/// What a heartbeat stands on.
+#[derive(Debug)]
+pub struct Heartbeat {
+    /// Where it is written.
+    pub store: Store,
+    /// Who we are; a process that was away too long registers anew.
+    pub instance: InstanceId,
+    /// What we say of ourselves when registering.
+    pub roles: Vec<String>,
+    /// Our queue's backend.
+    pub queue_kind: &'static str,
+    /// Where we run.
+    pub host: String,
+    /// How often.
+    pub every: Duration,
+    /// After how long without a heartbeat we are dead.
+    pub ttl: Duration,
+    /// What we tell, and where we write down what the others told.
+    pub presence: Arc<Presence>,
+    /// One heartbeat at a time: an older word must not replace a newer one.
+    pub turn: Mutex<()>,
+}
+
+impl Heartbeat {
+    /// Registers this instance.
+    pub async fn register(&self) -> crate::store::Result<Registered> {
+        let description =
+            Description { ttl: self.ttl, roles: self.roles.clone(), queue_kind: self.queue_kind, host: &self.host };
+        let registered = self.store.register(&description).await?;
+        self.instance.set(registered.id);
+        self.presence.registered(&registered);
+        Ok(registered)
+    }
+
+    /// Says it. `None`: our row is gone.
+    async fn tell(&self, clock_skew_ms: Option<i32>) -> crate::store::Result<Option<()>> {
+        let told = self.store.beat(self.instance.get(), &self.presence.beat(clock_skew_ms)).await;
+        let Some(peers) = told.inspect_err(|_| self.presence.beat_failed())? else { return Ok(None) };
+        // The next one in time comes before the second is due.
+        self.presence.has_beaten(self.every * 2);
+        self.presence.heard(&peers);
+        Ok(Some(()))
+    }
+
+    /// One heartbeat.
+    pub async fn beat(&self, clock_skew_ms: Option<i32>) -> crate::store::Result<()> {
+        let _turn = self.turn.lock().await;
+        if self.tell(clock_skew_ms).await?.is_none() {
+            self.presence.beat_failed();
+            let registered = self.register().await?;
+            info!(instance = registered.id, "was not known any more and registered anew");
+            self.tell(clock_skew_ms).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Our clock minus the database's.
+pub fn clock_skew_ms(database_time: DateTime<Utc>) -> i32 {
+    i32::try_from((Utc::now() - database_time).num_milliseconds()).unwrap_or(i32::MAX)
+}
+
+/// Beats until `stop`.
+pub async fn run(heartbeat: &Heartbeat, clock_skew_ms: i32, stop: &CancellationToken) {
+    let mut is_down = false;
+    while !stop.is_cancelled() {
+        match heartbeat.beat(Some(clock_skew_ms)).await {
+            Ok(()) => is_down = false,
+            Err(error) => {
+                if !is_down {
+                    warn!(%error, "no heartbeat; the others will take over after the TTL");
+                }
+                is_down = true;
+            }
+        }
+        let wait = if is_down { heartbeat.every.min(ERROR_WAIT) } else { heartbeat.every };
+        stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+    }
+}

@@ -1,0 +1,169 @@
+//! Tells the views what this instance counted and sees: every few seconds its statistics, its queue's server, its clock;
+//! and takes the snapshot of the active set when it is time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::config::RouteConfig;
+use crate::failpoint;
+use crate::queue::Queue;
+use crate::store::instance::InstanceId;
+use crate::store::statistics::{QueueReport, Report};
+use crate::store::{Error, Result, Store};
+use crate::telemetry::statistics::Statistics;
+
+/// Between reports.
+const REPORT_EVERY: Duration = Duration::from_secs(2);
+/// Whoever has just started has more urgent things to do than to count what waits.
+const FIRST_SNAPSHOT: Duration = Duration::from_secs(2);
+/// Between removals of counts that no view shows any more.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
+
+/// What a report stands on.
+#[derive(Debug)]
+pub struct Reporter {
+    /// Where it is written.
+    pub store: Store,
+    /// Asked for what its server says of itself.
+    pub queue: Arc<dyn Queue>,
+    /// What this instance counted.
+    pub statistics: Arc<Statistics>,
+    /// Who we are.
+    pub instance: InstanceId,
+    /// The routes in use: topic, position, channel.
+    pub routes: Vec<(String, i16, String)>,
+}
+
+/// The routes of a configuration, as the views need them.
+pub fn routes<'a>(routes: impl IntoIterator<Item = (&'a String, &'a RouteConfig)>) -> Vec<(String, i16, String)> {
+    let mut all = Vec::new();
+    for (topic, route) in routes {
+        for (position, channel) in (0i16..).zip(&route.channels) {
+            all.push((topic.clone(), position, channel.clone()));
+        }
+    }
+    all
+}
+
+/// What was told so far.
+#[derive(Debug)]
+pub struct Told {
+    has_routes: bool,
+    snapshot_at: Instant,
+    forget_at: Instant,
+}
+
+impl Default for Told {
+    fn default() -> Told {
+        let now = Instant::now();
+        Told { has_routes: false, snapshot_at: now + FIRST_SNAPSHOT, forget_at: now }
+    }
+}
+
+impl Reporter {
+    /// One report. A part that fails does not keep the others from being told, unless Postgres is away.
+    pub async fn pass(&self, told: &mut Told) -> Result<()> {
+        let reported = self.report(told).await;
+        if matches!(reported, Err(Error::Unavailable(_))) {
+            return reported;
+        }
+        let snapshot = match Instant::now() >= told.snapshot_at {
+            true => self.store.take_snapshot().await,
+            false => Ok(()),
+        };
+        let forgotten = self.forget_counts(told).await;
+        reported.and(snapshot).and(forgotten)
+    }
+
+    async fn forget_counts(&self, told: &mut Told) -> Result<()> {
+        if Instant::now() >= told.forget_at {
+            self.store.forget_counts().await?;
+            told.forget_at = Instant::now() + FORGET_EVERY;
+        }
+        Ok(())
+    }
+
+    async fn report(&self, told: &mut Told) -> Result<()> {
+        // Who has none only relays, and does not speak for the others.
+        if !told.has_routes && !self.routes.is_empty() {
+            self.store.write_routes(&self.routes).await?;
+            told.has_routes = true;
+        }
+        let clock_skew_ms = self.add_counts().await?;
+        let queue = match self.queue.server().await {
+            Ok(None) => QueueReport::InProcess,
+            Ok(Some(facts)) => QueueReport::Reachable(facts),
+            Err(error) => QueueReport::Unreachable(error.to_string()),
+        };
+        self.store.report(self.instance.get(), &Report { clock_skew_ms, queue }).await
+    }
+
+    /// Adds what was counted since the last time. After an error it is kept: a second telling may then count what the
+    /// first did after all, which a figure by the minute can bear better than a gap.
+    async fn add_counts(&self) -> Result<i32> {
+        let counts = self.statistics.take();
+        let asked = Utc::now();
+        match self.store.add_counts(&counts).await {
+            Ok(database_time) => {
+                if !counts.is_empty() {
+                    failpoint::hit("after_counts").await;
+                }
+                Ok(skew_ms(asked, database_time, Utc::now()))
+            }
+            Err(error) => {
+                self.statistics.put_back(counts);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Our clock minus the database's, which answered between `asked` and `heard`: nothing, as long as that can be.
+fn skew_ms(asked: DateTime<Utc>, database: DateTime<Utc>, heard: DateTime<Utc>) -> i32 {
+    let skew = if database < asked {
+        asked - database
+    } else if database > heard {
+        heard - database
+    } else {
+        chrono::TimeDelta::zero()
+    };
+    i32::try_from(skew.num_milliseconds()).unwrap_or(i32::MAX)
+}
+
+/// Reports until `stop`, and once more then: the counts of a drain.
+pub async fn run(reporter: &Reporter, stop: &CancellationToken) {
+    let mut told = Told::default();
+    let mut is_down = false;
+    while !stop.is_cancelled() {
+        match reporter.pass(&mut told).await {
+            Ok(()) => is_down = false,
+            Err(error) => {
+                if !is_down {
+                    warn!(%error, "the views do not learn what this instance does");
+                }
+                is_down = true;
+            }
+        }
+        stop.run_until_cancelled(tokio::time::sleep(REPORT_EVERY)).await;
+    }
+    if let Err(error) = reporter.add_counts().await {
+        warn!(%error, "the views do not learn the last that this instance did");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_agrees_within_the_round_trip_has_no_skew() {
+        let at = |ms: i64| DateTime::from_timestamp_millis(1_700_000_000_000 + ms).expect("a time");
+        assert_eq!(skew_ms(at(0), at(3), at(5)), 0);
+        assert_eq!(skew_ms(at(100), at(0), at(105)), 100);
+        assert_eq!(skew_ms(at(0), at(2_000), at(5)), -1_995);
+    }
+}

@@ -1,0 +1,69 @@
+//! Tells the other instances what a call's outcome means for them: a circuit that opens or closes, a probe that is taken.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::Worker;
+use crate::channel::Outcome;
+use crate::channel::availability::{May, PAUSED_WAIT};
+use crate::channel::circuit::{HoldChange, Pass};
+
+/// How long a probe may take before another instance makes one.
+const PROBE_FOR: Duration = Duration::from_secs(70);
+
+/// Of all instances one makes the probe. `Wait`: another does, or that could not be asked.
+pub(super) async fn take_probe(worker: &Worker, channel: &str, origin: &str) -> May {
+    match worker.store.take_probe(channel, origin, worker.instance.get(), PROBE_FOR).await {
+        Ok(true) => return May::Call(Pass::Probe),
+        Ok(false) => worker.availability.probe_is_elsewhere(channel, origin),
+        Err(error) => {
+            warn!(%error, channel, "whether the probe is ours could not be asked");
+            worker.availability.give_back_probe(channel, origin);
+        }
+    }
+    May::Wait(PAUSED_WAIT)
+}
+
+/// The call that was permitted was not made.
+pub(super) async fn no_call_was_made(worker: &Worker, channel: &str, origin: &str, pass: Pass) {
+    if pass == Pass::Probe {
+        worker.availability.give_back_probe(channel, origin);
+        tell(worker, channel, origin, HoldChange::ProbeAgain).await;
+    }
+}
+
+/// Takes an outcome in and tells the others what concerns them. Says for how long calls are held from now on, if that is what
+/// it led to.
+pub(super) async fn on_outcome(
+    worker: &Worker,
+    channel: &str,
+    origin: &Arc<str>,
+    pass: Pass,
+    outcome: &Outcome,
+) -> Option<Duration> {
+    let change = worker.availability.on_outcome(channel, origin, pass, outcome)?;
+    tell(worker, channel, origin, change).await;
+    match change {
+        HoldChange::Hold { wait, .. } => Some(wait),
+        HoldChange::Release | HoldChange::ProbeAgain => None,
+    }
+}
+
+async fn tell(worker: &Worker, channel: &str, origin: &str, change: HoldChange) {
+    let told = match change {
+        HoldChange::Hold { wait, reason, openings } => {
+            warn!(channel, origin, reason = reason.name(), wait_ms = wait.as_millis(), "calls are held");
+            worker.store.open_circuit(channel, origin, wait, reason.name(), openings).await
+        }
+        HoldChange::Release => {
+            info!(channel, origin, "calls go on");
+            worker.store.close_circuit(channel, origin).await
+        }
+        HoldChange::ProbeAgain => worker.store.end_probe(channel, origin, worker.instance.get()).await,
+    };
+    if let Err(error) = told {
+        warn!(%error, channel, "the other instances could not be told of a circuit");
+    }
+}

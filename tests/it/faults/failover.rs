@@ -1,0 +1,186 @@
+//! The primary falls silent without a word and a standby that lacks its last commits takes over.
+
+use std::time::{Duration, Instant};
+
+use outboxd::store::{self, Store};
+use tokio_postgres::Client;
+
+use crate::leader::config;
+use crate::support::instance::Setup;
+use crate::support::postgres::{self, Server};
+use crate::support::provider::{Provider, Reply};
+use crate::support::proxy::{Fault, Proxy};
+use crate::support::world::{Carrier, World};
+use crate::support::{command, http, redis, sql, verdict};
+
+/// How long connections to a silent server may be waited for, and what a busy machine adds.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(10);
+const SLACK: Duration = Duration::from_secs(8);
+/// Three of four have one of three keys.
+const KEY: &str = "ordering_key => nullif('k' || n % 4, 'k0')";
+
+/// A primary and a standby that follows it through a proxy.
+async fn pair() -> (Server, Server, Proxy) {
+    let primary = postgres::start(&[("wal_level", "replica"), ("max_wal_senders", "4"), ("hot_standby", "on")]).await;
+    let way = Proxy::start(primary.port).await;
+    let standby = postgres::start_standby(way.port()).await;
+    (primary, standby, way)
+}
+
+async fn until_caught_up(primary: &Server, database: &str) {
+    let client = postgres::connect(&primary.url(database)).await;
+    sql::until(
+        &client,
+        "SELECT count(*) > 0 AND bool_and(replay_lsn >= pg_current_wal_lsn()) FROM pg_stat_replication",
+    )
+    .await;
+}
+
+/// Somebody is always in flight, so the queue is never found empty.
+async fn write_slow_rows(client: Client) {
+    let slow = "SELECT outboxd.notify('slow', 'slow' || n, '{}') FROM generate_series(1, 1) n";
+    while client.batch_execute(slow).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_frozen_primary_is_given_up_and_its_successor_is_served() {
+    let (mut primary, standby, way) = pair().await;
+    let database = primary.migrated_database().await;
+    let provider = Provider::start();
+    provider.answer_with(|call| match call.recipient().starts_with("slow") {
+        true => Reply::ok().after(Duration::from_secs(3)),
+        false => Reply::ok().after(Duration::from_millis(150)),
+    });
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port, standby.port);
+    let url = format!("postgres://postgres@{hosts}/{}?target_session_attrs=read-write", database.name);
+    // A few calls at a time, so that some rows are published, and nothing more, when the standby hears of them last.
+    let setup = Setup::new(&url).webhook(&provider.url("/hook")).set("channels.webhook.max_in_flight", 12);
+    let setup = setup.redis(redis::shared().url(), "stream", &redis::unique_prefix());
+    let mut instance = setup.start().await;
+    let old = database.connect().await;
+    sql::run(&old, &format!("SELECT outboxd.notify('orders', 'a' || n, '{{}}', {KEY}) FROM generate_series(1, 100) n"))
+        .await;
+    let slow_before = tokio::spawn(write_slow_rows(database.connect().await));
+    provider.wait_for(20, Duration::from_secs(20)).await;
+    until_caught_up(&primary, &database.name).await;
+    // From here on the standby hears nothing: what is committed now is the tail that will be lost, claims among it.
+    way.set(Fault::BlackHole);
+    sql::run(&old, "SELECT outboxd.notify('orders', 'lost' || n, '{}') FROM generate_series(1, 50) n").await;
+    provider.wait_for(60, Duration::from_secs(20)).await;
+    let frozen_at = Instant::now();
+    primary.freeze();
+    slow_before.abort();
+    let new = standby.promote(&database.name).await;
+    let slow = tokio::spawn(write_slow_rows(postgres::connect(&standby.url(&database.name)).await));
+    sql::run(&new, &format!("SELECT outboxd.notify('orders', 'b' || n, '{{}}', {KEY}) FROM generate_series(1, 40) n"))
+        .await;
+    let plain = "INSERT INTO outboxd.notification_log (topic, recipient, payload)";
+    sql::run(&new, &format!("{plain} SELECT 'orders', 'b' || n, '{{}}' FROM generate_series(41, 50) n")).await;
+    let sent =
+        "FROM outboxd.notification_log WHERE status = 'SENT' AND topic = 'orders' AND recipient NOT LIKE 'lost%'";
+    sql::until(&new, &format!("SELECT count(*) > 0 {sent} AND recipient LIKE 'b%'")).await;
+    let took = frozen_at.elapsed();
+    assert!(took < GIVEN_UP_WITHIN + SLACK, "work went on after {took:?}");
+    let addr = instance.http_addr().await;
+    assert_eq!(http::get(addr, "/readyz", &[]).await.status, 200);
+    // Nothing is stuck: neither what was in flight, nor what the lost tail had said of it.
+    sql::until(&new, &format!("SELECT count(*) = 150 {sent}")).await;
+    slow.abort();
+    sql::until(&new, "SELECT count(*) = 0 FROM outboxd.notifications WHERE finished_at IS NULL").await;
+    verdict::assert_rows_are_legal(&new).await;
+    // The bell is heard at the new primary.
+    sql::until(&new, "SELECT count(*) > 0 FROM pg_stat_activity WHERE query = 'LISTEN outboxd'").await;
+    assert_eq!(instance.drain().await, 0);
+    primary.thaw();
+}
+
+#[tokio::test]
+async fn check_and_run_say_that_a_standby_takes_no_writes() {
+    let (primary, standby, _way) = pair().await;
+    let database = primary.migrated_database().await;
+    until_caught_up(&primary, &database.name).await;
+    let env = [
+        ("OUTBOXD_HTTP_ADDR", "127.0.0.1:0"),
+        ("OUTBOXD_CHANNELS_PUSH_URL", "https://push.example"),
+        ("OUTBOXD_ROUTES_DEFAULT_CHANNELS", "push"),
+    ];
+    for command in ["check", "run"] {
+        let ran = command::outboxd(&standby.url(&database.name), &[command], &env).await;
+        assert_eq!(ran.code, 69, "{ran:?}");
+        assert!((ran.out + &ran.err).contains("takes no writes"), "{command}");
+    }
+}
+
+/// A pool full of connections to a server that says nothing costs one silence, not one for each of them.
+#[tokio::test]
+async fn of_a_pool_of_silent_connections_only_the_first_is_waited_for() {
+    let (mut primary, standby, _way) = pair().await;
+    let database = primary.migrated_database().await;
+    until_caught_up(&primary, &database.name).await;
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port, standby.port);
+    // Nobody says that it must take writes: of several hosts we always want the one that does.
+    let url = format!("postgres://postgres@{hosts}/{}", database.name);
+    let store = Store::open(&config(&database, &[("database_url", &url)])).unwrap();
+    store.warm_up(true, true).await.unwrap();
+    primary.freeze();
+    standby.promote(&database.name).await;
+    let began = Instant::now();
+    assert!(matches!(store.ping().await, Err(store::Error::Unavailable(_))));
+    assert!(began.elapsed() < GIVEN_UP_WITHIN, "{:?}", began.elapsed());
+    for _ in 0..10 {
+        store.ping().await.unwrap();
+    }
+    store.warm_up(true, true).await.unwrap();
+    primary.thaw();
+}
+
+/// Whoever looks may look at a standby; whoever would act is told.
+#[tokio::test]
+async fn commands_that_look_work_on_a_standby() {
+    let (primary, standby, _way) = pair().await;
+    let database = primary.migrated_database().await;
+    sql::run(&database.connect().await, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+    until_caught_up(&primary, &database.name).await;
+    let url = standby.url(&database.name);
+    let shown = command::succeeds(&url, &["status", "--json"]).await;
+    assert!(shown.contains("\"orders\""), "{shown}");
+    let send = command::outboxd(&url, &["send", "orders", "r", "{}"], &[]).await;
+    assert!(send.code == 1 && send.err.contains("read-only transaction"), "{send:?}");
+}
+
+/// A statement that takes long on a server that works is not taken for a silence.
+#[tokio::test]
+async fn a_statement_that_takes_long_is_waited_for() {
+    let world = World::new(Carrier::Memory).await;
+    let instance = world.setup.start().await;
+    let mut other = world.database.connect().await;
+    let lock = other.transaction().await.unwrap();
+    lock.batch_execute("LOCK TABLE outboxd.outbox IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(8)").await.unwrap();
+    lock.commit().await.unwrap();
+    world.notify(5).await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    assert!(!instance.log().contains("silent"), "{}", instance.log());
+}
+
+/// As seen by a client: the server lets nobody in and answers nobody, but its machine still acknowledges.
+#[tokio::test]
+async fn a_primary_that_freezes_and_comes_back_is_served_again() {
+    let mut server = postgres::start(&[]).await;
+    let database = server.migrated_database().await;
+    let provider = Provider::start();
+    let instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
+    let client = database.connect().await;
+    sql::run(&client, "SELECT outboxd.notify('orders', 'a' || n, '{}') FROM generate_series(1, 20) n").await;
+    provider.wait_for(20, Duration::from_secs(20)).await;
+    server.freeze();
+    tokio::time::sleep(GIVEN_UP_WITHIN).await;
+    server.thaw();
+    let thawed_at = Instant::now();
+    sql::run(&client, "SELECT outboxd.notify('orders', 'b' || n, '{}') FROM generate_series(1, 20) n").await;
+    provider.wait_for(40, GIVEN_UP_WITHIN + SLACK).await;
+    assert!(thawed_at.elapsed() < GIVEN_UP_WITHIN + SLACK);
+    verdict::settle(&client, &provider).await.assert_nothing_lost().assert_duplicates_explained();
+    assert_eq!(instance.drain().await, 0);
+}

@@ -1,0 +1,82 @@
+//! Postgres away for longer than heartbeats and leases last: nobody takes himself, or those who were cut off with him, for
+//! dead.
+
+use std::time::Duration;
+
+use crate::support::instance::{Instance, Setup};
+use crate::support::provider::Reply;
+use crate::support::proxy::{Fault, Proxy};
+use crate::support::sql;
+use crate::support::world::{Carrier, World};
+
+const SOON: Duration = Duration::from_secs(20);
+/// Longer than the heartbeat's TTL and the lease.
+const AWAY: &str = "12 s";
+
+/// An instance that reaches the database by a way that can be cut.
+async fn start_behind_a_proxy(world: &World, setup: &Setup) -> (Proxy, Instance) {
+    let proxy = Proxy::start(world.database.port).await;
+    let url = world.database.url().replace(&world.database.port.to_string(), &proxy.port().to_string());
+    let instance = setup.clone().database_url(&url).start().await;
+    (proxy, instance)
+}
+
+/// Whether the instance with this number, counted from 1, has said that it is alive within the last second.
+async fn until_it_beats(world: &World, nth: u32) {
+    let fresh = format!(
+        "SELECT heartbeat_at > now() - interval '1 s' FROM outboxd.instance ORDER BY id LIMIT 1 OFFSET {}",
+        nth - 1
+    );
+    sql::until(&world.app, &fresh).await;
+}
+
+#[tokio::test]
+async fn calls_that_end_well_while_postgres_is_away_are_not_made_again() {
+    let world = World::new(Carrier::Memory).await;
+    world.provider.answer(Reply::ok().after(Duration::from_secs(4)));
+    let setup = world.setup.clone().set("worker.heartbeat_ttl", "6s");
+    let setup = setup.set("worker.concurrency", 20);
+    let (first_way, mut first) = start_behind_a_proxy(&world, &setup).await;
+    world.notify(20).await;
+    world.provider.wait_for(20, SOON).await;
+    // The first is cut off first, so what comes now is the second's.
+    first_way.set(Fault::Reset);
+    let (second_way, mut second) = start_behind_a_proxy(&world, &setup).await;
+    world.notify(20).await;
+    world.provider.wait_for(40, SOON).await;
+    second_way.set(Fault::Reset);
+    let away = format!("SELECT bool_and(heartbeat_at < now() - interval '{AWAY}') FROM outboxd.instance");
+    sql::until(&world.app, &away).await;
+    let held =
+        "SELECT count(*) FILTER (WHERE lease_until < now()) = 40 AND count(DISTINCT instance) = 2 FROM outboxd.outbox";
+    assert!(sql::value::<bool>(&world.app, held).await, "every lease is over, and each holds its own");
+
+    // The first is back and has beaten before the second is: it must not end the second's leases at once.
+    first_way.heal();
+    until_it_beats(&world, 1).await;
+    second_way.heal();
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    assert_eq!(world.provider.count(), 40);
+    let noted = "SELECT coalesce(string_agg(DISTINCT outcome, ', '), 'none') FROM outboxd.attempts";
+    assert_eq!(sql::value::<String>(&world.app, noted).await, "none");
+    assert!(!first.has_ended() && !second.has_ended());
+}
+
+#[tokio::test]
+async fn an_instance_that_starts_as_postgres_comes_back_leaves_the_others_time_to_beat() {
+    let world = World::new(Carrier::Memory).await;
+    world.provider.answer(Reply::ok().after(Duration::from_secs(4)));
+    let setup = world.setup.clone().set("worker.heartbeat_ttl", "6s");
+    let (way, _first) = start_behind_a_proxy(&world, &setup).await;
+    world.notify(20).await;
+    world.provider.wait_for(20, SOON).await;
+    way.set(Fault::Reset);
+    let away = format!("SELECT heartbeat_at < now() - interval '{AWAY}' FROM outboxd.instance");
+    sql::until(&world.app, &away).await;
+    let _second = setup.start().await;
+    // It has been there for some sweeps, and not yet for a TTL.
+    let swept = "SELECT heartbeat_at > started_at + interval '3 s' FROM outboxd.instance ORDER BY id DESC LIMIT 1";
+    sql::until(&world.app, swept).await;
+    way.heal();
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+}

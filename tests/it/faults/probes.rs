@@ -1,0 +1,85 @@
+//! A provider that does not know us for long: what waits is kept, and an operator need not wait for the circuit.
+
+use std::time::Duration;
+
+use crate::support::provider::Reply;
+use crate::support::sql;
+use crate::support::world::{Carrier, World};
+
+const SOON: Duration = Duration::from_secs(20);
+const FAILED: &str = "SELECT count(*) FROM outboxd.notification_log WHERE status = 'FAILED'";
+
+/// Two 401 in a row open the circuit for so long; one call at a time, so that no more than two are made.
+async fn world(open_for: &str) -> World {
+    let mut world = World::new(Carrier::Memory).await;
+    world.setup = world
+        .setup
+        .clone()
+        .set("channels.webhook.max_in_flight", 1)
+        .set("channels.webhook.circuit.unauthorized", 2)
+        .set("channels.webhook.circuit.open_for", open_for);
+    world.provider.answer(Reply::status(401));
+    world
+}
+
+/// The circuit is open, and five rows wait behind it.
+async fn open_the_circuit(world: &World) {
+    world.notify(7).await;
+    let open = "SELECT count(*) = 1 FROM outboxd.channel_health WHERE circuit = 'open' AND held_because LIKE '%401%'";
+    sql::until(&world.app, open).await;
+    sql::until(&world.app, &format!("SELECT ({FAILED}) = 2")).await;
+}
+
+#[tokio::test]
+async fn probes_that_fail_use_up_no_attempt_and_no_notification() {
+    let world = world("200ms").await;
+    let _instance = world.setup.start().await;
+    open_the_circuit(&world).await;
+    // More probes than a notification has attempts.
+    world.provider.wait_for(2 + 6, SOON).await;
+    assert_eq!(sql::value::<i64>(&world.app, FAILED).await, 2);
+    sql::until(&world.app, "SELECT count(*) >= 6 FROM outboxd.attempts WHERE outcome = 'failed' AND number IS NULL")
+        .await;
+    world.provider.answer(Reply::ok());
+    sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT' AND attempts = 1")
+        .await;
+    assert_eq!(sql::value::<i64>(&world.app, FAILED).await, 2);
+    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+}
+
+#[tokio::test]
+async fn an_operator_closes_a_circuit_and_what_waits_goes_out_at_once() {
+    let world = world("1h").await;
+    let _instance = world.setup.start().await;
+    open_the_circuit(&world).await;
+    world.provider.answer(Reply::ok());
+    let operator = world.database.connect_as_member_of("outboxd_operator").await;
+    sql::run(&operator, "SELECT outboxd.close_circuit('webhook')").await;
+    world.provider.wait_for(2 + 5, Duration::from_secs(3)).await;
+    world.settle().await.assert_nothing_lost();
+    let closed = "SELECT concat_ws(' ', circuit, held_because) FROM outboxd.channel_health";
+    assert_eq!(sql::value::<String>(&world.app, closed).await, "closed");
+    let audit = "SELECT action || ' ' || subject || ' ' || affected FROM outboxd.audit";
+    assert_eq!(sql::value::<String>(&world.app, audit).await, "close_circuit webhook 1");
+}
+
+#[tokio::test]
+async fn an_operator_asks_for_a_probe_and_its_outcome_decides() {
+    let world = world("1h").await;
+    let _instance = world.setup.start().await;
+    open_the_circuit(&world).await;
+    let operator = world.database.connect_as_member_of("outboxd_operator").await;
+    for probes in 1..=3 {
+        sql::run(&operator, "SELECT outboxd.probe_channel('webhook')").await;
+        world.provider.wait_for(2 + probes, Duration::from_secs(3)).await;
+        let noted =
+            format!("SELECT count(*) = {probes} FROM outboxd.attempts WHERE outcome = 'failed' AND number IS NULL");
+        sql::until(&world.app, &noted).await;
+        sql::until(&world.app, "SELECT circuit = 'open' FROM outboxd.channel_health").await;
+    }
+    assert_eq!((world.provider.count(), sql::value::<i64>(&world.app, FAILED).await), (5, 2), "one call for each");
+    world.provider.answer(Reply::ok());
+    sql::run(&operator, "SELECT outboxd.probe_channel('webhook')").await;
+    sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    world.settle().await.assert_nothing_lost();
+}

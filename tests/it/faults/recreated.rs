@@ -1,0 +1,114 @@
+//! The schema is dropped and made anew, or restored from a dump, under instances that go on running.
+
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use outboxd::store::migrate;
+
+use crate::support::postgres::bin_dir;
+use crate::support::sql;
+use crate::support::world::{Carrier, World};
+
+const SOON: Duration = Duration::from_secs(30);
+const ALIVE: &str = "SELECT count(*) FROM outboxd.instance WHERE stopped_at IS NULL AND heartbeat_at > clock_timestamp() - interval '2 s'";
+
+/// Long in use: what is numbered anew is far below what an instance remembers.
+const AHEAD: &str = "SELECT setval('outboxd.notification_log_id_seq', 1000000), setval('outboxd.outbox_seq', 1000000)";
+
+async fn make_anew(world: &World) {
+    let mut owner = world.database.connect().await;
+    // Whoever drops under load may be the victim of a deadlock.
+    while let Err(error) = owner.batch_execute("DROP SCHEMA outboxd CASCADE").await {
+        assert_eq!(error.code(), Some(&tokio_postgres::error::SqlState::T_R_DEADLOCK_DETECTED), "{error}");
+    }
+    migrate::run(&mut owner, migrate::Install::Always).await.unwrap();
+}
+
+/// New rows of every kind; how many.
+async fn write(world: &World) -> usize {
+    world.notify(20).await;
+    world.insert(20).await;
+    let keyed =
+        "SELECT outboxd.notify('orders', 'k' || n, '{}', ordering_key => 'k' || n % 2) FROM generate_series(1, 10) n";
+    sql::run(&world.app, keyed).await;
+    sql::run(&world.app, "SELECT outboxd.notify('other', 'o' || n, '{}') FROM generate_series(1, 10) n").await;
+    60
+}
+
+#[tokio::test]
+async fn a_schema_dropped_and_made_anew_is_served_without_a_restart() {
+    for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream] {
+        let world = World::new(carrier).await;
+        let instance = world.setup.start().await;
+        let mut sent = 0;
+        for _ in 0..3 {
+            sql::run(&world.app, AHEAD).await;
+            sent += write(&world).await;
+            world.provider.wait_for(sent, SOON).await;
+            world.settle().await;
+            make_anew(&world).await;
+        }
+        sent += write(&world).await;
+        world.provider.wait_for(sent, SOON).await;
+        sql::until(&world.app, "SELECT count(*) = 60 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+        let install: String = sql::value(&world.app, "SELECT install_id FROM outboxd.setting").await;
+        sql::until(&world.app, &format!("{ALIVE} AND id > 0").replace("count(*)", "count(*) = 1")).await;
+        world.notify(1).await;
+        world.provider.wait_for(sent + 1, SOON).await;
+        let last = world.provider.ledger().pop().unwrap();
+        assert!(last.webhook_id.starts_with(&format!("ntf-{install}-")), "{} of {install}", last.webhook_id);
+        assert_eq!(instance.drain().await, 0);
+    }
+}
+
+/// Numbers start again at 1, so the number that one instance had may now be another's.
+#[tokio::test]
+async fn instances_do_not_take_each_others_numbers_in_a_schema_made_anew() {
+    let world = World::new(Carrier::Stream).await;
+    let first = world.setup.start().await;
+    let second = world.setup.start().await;
+    sql::until(&world.app, &ALIVE.replace("count(*)", "count(*) = 2")).await;
+    first.signal(Signal::SIGSTOP);
+    make_anew(&world).await;
+    sql::until(&world.app, &ALIVE.replace("count(*)", "count(*) = 1")).await;
+    first.signal(Signal::SIGCONT);
+    sql::until(&world.app, &ALIVE.replace("count(*)", "count(*) = 2")).await;
+    let sent = write(&world).await;
+    world.provider.wait_for(sent, SOON).await;
+    world.settle().await.assert_nothing_lost();
+    assert_eq!((first.drain().await, second.drain().await), (0, 0));
+    let left = "SELECT count(*) FROM outboxd.instance WHERE stopped_at IS NULL";
+    assert_eq!(sql::value::<i64>(&world.app, left).await, 0, "each signed off for itself");
+}
+
+fn pg(program: &str, args: &[&str]) {
+    loop {
+        let ran = Command::new(bin_dir().join(program)).args(args).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        // Whoever restores under load may be the victim of a deadlock, too.
+        if !said.contains("deadlock detected") {
+            assert!(ran.status.success(), "{program}: {said}");
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dump_restored_in_place_is_served_without_a_restart() {
+    let world = World::new(Carrier::Stream).await;
+    let _instance = world.setup.start().await;
+    let mut sent = write(&world).await;
+    world.settle().await;
+    let dump = tempfile::tempdir().unwrap();
+    let file = dump.path().join("dump");
+    let (url, path) = (world.database.url(), file.to_str().unwrap().to_owned());
+    pg("pg_dump", &["-Fc", "-d", &url, "-f", &path]);
+    sql::run(&world.app, AHEAD).await;
+    sent += write(&world).await;
+    world.settle().await;
+    pg("pg_restore", &["--clean", "--if-exists", "--single-transaction", "-d", &url, &path]);
+    sent += write(&world).await;
+    world.provider.wait_for(sent, SOON).await;
+    sql::until(&world.app, "SELECT count(*) = 120 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+}

@@ -1,0 +1,82 @@
+//! A topic that an instance has no route for: its rows wait, and say why.
+
+use crate::support::instance::Setup;
+use crate::support::provider::Reply;
+use crate::support::sql;
+use crate::support::world::{Carrier, World};
+
+/// The same configuration without a route for `orders`.
+fn without_route(setup: &Setup) -> Setup {
+    setup.clone().without("routes").set("routes.other.channels", vec!["webhook"])
+}
+
+const STATES: &str =
+    "SELECT string_agg(DISTINCT concat_ws(' ', status, attempts, error), ', ') FROM outboxd.notifications";
+
+#[tokio::test]
+async fn rows_of_a_topic_without_a_route_wait_and_say_why_until_it_has_one() {
+    let world = World::new(Carrier::Memory).await;
+    let first = without_route(&world.setup).start().await;
+    world.notify(5).await;
+    world.insert(5).await;
+    let keyed = "SELECT outboxd.notify('orders', 'k', '{}', ordering_key => 'k')";
+    sql::run(&world.app, keyed).await;
+    // Another topic's is delivered meanwhile: the ones without a route stand in nobody's way.
+    sql::run(&world.app, "SELECT outboxd.notify('other', 'r', '{}')").await;
+    sql::until(&world.app, "SELECT status = 'SENT' FROM outboxd.notifications WHERE topic = 'other'").await;
+    sql::until(&world.app, "SELECT count(*) = 11 FROM outboxd.stuck WHERE reason = 'no route' AND topic = 'orders'")
+        .await;
+    let states = format!("{STATES} WHERE topic = 'orders'");
+    assert_eq!(sql::value::<String>(&world.app, &states).await, "QUEUED 0");
+    sql::until(
+        &world.app,
+        "SELECT level = 'critical' AND value LIKE '%orders%' FROM outboxd.health WHERE name = 'routes'",
+    )
+    .await;
+    assert_eq!(world.provider.count(), 1);
+    assert_eq!(first.drain().await, 0);
+    let _second = world.setup.start().await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    sql::until(&world.app, "SELECT level = 'ok' FROM outboxd.health WHERE name = 'routes'").await;
+}
+
+#[tokio::test]
+async fn an_instance_without_a_topics_route_leaves_its_rows_to_one_that_has_it() {
+    for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream] {
+        let world = World::new(carrier).await;
+        let _old = without_route(&world.setup).start().await;
+        let _new = world.setup.start().await;
+        for _ in 0..10 {
+            world.notify(10).await;
+        }
+        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        assert_eq!(sql::value::<String>(&world.app, STATES).await, "SENT 1", "{carrier:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_relay_without_any_route_publishes_for_workers_that_have_them() {
+    let world = World::new(Carrier::Stream).await;
+    let _relay = world.setup.clone().without("routes").roles("producer,relay").start().await;
+    let _worker = world.setup.clone().roles("worker").start().await;
+    // What comes back goes another way than what is new.
+    world.provider.script([Reply::status(503)]);
+    world.notify(50).await;
+    world.settle().await.assert_nothing_lost();
+    assert_eq!(world.provider.count(), 51);
+}
+
+#[tokio::test]
+async fn a_claim_whose_holder_died_is_ended_by_an_instance_without_its_route_and_waits() {
+    let world = World::new(Carrier::Memory).await;
+    let mut holder = world.setup.clone().failpoints("after_claim=abort").start().await;
+    world.notify(3).await;
+    holder.exit_code().await;
+    let other = without_route(&world.setup).start().await;
+    sql::until(&world.app, "SELECT count(*) = 3 FROM outboxd.stuck WHERE reason = 'no route'").await;
+    let gone = "SELECT bool_and(status = 'QUEUED' AND attempts = 1 AND error LIKE 'worker % was gone before %') FROM outboxd.notifications";
+    assert!(sql::value::<bool>(&world.app, gone).await);
+    assert_eq!(other.drain().await, 0);
+    let _last = world.setup.start().await;
+    world.settle().await.assert_nothing_lost();
+}

@@ -1,0 +1,39 @@
+//! The command line: the real binary, what it printed and how it ended.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::Command;
+
+/// Longer than any command that ends by itself takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a command ended and what it said.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    /// Both outputs, for a message or a look at all that was said.
+    pub fn all(&self) -> String {
+        format!("{}{}", self.out, self.err)
+    }
+}
+
+/// Runs the binary in `dir`, with no environment but `env`, until it ends.
+pub async fn outboxd(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
+    command.args(args).current_dir(dir).env_clear().envs(env.iter().copied());
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let ran = tokio::time::timeout(PATIENCE, command.output()).await;
+    let ran = ran.unwrap_or_else(|_| panic!("{args:?} does not end")).expect("it runs");
+    Ran {
+        code: ran.status.code().expect("no signal ended it"),
+        out: String::from_utf8(ran.stdout).expect("text"),
+        err: String::from_utf8(ran.stderr).expect("text"),
+    }
+}
