@@ -29,8 +29,6 @@ use crate::store::claim::{Case, Claimed, Key, PutBack};
 
 /// Messages that may wait here, for each call there may be.
 const ROOM_FACTOR: usize = 8;
-/// Calls that a line may start before the next has its turn.
-const STARTS_A_TURN: usize = 8;
 /// Messages of a paused topic come back when it is resumed: the relay does not look at it before.
 const PAUSED_WAIT: Duration = Duration::ZERO;
 /// Messages of a topic that has no route here go back for an instance that has one.
@@ -214,7 +212,7 @@ impl Dispatcher {
         rate_wait
     }
 
-    /// The first of a line start if they may.
+    /// The first of a line starts if it may. One call a turn, so that many destinations need few connections each.
     fn turn(
         &self,
         line: &mut Line,
@@ -232,24 +230,21 @@ impl Dispatcher {
                 }
             },
         };
-        // A probe is one call.
-        let turns = if pass == Pass::Probe { 1 } else { STARTS_A_TURN };
-        for _ in 0..turns {
-            let permits = match self.permits(&line.destination) {
-                Ok(permits) => permits,
-                Err(full) => {
-                    if let (Pass::Probe, Some((provider, origin))) = (pass, &line.destination) {
-                        self.worker.availability.give_back_probe(provider.channel.name(), origin);
-                    }
-                    if let Some(Full::Rate(wait)) = full {
-                        *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
-                    }
-                    return Turn::Stop;
+        let permits = match self.permits(&line.destination) {
+            Ok(permits) => permits,
+            Err(full) => {
+                if let (Pass::Probe, Some((provider, origin))) = (pass, &line.destination) {
+                    self.worker.availability.give_back_probe(provider.channel.name(), origin);
                 }
-            };
-            let Some(taken) = line.messages.pop_front() else { return Turn::Stop };
-            starts.push(Start { taken, destination: line.destination.clone(), pass, permits });
-        }
+                if let Some(Full::Rate(wait)) = full {
+                    *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
+                }
+                return Turn::Stop;
+            }
+        };
+        let Some(taken) = line.messages.pop_front() else { return Turn::Stop };
+        starts.push(Start { taken, destination: line.destination.clone(), pass, permits });
+        // A probe is one call.
         if pass == Pass::Probe { Turn::Stop } else { Turn::Again }
     }
 
