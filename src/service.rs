@@ -7,8 +7,8 @@
 //! **Guarantee.** Every task is joined before [`run`] returns. **Limit.** Calls that outlast `worker.drain` are cut
 //! off, and their outcomes are recorded as unknown.
 //!
-//! This is the only place that knows all stages. They know each other only through [`Presence`], [`Availability`] and
-//! [`Statistics`].
+//! Only this module knows all stages. They know each other only through [`Presence`], [`Availability`] and [`Statistics`].
+//! May change: what an instance is made of. Must not: a task that nobody joins, and the order of the stop.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -158,9 +158,6 @@ impl Instance {
         store.add_counts(&Counts::default()).await?;
         let availability = Availability::new(Arc::clone(&router), &config.channels, config.worker.concurrency);
         circuits::pass(&store, &heartbeat.instance, &availability).await?;
-        if let Err(error) = store.warm_up(roles.contains(&Role::Worker), roles.contains(&Role::Relay)).await {
-            warn!(%error, "not every connection could be made at once; they are made as they are needed");
-        }
         let spans = match roles.contains(&Role::Worker) {
             true => {
                 let name = format!("{}-{}", registered.install_id, heartbeat.instance.get());
@@ -293,15 +290,9 @@ impl Instance {
         let instance = self.heartbeat.instance.clone();
         let has = |role: Role| self.roles.contains(&role);
         Pump {
-            producer: has(Role::Producer).then(|| Producer::new(store.clone(), &self.config.producer)),
+            producer: has(Role::Producer).then(|| Producer::new(store.clone())),
             relay: has(Role::Relay).then(|| {
-                Relay::new(
-                    store.clone(),
-                    publisher.clone(),
-                    Arc::clone(&self.availability),
-                    instance.clone(),
-                    &self.config.relay,
-                )
+                Relay::new(store.clone(), publisher.clone(), Arc::clone(&self.availability), instance.clone())
             }),
             publisher,
             store,

@@ -658,7 +658,7 @@ TABLE snapshot WITH (fillfactor=50)
     ready bigint NOT NULL DEFAULT 0
     ready_since timestamp with time zone
     CONSTRAINT snapshot_pkey PRIMARY KEY (only_row)
-    CONSTRAINT there_is_one_census CHECK (only_row)
+    CONSTRAINT there_is_one_snapshot CHECK (only_row)
     CREATE UNIQUE INDEX snapshot_pkey ON outboxd.snapshot USING btree (only_row)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service

@@ -32,7 +32,7 @@ async fn open_the_circuit(world: &World) {
 
 #[tokio::test]
 async fn probes_that_fail_use_up_no_attempt_and_no_notification() {
-    let world = world("200ms").await;
+    let world = world("100ms").await;
     let _instance = world.setup.start().await;
     open_the_circuit(&world).await;
     // More probes than a notification has attempts.
