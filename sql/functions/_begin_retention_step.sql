@@ -7,9 +7,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     after bigint;
 BEGIN
-    PERFORM FROM outboxd.leader_lease d
-      WHERE d.name = 'retention' AND d.owner = _begin_retention_step.owner AND d.until > clock_timestamp() FOR KEY SHARE;
-    IF NOT FOUND THEN
+    IF NOT outboxd._owns_lease('retention', _begin_retention_step.owner) THEN
         RETURN NULL;
     END IF;
     UPDATE outboxd.retention_progress p SET position = 0, is_caught_up = false, restarted_at = clock_timestamp()

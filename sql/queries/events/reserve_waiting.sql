@@ -9,10 +9,7 @@
 -- event
 -- Locks: the rows; the row of progress; the lease FOR KEY SHARE; rows of streams, by name. Index: leader_lease_pkey,
 -- event_progress_pkey, event_outbox_pkey, event_pkey, event_stream_pkey.
-WITH lease AS MATERIALIZED (
-    SELECT d.name FROM outboxd.leader_lease d
-     WHERE d.name = $1::text AND d.owner = $2::int AND d.until > clock_timestamp() FOR KEY SHARE
-), progress AS MATERIALIZED (
+WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease($1::text, $2::int)), progress AS MATERIALIZED (
     SELECT greatest(p.newest, $3::bigint) AS newest FROM outboxd.event_progress p
      WHERE p.only_row AND p.newest <= $3::bigint AND EXISTS (SELECT FROM lease) FOR UPDATE
 ), waiting AS MATERIALIZED (
