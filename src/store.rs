@@ -55,6 +55,7 @@ pub mod retention;
 pub mod schedule;
 pub mod session;
 pub mod statistics;
+mod warm;
 
 pub use error::{Error, Result, StageError};
 
