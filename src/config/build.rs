@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::key::KeyPath;
 use super::section::{Section, named, section};
 use super::settings::Settings;
+use super::token;
 use super::value::Value;
 use super::{
     Backoff, ChannelConfig, CircuitConfig, Config, DatabaseConfig, EventsConfig, Method, QueueConfig, QueueKind,
@@ -40,6 +41,7 @@ pub(super) fn config(settings: &Settings) -> Config {
         redis_url,
         http_addr: top.addr("http_addr"),
         http_token: top.secret("http_token"),
+        tokens: named(settings, "tokens", token::build),
         database,
         worker,
     }
@@ -67,6 +69,10 @@ pub(super) fn derived(config: &Config) -> BTreeMap<KeyPath, String> {
         derived.insert(at.child("first_byte_timeout"), span(channel.first_byte_timeout));
         derived.insert(at.child("max_in_flight_per_origin"), channel.max_in_flight_per_origin.to_string());
     }
+    for (name, token) in &config.tokens {
+        let at = KeyPath(vec!["tokens".into(), name.clone()]);
+        derived.insert(at.child("payloads"), token.payloads.to_string());
+    }
     for (name, route) in &config.routes {
         let at = KeyPath(vec!["routes".into(), name.clone()]);
         derived.insert(at.child("attempts_before_failover"), route.attempts_before_failover.to_string());
@@ -77,6 +83,7 @@ pub(super) fn derived(config: &Config) -> BTreeMap<KeyPath, String> {
 fn database(s: &Section<'_>) -> DatabaseConfig {
     DatabaseConfig {
         pool_size: s.number("pool_size"),
+        api_pool_size: s.number("api_pool_size"),
         connect_timeout: s.duration("connect_timeout"),
         statement_timeout: s.duration("statement_timeout"),
         pooler: s.flag("pooler"),
@@ -138,6 +145,7 @@ fn retention(s: &Section<'_>) -> RetentionConfig {
         attempts: s.duration("attempts"),
         events: s.duration("events"),
         inbox: s.duration("inbox"),
+        idempotency: s.duration("idempotency"),
         audit: s.duration("audit"),
     }
 }
@@ -216,6 +224,11 @@ fn route(s: &Section<'_>) -> RouteConfig {
 /// Notes the required keys that nobody gave.
 pub(super) fn note_missing(settings: &mut Settings) {
     let mut required = vec![(KeyPath::dotted("database_url"), "set it, or the environment variable DATABASE_URL")];
+    for name in settings.names("tokens") {
+        let at = KeyPath(vec!["tokens".into(), name]);
+        required.push((at.child("token"), "say what its callers present, such as \"${VAR}\""));
+        required.push((at.child("scope"), "say what it may do: \"read\", \"write\" or \"operate\""));
+    }
     for name in settings.names("channels") {
         required.push((KeyPath(vec!["channels".into(), name, "url".into()]), "say where the channel sends to"));
     }

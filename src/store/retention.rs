@@ -18,6 +18,8 @@ pub enum Scanned {
     Events,
     /// Receipts of `receive()`.
     Inbox,
+    /// Answers under an Idempotency-Key.
+    Idempotency,
     /// Operators' actions.
     Audit,
     /// Runs of schedules.
@@ -72,6 +74,7 @@ impl Store {
             Scanned::Attempts => query!("upkeep/delete_attempts", Relaxed, [INT4, INT4, INT8, INT8]),
             Scanned::Events => query!("upkeep/delete_events", Relaxed, [INT4, INT4, INT8, INT8]),
             Scanned::Inbox => query!("upkeep/delete_inbox", Relaxed, [INT4, INT4, INT8, INT8]),
+            Scanned::Idempotency => query!("upkeep/delete_idempotency", Relaxed, [INT4, INT4, INT8, INT8]),
             Scanned::Audit => query!("upkeep/delete_audits", Relaxed, [INT4, INT4, INT8, INT8]),
             Scanned::Runs => query!("upkeep/delete_runs", Relaxed, [INT4, INT4, INT8, INT8]),
         };

@@ -58,11 +58,12 @@ pub enum Table {
 
 impl Table {
     /// A round.
-    pub const ALL: [Table; 7] = [
+    pub const ALL: [Table; 8] = [
         Table::Notifications,
         Table::Scanned(Scanned::Attempts),
         Table::Scanned(Scanned::Events),
         Table::Scanned(Scanned::Inbox),
+        Table::Scanned(Scanned::Idempotency),
         Table::Scanned(Scanned::Audit),
         Table::Scanned(Scanned::Runs),
         Table::Instances,
@@ -75,6 +76,7 @@ impl Table {
             Table::Scanned(Scanned::Attempts) => "attempt",
             Table::Scanned(Scanned::Events) => "event",
             Table::Scanned(Scanned::Inbox) => "inbox",
+            Table::Scanned(Scanned::Idempotency) => "idempotency",
             Table::Scanned(Scanned::Audit) => "audit",
             Table::Scanned(Scanned::Runs) => "schedule_run",
             Table::Instances => "instance",
@@ -104,6 +106,7 @@ impl Retention {
             Scanned::Attempts => config.attempts,
             Scanned::Events => config.events,
             Scanned::Inbox => config.inbox,
+            Scanned::Idempotency => config.idempotency,
             Scanned::Audit | Scanned::Runs => config.audit,
         };
         let step = match table {
@@ -165,7 +168,8 @@ impl Retention {
 
     fn round_every(&self) -> Duration {
         let config = &self.config;
-        let kept = [config.sent, config.failed, config.canceled, config.attempts, config.events, config.inbox];
+        let notifications = config.sent.min(config.failed).min(config.canceled);
+        let kept = [notifications, config.attempts, config.events, config.inbox, config.idempotency];
         scan_every(kept.into_iter().min().unwrap_or(config.audit)).min(ROUND_EVERY_MAX)
     }
 }
