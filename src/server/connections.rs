@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-/// Connections at a time; more wait in the kernel's queue.
+/// Connections at a time; more wait in the kernel's queue. A WebSocket counts until it is upgraded; see `live`.
 const CONNECTIONS_MAX: usize = 256;
 /// How long a request's head may take, and a connection may idle.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
@@ -42,7 +42,12 @@ pub(super) async fn run(listener: TcpListener, router: Router, stop: &Cancellati
 async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, slot)),
+        Ok((stream, _)) => {
+            // Small messages of a live session must not wait for each other's acknowledgement; a socket that cannot be
+            // told works all the same.
+            let _ = stream.set_nodelay(true);
+            Some((stream, slot))
+        }
         Err(error) => {
             warn!(%error, "a connection could not be accepted");
             tokio::time::sleep(ERROR_WAIT).await;

@@ -1,6 +1,6 @@
 //! Answers that say no: `application/problem+json`, as of RFC 9457. `docs/api.md` lists the types.
 
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -22,6 +22,10 @@ pub(super) enum Kind {
     MethodNotAllowed,
     /// The Host is not ours to answer for.
     Misdirected,
+    /// The path speaks WebSocket only.
+    UpgradeRequired,
+    /// This configuration cannot do it.
+    NotImplemented,
     /// Not now: starting, overloaded, or without Postgres.
     Unavailable,
 }
@@ -37,6 +41,8 @@ impl Kind {
             Kind::NotFound => (StatusCode::NOT_FOUND, "not-found"),
             Kind::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed"),
             Kind::Misdirected => (StatusCode::MISDIRECTED_REQUEST, "misdirected"),
+            Kind::UpgradeRequired => (StatusCode::UPGRADE_REQUIRED, "upgrade-required"),
+            Kind::NotImplemented => (StatusCode::NOT_IMPLEMENTED, "not-implemented"),
             Kind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
         }
     }
@@ -70,6 +76,9 @@ impl From<Problem> for Response {
             Kind::Unauthorized => {
                 let challenge = HeaderValue::from_static("Bearer realm=\"outboxd\"");
                 response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            }
+            Kind::UpgradeRequired => {
+                response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
             }
             Kind::Unavailable => {
                 response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

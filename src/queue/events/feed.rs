@@ -125,7 +125,12 @@ impl EventStreams {
 
 impl Feed {
     /// Waits up to `block` for entries after the cursors; at most `max` of each stream. One caller at a time.
-    pub async fn read(&self, cursors: &[(Arc<str>, EntryId)], max: usize, block: Duration) -> Result<Vec<Entry>> {
+    pub async fn read(
+        &self,
+        cursors: &[(Arc<str>, EntryId)],
+        max: usize,
+        block: Duration,
+    ) -> Result<Vec<(String, Entry)>> {
         let mut pipe = redis::pipe();
         // BLOCK 0 would block for ever.
         pipe.cmd("XREAD").arg("COUNT").arg(max).arg("BLOCK").arg((block.as_millis() as u64).max(1)).arg("STREAMS");
@@ -134,8 +139,8 @@ impl Feed {
         let (read,): (Read,) = self.blocking.query_blocking(&pipe, block).await?;
         let start = self.streams.key("");
         let stream = |(key, entries): (String, Vec<_>)| {
-            let topic = key.strip_prefix(&start).unwrap_or_default().to_owned();
-            self.entries(&topic, entries)
+            let topic = key.strip_prefix(&start).unwrap_or_default();
+            self.entries(topic, entries).into_iter().map(|entry| (topic.to_owned(), entry)).collect::<Vec<_>>()
         };
         Ok(read.into_iter().flatten().flat_map(stream).collect())
     }
