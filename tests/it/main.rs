@@ -12,6 +12,7 @@ mod refusals;
 
 mod deploy;
 mod http;
+mod live;
 mod metrics;
 mod migrate;
 mod operator;
