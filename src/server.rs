@@ -8,6 +8,8 @@
 //! | `/version` | version, commit, schema | scope `read` |
 //! | `/v1/live` | domain events over WebSocket; see [`live`] | a ticket, or a token that may see payloads or write |
 //! | `/v1/live/tickets` | POST: a ticket for an app's own client | scope `write` |
+//! | `/openapi.json` | what `/v1/…` takes and gives | any token |
+//! | `/v1/…` | notifications, views, actions; see [`api`] | by scope |
 //! | `/login`, `/logout` | POST: from a token to the dashboard's session and back | anyone |
 //!
 //! Off loopback a token is required at start; see [`access`]. What is asked is bounded: connections, the size and time of a request's
@@ -36,6 +38,7 @@ use crate::failpoint;
 use crate::telemetry::recorder;
 
 mod access;
+mod api;
 mod browser;
 mod connections;
 mod live;
@@ -46,6 +49,7 @@ mod sampler;
 mod version;
 
 use access::Access;
+pub use api::openapi;
 use live::Live;
 use problem::{Kind, Problem};
 pub use readiness::{Parts, Readiness};
@@ -146,7 +150,8 @@ fn router(access: Arc<Access>, readiness: Arc<Readiness>, live: &Arc<Live>) -> R
         .route_layer(middleware::from_fn_with_state(Scope::Read, access::require));
     let mut router = open
         .merge(guarded)
-        .with_state(readiness)
+        .with_state(Arc::clone(&readiness))
+        .merge(api::routes(readiness))
         .merge(access::routes(Arc::clone(&access)))
         .merge(live::ticket_routes(Arc::clone(live)))
         .fallback(async || Problem::new(Kind::NotFound, "there is nothing under this path"))

@@ -34,7 +34,8 @@ pub(super) fn validate(settings: &mut Settings, live: &LiveConfig) {
     for given in &live.allowed_origins {
         let origin = Url::parse(given).ok().map(|url| url.origin().ascii_serialization());
         if origin.is_none_or(|origin| !origin.eq_ignore_ascii_case(given)) {
-            let what = format!("has {given:?}, which is no origin; write scheme, host and port as in https://shop.example");
+            let what =
+                format!("has {given:?}, which is no origin; write scheme, host and port as in https://shop.example");
             settings.error(&path, what);
         }
     }

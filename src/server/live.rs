@@ -51,7 +51,7 @@ mod reader;
 mod replay;
 mod request;
 mod session;
-mod tickets;
+pub(super) mod tickets;
 
 /// What we speak. A client that presents its ticket as a subprotocol offers this one too.
 const PROTOCOL: &str = "outboxd.v1";
@@ -193,7 +193,10 @@ async fn connect(
     let upgrade = upgrade.map_err(|rejection| Problem::new(Kind::UpgradeRequired, rejection.body_text()))?;
     let Ok(slot) = Arc::clone(&live.slots).try_acquire_owned() else {
         counter!("outboxd_live_refused_total").increment(1);
-        return Err(Problem::new(Kind::Unavailable, "this instance has as many sessions as it may (live.sessions_max)"));
+        return Err(Problem::new(
+            Kind::Unavailable,
+            "this instance has as many sessions as it may (live.sessions_max)",
+        ));
     };
     let joined = live.sessions.token();
     let listener = Listener {

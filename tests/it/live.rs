@@ -160,16 +160,17 @@ async fn a_client_that_comes_back_in_the_middle_of_a_burst_misses_nothing() {
     let many = "SELECT outboxd.publish('order', 'k', '{}') FROM generate_series(1, 300)";
     let mut got = Vec::new();
     let burst = async {
-        for _ in 0..5 {
+        for _ in 0..3 {
             sql::run(&scene.world.app, many).await;
         }
     };
     let listen = async {
-        while got.len() < 1_500 {
+        while got.len() < 900 {
             let after = got.last().copied().unwrap_or(0);
             let mut client = scene.connect(&format!("topic=order&after={after}")).await;
-            while got.len() < 1_500 {
+            while got.len() < 900 {
                 let message = client.message().await;
+                assert_ne!(message["type"], "gap", "{message}");
                 if message["type"] == "event" {
                     got.push(message["position"].as_i64().unwrap());
                     if got.len() % 70 == 0 {
@@ -180,7 +181,7 @@ async fn a_client_that_comes_back_in_the_middle_of_a_burst_misses_nothing() {
         }
     };
     tokio::join!(burst, listen);
-    assert_eq!(got, (1..=1_500).collect::<Vec<i64>>());
+    assert_eq!(got, (1..=900).collect::<Vec<i64>>());
 }
 
 #[tokio::test]

@@ -161,11 +161,7 @@ impl Feed {
         let (found,): ((String, String, String, String, String),) = self.pages.query(&pipe).await?;
         let (last, position, created_at, first, first_position) = found;
         let number = |text: &str| text.parse().unwrap_or(0);
-        let end = Mark {
-            entry: EntryId::parse(&last).unwrap_or_default(),
-            position: number(&position),
-            created_at,
-        };
+        let end = Mark { entry: EntryId::parse(&last).unwrap_or_default(), position: number(&position), created_at };
         Ok(Located { end, first: EntryId::parse(&first).map(|entry| (entry, number(&first_position))) })
     }
 
@@ -225,9 +221,8 @@ mod tests {
 
     #[test]
     fn only_an_entry_with_every_field_is_an_event() {
-        let fields = |names: &[&str]| -> Fields {
-            names.iter().map(|name| (name.as_bytes().to_vec(), b"7".to_vec())).collect()
-        };
+        let fields =
+            |names: &[&str]| -> Fields { names.iter().map(|name| (name.as_bytes().to_vec(), b"7".to_vec())).collect() };
         let all = ["id", "key", "payload", "headers", "created_at", "position"];
         let found = event("t", fields(&all)).expect("an event");
         assert_eq!((found.id, found.position, found.topic.as_str(), found.key.as_str()), (7, 7, "t", "7"));

@@ -86,7 +86,11 @@ mod tests {
             let given = Event { id: 7, position: 3, payload: payload.to_owned(), ..Event::default() };
             let frame = event(&topic, &given).expect("an event");
             assert!(frame.text.contains(&format!(r#""payload":{payload}"#)), "{}", frame.text);
-            assert!(frame.text.starts_with(r#"{"type":"event","topic":"order","position":3,"id":7,"#), "{}", frame.text);
+            assert!(
+                frame.text.starts_with(r#"{"type":"event","topic":"order","position":3,"id":7,"#),
+                "{}",
+                frame.text
+            );
         }
         let given = Event { payload: "{\"a\":1}}".to_owned(), ..Event::default() };
         assert!(event(&topic, &given).is_none());

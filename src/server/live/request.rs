@@ -44,7 +44,7 @@ pub(super) fn parse(query: &str) -> Result<Asked, Problem> {
             other => return Err(bad(format!("{other:?} is no parameter; there are topic, after, key and ticket"))),
         }
     }
-    check_key(asked.key.as_deref())?;
+    check_key(asked.key.as_deref()).map_err(bad)?;
     if asked.wanted.is_empty() {
         return Err(bad("say what to listen to: ?topic=…"));
     }
@@ -53,7 +53,7 @@ pub(super) fn parse(query: &str) -> Result<Asked, Problem> {
 
 impl Asked {
     fn add_topic(&mut self, topic: &str) -> Result<(), Problem> {
-        check_topic(topic)?;
+        check_topic(topic).map_err(bad)?;
         if self.wanted.iter().any(|wanted| &*wanted.topic == topic) {
             return Err(bad(format!("the topic {topic:?} is given twice")));
         }
@@ -65,14 +65,16 @@ impl Asked {
     }
 }
 
-pub(super) fn check_topic(topic: &str) -> Result<(), Problem> {
+/// What is wrong with a topic.
+pub(super) fn check_topic(topic: &str) -> Result<(), &'static str> {
     let is_topic = (1..=TOPIC_BYTES_MAX).contains(&topic.len());
-    if is_topic { Ok(()) } else { Err(bad("a topic has 1 to 200 bytes")) }
+    if is_topic { Ok(()) } else { Err("a topic has 1 to 200 bytes") }
 }
 
-pub(super) fn check_key(key: Option<&str>) -> Result<(), Problem> {
+/// What is wrong with a key.
+pub(super) fn check_key(key: Option<&str>) -> Result<(), &'static str> {
     let is_key = key.is_none_or(|key| (1..=KEY_BYTES_MAX).contains(&key.len()));
-    if is_key { Ok(()) } else { Err(bad("a key has 1 to 512 bytes")) }
+    if is_key { Ok(()) } else { Err("a key has 1 to 512 bytes") }
 }
 
 #[cfg(test)]

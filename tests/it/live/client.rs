@@ -95,7 +95,9 @@ impl Client {
         let mut messages = 0;
         loop {
             match self.next().await {
-                Some(Ok(Message::Close(Some(frame)))) => return (frame.code.into(), frame.reason.to_string(), messages),
+                Some(Ok(Message::Close(Some(frame)))) => {
+                    return (frame.code.into(), frame.reason.to_string(), messages);
+                }
                 Some(Ok(Message::Text(_))) => messages += 1,
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 other => panic!("{other:?} instead of a reason, after {messages} messages"),

@@ -119,7 +119,7 @@ async fn sessions_have_a_limit_of_their_own_and_leave_room_for_other_requests() 
     assert_eq!((refused.status, refused.retry_after.as_deref()), (503, Some("1")), "{refused:?}");
     assert_eq!(scene.instance.metric("outboxd_live_refused_total", &[]).await, 1.0);
     clients.truncate(290);
-    until_closed(&mut scene, "client", 10.0).await;
+    until_closed(&mut scene, "gone", 10.0).await;
     for _ in 0..5 {
         scene.connect("topic=order").await.ready().await;
     }

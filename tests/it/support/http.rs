@@ -35,28 +35,18 @@ pub async fn get(addr: SocketAddr, path: &str, headers: &[&str]) -> Answer {
     ask(addr, "GET", path, headers).await
 }
 
-/// POST of a JSON body with further header lines.
-pub async fn post_json(addr: SocketAddr, path: &str, headers: &[&str], body: &Value) -> Answer {
-    let body = body.to_string();
-    let length = format!("Content-Length: {}", body.len());
-    let headers = [headers, &["Content-Type: application/json", &length]].concat();
-    exchange(addr, "POST", path, &headers, &body).await
-}
-
 /// Any method; the request has no body.
 pub async fn ask(addr: SocketAddr, method: &str, path: &str, headers: &[&str]) -> Answer {
-    exchange(addr, method, path, headers, "").await
-}
-
-async fn exchange(addr: SocketAddr, method: &str, path: &str, headers: &[&str], body: &str) -> Answer {
     let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
     if !headers.iter().any(|line| line.starts_with("Host:")) {
         head.push_str(&format!("Host: {addr}\r\n"));
     }
     headers.iter().for_each(|line| head.push_str(&format!("{line}\r\n")));
     head.push_str("\r\n");
-    head.push_str(body);
-    let answer = send(addr, head.as_bytes()).await;
+    answer(&send(addr, head.as_bytes()).await)
+}
+
+fn answer(answer: &str) -> Answer {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no HTTP: {answer:?}"));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
     Answer { status, head: head.to_owned(), body: unchunk(head, body) }
@@ -89,4 +79,20 @@ fn unchunk(head: &str, body: &str) -> String {
         }
     }
     whole
+}
+
+/// A request with a JSON body.
+pub async fn post(addr: SocketAddr, path: &str, headers: &[&str], body: &str) -> Answer {
+    post_bytes(addr, path, &[headers, &["Content-Type: application/json"]].concat(), body.as_bytes()).await
+}
+
+/// A request with any body.
+pub async fn post_bytes(addr: SocketAddr, path: &str, headers: &[&str], body: &[u8]) -> Answer {
+    let mut request = format!("POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    if !headers.iter().any(|line| line.starts_with("Host:")) {
+        request.push_str(&format!("Host: {addr}\r\n"));
+    }
+    headers.iter().for_each(|line| request.push_str(&format!("{line}\r\n")));
+    request.push_str("\r\n");
+    answer(&send(addr, &[request.as_bytes(), body].concat()).await)
 }
