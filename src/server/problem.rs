@@ -30,6 +30,8 @@ pub(super) enum Kind {
     UpgradeRequired,
     /// This configuration cannot do it.
     NotImplemented,
+    /// The body did not come in time.
+    Timeout,
     /// The body is larger than can be taken.
     TooLarge,
     /// The body is not said to be JSON.
@@ -63,6 +65,7 @@ impl Kind {
             Kind::Misdirected => (StatusCode::MISDIRECTED_REQUEST, "misdirected"),
             Kind::UpgradeRequired => (StatusCode::UPGRADE_REQUIRED, "upgrade-required"),
             Kind::NotImplemented => (StatusCode::NOT_IMPLEMENTED, "not-implemented"),
+            Kind::Timeout => (StatusCode::REQUEST_TIMEOUT, "timeout"),
             Kind::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large"),
             Kind::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json"),
             Kind::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),

@@ -219,10 +219,14 @@ fn headers() -> impl Strategy<Value = Vec<String>> {
 }
 
 fn request() -> impl Strategy<Value = Vec<u8>> {
-    let methods =
-        vec!["GET", "GET", "GET", "POST", "POST", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"];
-    (prop::sample::select(methods), path(), query(), headers(), body()).prop_map(
+    let methods = prop::sample::select(vec!["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"]);
+    (proptest::option::weighted(0.2, methods), path(), query(), headers(), body()).prop_map(
         |(method, path, query, headers, body)| {
+            // Mostly the one that the path takes.
+            let acts = path.matches('/').count() > 3 || path == "/v1/bulk" || path.starts_with("/log");
+            let posts = acts || (path == "/v1/notifications" && body.len() > 2);
+            let method = method.unwrap_or(if posts { "POST" } else { "GET" });
+            let query = if method == "POST" { String::new() } else { query };
             let mut bytes = format!("{method} {path}?{query} HTTP/1.1\r\nHost: localhost\r\n").into_bytes();
             for line in headers {
                 bytes.extend(line.chars().map(|c| u8::try_from(c).unwrap_or(b'?')));
