@@ -189,6 +189,8 @@ async fn connect(
 ) -> Result<Response, Problem> {
     let mut asked = request::parse(query.as_deref().unwrap_or_default())?;
     let until = live.admit(&mut asked, &headers)?;
+    // Before the look whether we stop, so that whoever is let in is waited for.
+    let joined = live.sessions.token();
     let feed = live.feed()?;
     let upgrade = upgrade.map_err(|rejection| Problem::new(Kind::UpgradeRequired, rejection.body_text()))?;
     let Ok(slot) = Arc::clone(&live.slots).try_acquire_owned() else {
@@ -198,7 +200,6 @@ async fn connect(
             "this instance has as many sessions as it may (live.sessions_max)",
         ));
     };
-    let joined = live.sessions.token();
     let listener = Listener {
         number: live.next.fetch_add(1, Ordering::Relaxed),
         key: asked.key.map(Arc::from),
