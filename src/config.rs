@@ -27,6 +27,7 @@ mod file;
 pub(crate) mod forward;
 pub mod key;
 mod keys;
+mod live;
 mod load;
 mod mask;
 pub(crate) mod redis_url;
@@ -41,6 +42,7 @@ mod value;
 pub use error::{Error, Errors, Origin};
 pub use expand::Env;
 pub use keys::KEYS;
+pub use live::LiveConfig;
 pub use load::{DEFAULT_FILES, Database, Loaded, Sources, load, load_database};
 pub use mask::url as mask_url;
 pub use settings::Shown;
@@ -72,6 +74,8 @@ pub struct Config {
     pub reconcile: ReconcileConfig,
     /// Domain events.
     pub events: EventsConfig,
+    /// The live feed.
+    pub live: LiveConfig,
     /// How long ended rows are kept.
     pub retention: RetentionConfig,
     /// Where spans go.

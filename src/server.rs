@@ -6,6 +6,8 @@
 //! | `/readyz` | 200, or 503 while starting, draining or without Postgres, queue or schema | anyone |
 //! | `/metrics` | Prometheus text | scope `read` |
 //! | `/version` | version, commit, schema | scope `read` |
+//! | `/v1/live` | domain events over WebSocket; see [`live`] | a ticket, or a token that may see payloads or write |
+//! | `/v1/live/tickets` | POST: a ticket for an app's own client | scope `write` |
 //! | `/openapi.json` | what `/v1/…` takes and gives | any token |
 //! | `/v1/…` | notifications, views, actions; see [`api`] | by scope |
 //! | `/login`, `/logout` | POST: from a token to the dashboard's session and back | anyone |
@@ -39,6 +41,7 @@ mod access;
 mod api;
 mod browser;
 mod connections;
+mod live;
 mod metrics;
 mod problem;
 mod readiness;
@@ -47,6 +50,7 @@ mod version;
 
 use access::Access;
 pub use api::openapi;
+use live::Live;
 use problem::{Kind, Problem};
 pub use readiness::{Parts, Readiness};
 
@@ -88,6 +92,7 @@ struct Bound {
     listener: TcpListener,
     router: Router,
     readiness: Arc<Readiness>,
+    live: Arc<Live>,
 }
 
 impl Api {
@@ -100,8 +105,9 @@ impl Api {
         let access = Arc::new(Access::new(config));
         info!(%addr, token = !access.is_open(), "listening");
         recorder::handle();
-        let router = router(access, Arc::clone(&readiness));
-        Ok(Api(Some(Bound { listener, router, readiness })))
+        let live = Live::new(&config.live, Arc::clone(&access), Arc::clone(&readiness));
+        let router = router(access, Arc::clone(&readiness), &live);
+        Ok(Api(Some(Bound { listener, router, readiness, live })))
     }
 
     /// Whether [`Api::bind`] could listen now.
@@ -111,12 +117,13 @@ impl Api {
 
     /// Serves for as long as `work` goes on, in a task of its own: a busy instance still answers its probes.
     pub async fn beside<T>(self, work: impl Future<Output = T>) -> T {
-        let Some(Bound { listener, router, readiness }) = self.0 else { return work.await };
+        let Some(Bound { listener, router, readiness, live }) = self.0 else { return work.await };
         let stop = CancellationToken::new();
         // Should nobody wait for us any more, the server ends as well.
         let end = stop.clone().drop_guard();
         let server = tokio::spawn(async move {
-            tokio::join!(connections::run(listener, router, &stop), sampler::run(&readiness, &stop));
+            let serve = connections::run(listener, router, &stop);
+            tokio::join!(serve, sampler::run(&readiness, &stop), live.run(&stop));
         });
         let outcome = work.await;
         drop(end);
@@ -134,7 +141,7 @@ async fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), Error> {
     Ok((listener, addr))
 }
 
-fn router(access: Arc<Access>, readiness: Arc<Readiness>) -> Router {
+fn router(access: Arc<Access>, readiness: Arc<Readiness>, live: &Arc<Live>) -> Router {
     let is_open = access.is_open();
     let open = Router::new().route("/livez", get(|| async { "alive\n" })).route("/readyz", get(readiness::show));
     let guarded = Router::new()
@@ -146,11 +153,13 @@ fn router(access: Arc<Access>, readiness: Arc<Readiness>) -> Router {
         .with_state(Arc::clone(&readiness))
         .merge(api::routes(readiness))
         .merge(access::routes(Arc::clone(&access)))
+        .merge(live::ticket_routes(Arc::clone(live)))
         .fallback(async || Problem::new(Kind::NotFound, "there is nothing under this path"))
         .method_not_allowed_fallback(async || {
             Problem::new(Kind::MethodNotAllowed, "this path does not take this method; see Allow")
         })
         .layer(middleware::from_fn_with_state(access, access::identify))
+        .merge(live::routes(Arc::clone(live)))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(within_time));
     if is_open {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::key::KeyPath;
+use super::live;
 use super::section::{Section, named, section};
 use super::settings::Settings;
 use super::token;
@@ -33,6 +34,7 @@ pub(super) fn config(settings: &Settings) -> Config {
         relay: relay(&section(settings, "relay"), database.pooler),
         reconcile: reconcile(&section(settings, "reconcile")),
         events: EventsConfig { stream_max: section(settings, "events").number("stream_max") },
+        live: live::build(&section(settings, "live")),
         retention: retention(&section(settings, "retention")),
         telemetry: telemetry(&section(settings, "telemetry")),
         channels: named(settings, "channels", |s| channel(s, worker.concurrency)),

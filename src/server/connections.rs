@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-/// Connections at a time; more wait in the kernel's queue.
+/// Connections at a time; more wait in the kernel's queue. A WebSocket counts until it is upgraded; see `live`.
 const CONNECTIONS_MAX: usize = 256;
 /// How long a request's head may take, and a connection may idle.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
