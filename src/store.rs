@@ -41,6 +41,7 @@ pub mod event_group;
 pub mod instance;
 pub mod leader;
 mod liveness;
+pub mod look;
 pub mod migrate;
 pub mod observe;
 pub mod operate;
