@@ -34,6 +34,7 @@ mod section;
 mod settings;
 mod suggest;
 pub(crate) mod template;
+mod token;
 mod validate;
 mod value;
 
@@ -43,6 +44,7 @@ pub use keys::KEYS;
 pub use load::{DEFAULT_FILES, Database, Loaded, Sources, load, load_database};
 pub use mask::url as mask_url;
 pub use settings::Shown;
+pub use token::{HTTP_TOKEN, LOCAL, Scope, TokenConfig};
 pub use validate::{validate_roles, warnings};
 
 /// Everything an instance is told at start, validated.
@@ -54,8 +56,10 @@ pub struct Config {
     pub redis_url: Option<SecretString>,
     /// Where the HTTP endpoints listen.
     pub http_addr: SocketAddr,
-    /// What callers of the HTTP endpoints must present; required off loopback.
+    /// A token that may do everything over HTTP.
     pub http_token: Option<SecretString>,
+    /// Who else may do what over HTTP, by name. Off loopback there is at least one token.
+    pub tokens: BTreeMap<String, TokenConfig>,
     /// The Postgres pool.
     pub database: DatabaseConfig,
     /// The queue.

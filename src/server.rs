@@ -4,10 +4,11 @@
 //! |---|---|---|
 //! | `/livez` | 200 as long as the process runs, from before it is ready until after the drain | anyone |
 //! | `/readyz` | 200, or 503 while starting, draining or without Postgres, queue or schema | anyone |
-//! | `/metrics` | Prometheus text | the token, if one is set |
-//! | `/version` | version, commit, schema | the token, if one is set |
+//! | `/metrics` | Prometheus text | scope `read` |
+//! | `/version` | version, commit, schema | scope `read` |
+//! | `/login`, `/logout` | POST: from a token to the dashboard's session and back | anyone |
 //!
-//! Off loopback a token is required at start. What is asked is bounded: connections, the size and time of a request's
+//! Off loopback a token is required at start; see [`access`]. What is asked is bounded: connections, the size and time of a request's
 //! head, its body, and the time of an answer.
 //!
 //! **Guarantee.** It answers from before the instance is ready until after its drain. **Limit.** It shows what this
@@ -21,7 +22,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
@@ -29,21 +29,22 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::{Config, Role};
+use crate::config::{Config, Role, Scope};
 use crate::failpoint;
 use crate::telemetry::recorder;
 
+mod access;
 mod browser;
 mod connections;
 mod metrics;
 mod problem;
 mod readiness;
 mod sampler;
-mod token;
 mod version;
 
+use access::Access;
+use problem::{Kind, Problem};
 pub use readiness::{Parts, Readiness};
-use token::Token;
 
 /// Bytes of a request's body at most.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -92,10 +93,10 @@ impl Api {
             return Ok(Api(None));
         }
         let (listener, addr) = listen(config).await?;
-        info!(%addr, token = config.http_token.is_some(), "listening");
+        let access = Arc::new(Access::new(config));
+        info!(%addr, token = !access.is_open(), "listening");
         recorder::handle();
-        let token = config.http_token.as_ref().map(|token| Arc::new(Token::new(token)));
-        let router = router(token, Arc::clone(&readiness));
+        let router = router(access, Arc::clone(&readiness));
         Ok(Api(Some(Bound { listener, router, readiness })))
     }
 
@@ -129,23 +130,25 @@ async fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), Error> {
     Ok((listener, addr))
 }
 
-fn router(token: Option<Arc<Token>>, readiness: Arc<Readiness>) -> Router {
-    let is_tokenless = token.is_none();
+fn router(access: Arc<Access>, readiness: Arc<Readiness>) -> Router {
+    let is_open = access.is_open();
     let open = Router::new().route("/livez", get(|| async { "alive\n" })).route("/readyz", get(readiness::show));
     let guarded = Router::new()
         .route("/metrics", get(metrics::show))
         .route("/version", get(version::show))
-        .route_layer(middleware::from_fn_with_state(token, token::require));
+        .route_layer(middleware::from_fn_with_state(Scope::Read, access::require));
     let mut router = open
         .merge(guarded)
         .with_state(readiness)
-        .fallback(async || problem::of(StatusCode::NOT_FOUND, "there is nothing under this path"))
+        .merge(access::routes(Arc::clone(&access)))
+        .fallback(async || Problem::new(Kind::NotFound, "there is nothing under this path"))
         .method_not_allowed_fallback(async || {
-            problem::of(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method; see Allow")
+            Problem::new(Kind::MethodNotAllowed, "this path does not take this method; see Allow")
         })
+        .layer(middleware::from_fn_with_state(access, access::identify))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(within_time));
-    if is_tokenless {
+    if is_open {
         router = router.layer(middleware::from_fn(browser::only_local_names));
     }
     router.layer(middleware::map_response(browser::add_headers))
@@ -155,6 +158,6 @@ async fn within_time(request: Request, next: Next) -> Response {
     failpoint::hit("in_request").await;
     match tokio::time::timeout(ANSWER_TIME_MAX, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => problem::of(StatusCode::SERVICE_UNAVAILABLE, "there was no answer in time"),
+        Err(_) => Problem::new(Kind::Unavailable, "there was no answer in time").into(),
     }
 }

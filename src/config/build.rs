@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::key::KeyPath;
 use super::section::{Section, named, section};
 use super::settings::Settings;
+use super::token;
 use super::value::Value;
 use super::{
     Backoff, ChannelConfig, CircuitConfig, Config, DatabaseConfig, EventsConfig, Method, OnHold, ProducerConfig,
@@ -42,6 +43,7 @@ pub(super) fn config(settings: &Settings) -> Config {
         redis_url,
         http_addr: top.addr("http_addr"),
         http_token: top.secret("http_token"),
+        tokens: named(settings, "tokens", token::build),
         database,
         worker,
     }
@@ -68,6 +70,10 @@ pub(super) fn derived(config: &Config) -> BTreeMap<KeyPath, String> {
         derived.insert(at.child("connect_timeout"), span(channel.connect_timeout));
         derived.insert(at.child("first_byte_timeout"), span(channel.first_byte_timeout));
         derived.insert(at.child("max_in_flight_per_origin"), channel.max_in_flight_per_origin.to_string());
+    }
+    for (name, token) in &config.tokens {
+        let at = KeyPath(vec!["tokens".into(), name.clone()]);
+        derived.insert(at.child("payloads"), token.payloads.to_string());
     }
     for (name, route) in &config.routes {
         let at = KeyPath(vec!["routes".into(), name.clone()]);
@@ -219,6 +225,11 @@ fn route(s: &Section<'_>) -> RouteConfig {
 /// Notes the required keys that nobody gave.
 pub(super) fn note_missing(settings: &mut Settings) {
     let mut required = vec![(KeyPath::dotted("database_url"), "set it, or the environment variable DATABASE_URL")];
+    for name in settings.names("tokens") {
+        let at = KeyPath(vec!["tokens".into(), name]);
+        required.push((at.child("token"), "say what its callers present, such as \"${VAR}\""));
+        required.push((at.child("scope"), "say what it may do: \"read\", \"write\" or \"operate\""));
+    }
     for name in settings.names("channels") {
         required.push((KeyPath(vec!["channels".into(), name, "url".into()]), "say where the channel sends to"));
     }

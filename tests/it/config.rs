@@ -185,7 +185,7 @@ fn secrets_can_come_from_files_and_variables() {
         path.to_str().unwrap().to_owned()
     };
     let (url, token, push) =
-        (file("url", "postgres://a:b@127.0.0.1/app\n"), file("token", "t0ken\n"), file("push", "p\n"));
+        (file("url", "postgres://a:b@127.0.0.1/app\n"), file("token", "t0ken-of-16-characters\n"), file("push", "p\n"));
     let collector = file("collector", "authorization=Bearer c, x-tenant=a=b\n");
     let text = "[channels.push]\nurl = \"https://push.example/$${x}\"\nheaders = { Authorization = \"Bearer ${PUSH_TOKEN}\", X-Two = \"${TWO}\" }\n";
     let pairs = [
@@ -198,7 +198,7 @@ fn secrets_can_come_from_files_and_variables() {
     ];
     let config = config(text, &pairs);
     assert_eq!(config.database_url.expose_secret(), "postgres://a:b@127.0.0.1/app");
-    assert_eq!(config.http_token.unwrap().expose_secret(), "t0ken");
+    assert_eq!(config.http_token.unwrap().expose_secret(), "t0ken-of-16-characters");
     let headers: Vec<&str> = config.telemetry.otlp_headers.iter().map(|header| header.expose_secret()).collect();
     assert_eq!(headers, ["authorization=Bearer c", "x-tenant=a=b"]);
     assert!(config.redis_url.is_none(), "an empty variable counts as unset");

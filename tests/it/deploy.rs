@@ -189,7 +189,7 @@ fn outboxd_understands_what_the_manifests_tell_it() {
     for variable in container["env"].as_array().unwrap() {
         let (name, path) = (variable["name"].as_str().unwrap(), variable["value"].as_str().unwrap());
         let file = secrets.path().join(path.rsplit('/').next().unwrap());
-        let value = if name.starts_with("DATABASE") { "postgres://outboxd@db/app" } else { "redis://redis" };
+        let value = if name.starts_with("DATABASE") { "postgres://outboxd@db/app" } else { "redis://redis:6379" };
         std::fs::write(&file, value).unwrap();
         env.insert(name.to_owned(), file.display().to_string());
     }

@@ -56,7 +56,7 @@ fn section_of(key: &Key) -> String {
     let parts: Vec<&str> = key.segments().map(|part| if part == "*" { "NAME" } else { part }).collect();
     match parts.as_slice() {
         [_] => String::new(),
-        [first @ ("channels" | "routes"), name, ..] => format!("{first}.{name}"),
+        [first @ ("tokens" | "channels" | "routes"), name, ..] => format!("{first}.{name}"),
         [first, ..] => (*first).to_owned(),
         [] => unreachable!("no key is empty"),
     }
