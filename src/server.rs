@@ -36,6 +36,7 @@ use crate::telemetry::recorder;
 mod access;
 mod browser;
 mod connections;
+mod dashboard;
 mod metrics;
 mod problem;
 mod readiness;
@@ -84,6 +85,7 @@ struct Bound {
     listener: TcpListener,
     router: Router,
     readiness: Arc<Readiness>,
+    stop: CancellationToken,
 }
 
 impl Api {
@@ -96,8 +98,10 @@ impl Api {
         let access = Arc::new(Access::new(config));
         info!(%addr, token = !access.is_open(), "listening");
         recorder::handle();
-        let router = router(access, Arc::clone(&readiness));
-        Ok(Api(Some(Bound { listener, router, readiness })))
+        let stop = CancellationToken::new();
+        let pages = dashboard::routes(config, Arc::clone(&readiness), stop.clone());
+        let router = router(access, Arc::clone(&readiness), pages);
+        Ok(Api(Some(Bound { listener, router, readiness, stop })))
     }
 
     /// Whether [`Api::bind`] could listen now.
@@ -107,8 +111,7 @@ impl Api {
 
     /// Serves for as long as `work` goes on, in a task of its own: a busy instance still answers its probes.
     pub async fn beside<T>(self, work: impl Future<Output = T>) -> T {
-        let Some(Bound { listener, router, readiness }) = self.0 else { return work.await };
-        let stop = CancellationToken::new();
+        let Some(Bound { listener, router, readiness, stop }) = self.0 else { return work.await };
         // Should nobody wait for us any more, the server ends as well.
         let end = stop.clone().drop_guard();
         let server = tokio::spawn(async move {
@@ -130,7 +133,7 @@ async fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), Error> {
     Ok((listener, addr))
 }
 
-fn router(access: Arc<Access>, readiness: Arc<Readiness>) -> Router {
+fn router(access: Arc<Access>, readiness: Arc<Readiness>, pages: Router) -> Router {
     let is_open = access.is_open();
     let open = Router::new().route("/livez", get(|| async { "alive\n" })).route("/readyz", get(readiness::show));
     let guarded = Router::new()
@@ -141,6 +144,7 @@ fn router(access: Arc<Access>, readiness: Arc<Readiness>) -> Router {
         .merge(guarded)
         .with_state(readiness)
         .merge(access::routes(Arc::clone(&access)))
+        .merge(pages)
         .fallback(async || Problem::new(Kind::NotFound, "there is nothing under this path"))
         .method_not_allowed_fallback(async || {
             Problem::new(Kind::MethodNotAllowed, "this path does not take this method; see Allow")

@@ -82,6 +82,20 @@ impl Place {
         }
     }
 
+    /// What tells it apart from others, as far as the look goes.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Place::Notifications(fields) => {
+                let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+                format!("/notifications?{query}")
+            }
+            Place::Notification { id, .. } => format!("/notifications/{id}"),
+            Place::Audit { before } => format!("/audit?{before:?}"),
+            Place::BulkOne { id } => format!("/bulk/{id}"),
+            _ => self.section().to_owned(),
+        }
+    }
+
     /// Whether it changes under the reader's eyes. Lists that are paged through stay as they are: rows that move while one
     /// reads are in the way.
     pub(super) fn is_live(&self) -> bool {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use chrono::{DateTime, Utc};
-use minijinja::value::{Kwargs, Value};
+use minijinja::value::{Kwargs, Serde, Value};
 use minijinja::{Environment, HtmlEscape, State};
 use tracing::error;
 
@@ -57,6 +57,11 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     engine
 });
 
+/// JSON as templates see it.
+pub(super) fn drawable(json: &serde_json::Value) -> Value {
+    Value::from(Serde(json))
+}
+
 /// A template with its context. What cannot be rendered is our own fault: it is logged, and the page says so.
 pub(super) fn render(name: &str, context: Value) -> String {
     let rendered = ENGINE.get_template(name).and_then(|template| template.render(context));
@@ -79,6 +84,15 @@ pub(super) fn joined(parts: &[(String, String)]) -> Value {
         let _ = write!(html, "<div id=\"{id}\">{part}</div>");
     }
     Value::from_safe_string(html)
+}
+
+/// Words above a page: what is wrong, and of when its values are.
+pub(super) fn note(tone: &str, text: &str, at: &str) -> String {
+    let (clock, age) = (time(Some(at), words::clock), time(Some(at), words::relative));
+    format!(
+        "<div class=\"note {tone}\" role=\"alert\"><i class=\"dot\"></i><div><strong>{}</strong> These are the values of {clock}, {age}.</div></div>",
+        HtmlEscape(text)
+    )
 }
 
 fn nothing() -> String {
@@ -198,13 +212,13 @@ fn ask(
     verb: &str,
     label: &str,
     text: &str,
-    sure: &str,
     fields: Kwargs,
 ) -> Result<Value, minijinja::Error> {
     if !may_operate(state) {
         return Ok(Value::from_safe_string(String::new()));
     }
-    let button = format!("<button class=\"btn primary\">{}</button>", HtmlEscape(sure));
+    let sure: String = fields.get("sure")?;
+    let button = format!("<button class=\"btn primary\">{}</button>", HtmlEscape(&sure));
     let form = form(state, verb, &button, &fields)?;
     Ok(Value::from_safe_string(format!(
         "<details class=\"confirm\"><summary class=\"btn\">{}</summary><div class=\"ask\"><p>{}</p>{form}</div></details>",
@@ -221,7 +235,7 @@ fn form(state: &State<'_, '_>, verb: &str, button: &str, fields: &Kwargs) -> Res
     let mut html = format!("<form method=\"post\" action=\"/act/{}\">", HtmlEscape(verb));
     let here = state.lookup("here").map(|here| here.to_string()).unwrap_or_default();
     let mut hidden = vec![("back".to_owned(), here)];
-    for name in fields.args().filter(|name| *name != "tone") {
+    for name in fields.args().filter(|name| !["tone", "sure"].contains(name)) {
         hidden.push((name.to_owned(), fields.get::<Value>(name)?.to_string()));
     }
     for (name, value) in hidden {
@@ -240,7 +254,7 @@ mod tests {
     #[test]
     fn what_comes_from_data_is_text() {
         let evil = "<img src=x onerror=alert(1)>\"'";
-        let page = minijinja::Value::from_serialize(serde_json::json!({"channels": [
+        let page = drawable(&serde_json::json!({"channels": [
             {"channel": evil, "origin": null, "circuit": "open", "paused": false, "calls": 1, "last_error": evil,
              "last_error_at": "2026-01-01T00:00:00Z", "held_because": evil, "topics": [evil]}]}));
         let html = render("channels.html", context! { page, may_operate => true, here => "/channels" });
@@ -251,7 +265,7 @@ mod tests {
 
     #[test]
     fn who_may_only_look_gets_no_buttons() {
-        let page = minijinja::Value::from_serialize(serde_json::json!({"topics": [{"topic": "t"}], "channels": [
+        let page = drawable(&serde_json::json!({"topics": [{"topic": "t"}], "channels": [
             {"channel": "c", "circuit": "open", "paused": true}]}));
         for name in ["topics.html", "channels.html"] {
             let html = render(name, context! { page => page.clone(), may_operate => false, here => "/" });
