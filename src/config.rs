@@ -203,6 +203,8 @@ pub struct RetentionConfig {
     pub events: Duration,
     /// Inbox entries of `receive()`.
     pub inbox: Duration,
+    /// Answers under an Idempotency-Key.
+    pub idempotency: Duration,
     /// Operators' actions.
     pub audit: Duration,
 }

@@ -6,6 +6,8 @@
 //! | `/readyz` | 200, or 503 while starting, draining or without Postgres, queue or schema | anyone |
 //! | `/metrics` | Prometheus text | scope `read` |
 //! | `/version` | version, commit, schema | scope `read` |
+//! | `/openapi.json` | what `/v1/…` takes and gives | any token |
+//! | `/v1/…` | notifications, views, actions; see [`api`] | by scope |
 //! | `/login`, `/logout` | POST: from a token to the dashboard's session and back | anyone |
 //!
 //! Off loopback a token is required at start; see [`access`]. What is asked is bounded: connections, the size and time of a request's
@@ -34,6 +36,7 @@ use crate::failpoint;
 use crate::telemetry::recorder;
 
 mod access;
+mod api;
 mod browser;
 mod connections;
 mod dashboard;
@@ -44,6 +47,7 @@ mod sampler;
 mod version;
 
 use access::Access;
+pub use api::openapi;
 use problem::{Kind, Problem};
 pub use readiness::{Parts, Readiness};
 
@@ -142,7 +146,8 @@ fn router(access: Arc<Access>, readiness: Arc<Readiness>, pages: Router) -> Rout
         .route_layer(middleware::from_fn_with_state(Scope::Read, access::require));
     let mut router = open
         .merge(guarded)
-        .with_state(readiness)
+        .with_state(Arc::clone(&readiness))
+        .merge(api::routes(readiness))
         .merge(access::routes(Arc::clone(&access)))
         .merge(pages)
         .fallback(async || Problem::new(Kind::NotFound, "there is nothing under this path"))

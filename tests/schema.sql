@@ -69,6 +69,7 @@ TABLE audit
     id bigint NOT NULL IDENTITY ALWAYS
     at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
     actor text NOT NULL DEFAULT SESSION_USER
+    token text DEFAULT outboxd._token()
     action text NOT NULL
     subject text NOT NULL
     affected bigint NOT NULL
@@ -86,6 +87,7 @@ TABLE bulk_action
     action text NOT NULL
     filter jsonb NOT NULL
     actor text NOT NULL
+    token text DEFAULT outboxd._token()
     started_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
     ended_at timestamp with time zone
     stopped_by text
@@ -123,6 +125,7 @@ VIEW bulk_actions
     duration interval
     stopped_by text
     error text
+    token text
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
@@ -281,6 +284,17 @@ VIEW health
     action text
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE idempotency
+    token text NOT NULL
+    key text NOT NULL
+    at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    digest bytea NOT NULL
+    ids bigint[] NOT NULL
+    CONSTRAINT idempotency_pkey PRIMARY KEY (token, key)
+    CREATE INDEX idempotency_at ON outboxd.idempotency USING btree (at)
+    CREATE UNIQUE INDEX idempotency_pkey ON outboxd.idempotency USING btree (token, key)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 TABLE inbox
     consumer text NOT NULL
@@ -785,6 +799,7 @@ FUNCTION _requeue(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 FUNCTION _ring() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _ring_at_insert() RETURNS timestamp with time zone LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION _take_snapshot() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _token() RETURNS text LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION alter_schedule(name text, cron text DEFAULT NULL::text, timezone text DEFAULT NULL::text, topic text DEFAULT NULL::text, audience text DEFAULT NULL::text, lead interval DEFAULT NULL::interval, spread interval DEFAULT NULL::interval, catch_up interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION cancel(id bigint) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION cancel_where(filter jsonb, dry_run boolean DEFAULT true) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service

@@ -147,6 +147,7 @@ fn retention(s: &Section<'_>) -> RetentionConfig {
         attempts: s.duration("attempts"),
         events: s.duration("events"),
         inbox: s.duration("inbox"),
+        idempotency: s.duration("idempotency"),
         audit: s.duration("audit"),
     }
 }

@@ -59,6 +59,7 @@ pub const KEYS: &[Key] = &[
     key("retention.attempts", KEPT, Value("30d"), "How long attempts are kept."),
     key("retention.events", KEPT, Value("7d"), "How long events of publish() are kept."),
     key("retention.inbox", KEPT, Value("7d"), "How long inbox entries of receive() are kept; at least as long as events."),
+    key("retention.idempotency", KEPT, Value("1d"), "How long a repeat under an Idempotency-Key gets the first answer."),
     key("retention.audit", KEPT, Value("90d"), "How long operators' actions are kept."),
     key("telemetry.otlp_endpoint", Text, Derived("none: no spans"), "Where spans of calls go, an OTLP/HTTP collector such as http://127.0.0.1:4318, to which /v1/traces is added; also OTEL_EXPORTER_OTLP_ENDPOINT."),
     key("telemetry.otlp_headers", Secrets, Derived("none"), "Headers for the collector, each as name=value."),

@@ -4,6 +4,10 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use tracing::{debug, error};
+
+use crate::store;
+use crate::store::request::{Reason, RequestError};
 
 /// What is wrong, as programs tell it apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +26,24 @@ pub(super) enum Kind {
     MethodNotAllowed,
     /// The Host is not ours to answer for.
     Misdirected,
-    /// Not now: starting, overloaded, or without Postgres.
+    /// The body is larger than can be taken.
+    TooLarge,
+    /// The body is not said to be JSON.
+    NotJson,
+    /// A value is not one that can be taken.
+    Invalid,
+    /// It is not in a state in which that can be done.
+    Conflict,
+    /// A request with the same Idempotency-Key is under way.
+    KeyUnderWay,
+    /// The Idempotency-Key belongs to another request.
+    KeyReused,
+    /// Not now: starting, or without Postgres.
     Unavailable,
+    /// Not now: too many requests at a time.
+    Overloaded,
+    /// Somebody who operates outboxd must act; the log says why.
+    Internal,
 }
 
 impl Kind {
@@ -37,9 +57,32 @@ impl Kind {
             Kind::NotFound => (StatusCode::NOT_FOUND, "not-found"),
             Kind::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed"),
             Kind::Misdirected => (StatusCode::MISDIRECTED_REQUEST, "misdirected"),
+            Kind::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large"),
+            Kind::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json"),
+            Kind::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),
+            Kind::Conflict => (StatusCode::CONFLICT, "conflict"),
+            Kind::KeyUnderWay => (StatusCode::CONFLICT, "idempotency-key-under-way"),
+            Kind::KeyReused => (StatusCode::UNPROCESSABLE_ENTITY, "idempotency-key-reused"),
             Kind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Kind::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
+            Kind::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         }
     }
+}
+
+/// What an answer that says no looks like, for the description of the API.
+#[derive(utoipa::ToSchema)]
+#[schema(as = Problem)]
+#[expect(dead_code, reason = "describes what is written by hand")]
+pub(super) struct Shape {
+    /// Tells problems apart: `urn:outboxd:problem:…`, listed in docs/api.md.
+    r#type: String,
+    /// The status in words.
+    title: String,
+    /// The status.
+    status: u16,
+    /// What is wrong and what to do, for people.
+    detail: String,
 }
 
 /// One answer that says no.
@@ -71,12 +114,42 @@ impl From<Problem> for Response {
                 let challenge = HeaderValue::from_static("Bearer realm=\"outboxd\"");
                 response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
             }
-            Kind::Unavailable => {
+            Kind::Unavailable | Kind::Overloaded | Kind::KeyUnderWay => {
                 response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             }
             _ => {}
         }
         response
+    }
+}
+
+/// What the store says no to, in its words.
+impl From<RequestError> for Problem {
+    fn from(error: RequestError) -> Problem {
+        match error {
+            RequestError::Denied(denied) => {
+                let kind = match denied.reason {
+                    Reason::NotFound => Kind::NotFound,
+                    Reason::WrongState => Kind::Conflict,
+                    Reason::Invalid => Kind::Invalid,
+                };
+                let hint = denied.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+                Problem::new(kind, format!("{}{hint}", denied.message))
+            }
+            RequestError::Store(error) if error.is_passing() => {
+                debug!(%error, "a request could not be answered");
+                Problem::new(Kind::Unavailable, "Postgres is away or busy; try again")
+            }
+            // A value of a row that cannot be read is a value of the app's, and not what this caller sent.
+            RequestError::Store(store::Error::Value(why)) => Problem::new(Kind::Invalid, why),
+            RequestError::Store(error) => {
+                error!(%error, "a request could not be answered");
+                Problem::new(
+                    Kind::Internal,
+                    "Postgres refused outboxd; its log says why, and `outboxd check` what to do",
+                )
+            }
+        }
     }
 }
 

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::extract::State;
-use axum::http::StatusCode;
+use axum::extract::{FromRequestParts, State};
+use axum::http::{StatusCode, request};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::{Mutex, SetOnce};
 use tokio_util::sync::CancellationToken;
 
+use super::problem::{Kind, Problem};
 use crate::channel::availability::Availability;
 use crate::queue::{self, Queue};
 use crate::store::migrate;
@@ -161,6 +162,20 @@ fn check(name: &'static str, outcome: Result<String, String>) -> Check {
     match outcome {
         Ok(text) => Check { name, ok: true, text },
         Err(text) => Check { name, ok: false, text },
+    }
+}
+
+/// The database, for handlers; 503 while the instance starts.
+#[derive(Debug)]
+pub(super) struct Ready(pub(super) Store);
+
+impl FromRequestParts<Arc<Readiness>> for Ready {
+    type Rejection = Problem;
+
+    async fn from_request_parts(_: &mut request::Parts, readiness: &Arc<Readiness>) -> Result<Ready, Problem> {
+        let parts =
+            readiness.parts_now().ok_or_else(|| Problem::new(Kind::Unavailable, "outboxd starts; try again"))?;
+        Ok(Ready(parts.store.clone()))
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Walked {
     Events,
     /// Receipts of `receive()`.
     Inbox,
+    /// Answers under an Idempotency-Key.
+    Idempotency,
     /// Operators' actions.
     Audit,
     /// Runs of schedules.
@@ -72,6 +74,7 @@ impl Store {
             Walked::Attempts => query!("upkeep/delete_attempts", Relaxed, [INT4, INT4, INT8, INT8]),
             Walked::Events => query!("upkeep/delete_events", Relaxed, [INT4, INT4, INT8, INT8]),
             Walked::Inbox => query!("upkeep/delete_inbox", Relaxed, [INT4, INT4, INT8, INT8]),
+            Walked::Idempotency => query!("upkeep/delete_idempotency", Relaxed, [INT4, INT4, INT8, INT8]),
             Walked::Audit => query!("upkeep/delete_audits", Relaxed, [INT4, INT4, INT8, INT8]),
             Walked::Runs => query!("upkeep/delete_runs", Relaxed, [INT4, INT4, INT8, INT8]),
         };

@@ -57,11 +57,12 @@ pub enum Table {
 
 impl Table {
     /// A round.
-    pub const ALL: [Table; 7] = [
+    pub const ALL: [Table; 8] = [
         Table::Notifications,
         Table::Walked(Walked::Attempts),
         Table::Walked(Walked::Events),
         Table::Walked(Walked::Inbox),
+        Table::Walked(Walked::Idempotency),
         Table::Walked(Walked::Audit),
         Table::Walked(Walked::Runs),
         Table::Instances,
@@ -74,6 +75,7 @@ impl Table {
             Table::Walked(Walked::Attempts) => "attempt",
             Table::Walked(Walked::Events) => "event",
             Table::Walked(Walked::Inbox) => "inbox",
+            Table::Walked(Walked::Idempotency) => "idempotency",
             Table::Walked(Walked::Audit) => "audit",
             Table::Walked(Walked::Runs) => "schedule_run",
             Table::Instances => "instance",
@@ -103,6 +105,7 @@ impl Retention {
             Walked::Attempts => config.attempts,
             Walked::Events => config.events,
             Walked::Inbox => config.inbox,
+            Walked::Idempotency => config.idempotency,
             Walked::Audit | Walked::Runs => config.audit,
         };
         let step = match table {
@@ -164,7 +167,8 @@ impl Retention {
 
     fn round_every(&self) -> Duration {
         let config = &self.config;
-        let kept = [config.sent, config.failed, config.canceled, config.attempts, config.events, config.inbox];
+        let notifications = config.sent.min(config.failed).min(config.canceled);
+        let kept = [notifications, config.attempts, config.events, config.inbox, config.idempotency];
         walk_every(kept.into_iter().min().unwrap_or(config.audit)).min(ROUND_EVERY_MAX)
     }
 }

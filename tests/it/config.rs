@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outboxd::config::{Config, Env, Errors, Loaded, Origin, QueueKind, Sources, Wakeup, load};
+use outboxd::config::{Config, Env, Errors, Loaded, Origin, QueueKind, Scope, Sources, Wakeup, load};
 use secrecy::ExposeSecret;
 
 mod validation;
@@ -65,7 +65,7 @@ fn without_keys_the_documented_defaults_hold() {
     assert_eq!((config.reconcile.published_after, config.reconcile.every), (seconds(600), seconds(120)));
     let kept = &config.retention;
     assert_eq!([kept.sent, kept.failed, kept.canceled, kept.attempts], [7, 30, 7, 30].map(|days| day * days));
-    assert_eq!([kept.events, kept.inbox, kept.audit], [7, 7, 90].map(|days| day * days));
+    assert_eq!([kept.events, kept.inbox, kept.audit, kept.idempotency], [7, 7, 90, 1].map(|days| day * days));
     assert_eq!(config.events.stream_max, 100_000);
     let telemetry = &config.telemetry;
     assert_eq!((telemetry.otlp_endpoint.as_deref(), telemetry.otlp_headers.len()), (None, 0));
@@ -209,6 +209,21 @@ fn secrets_can_come_from_files_and_variables() {
 }
 
 #[test]
+fn tokens_have_a_scope_topics_and_by_scope_a_right_to_see_payloads() {
+    let text = "[tokens.shop]\ntoken = \"${SHOP}\"\nscope = \"write\"\ntopics = [\"order.*\"]\n[tokens.ops]\nscope = \"operate\"\n\
+                [tokens.page]\ntoken = \"a-token-of-the-page\"\nscope = \"read\"\npayloads = true\n";
+    let pairs = [("SHOP", "a-token-of-the-shop"), ("OUTBOXD_TOKENS_OPS_TOKEN", "a-token-of-the-ops")];
+    let tokens = config(&format!("{BASE}{text}"), &pairs).tokens;
+    let shown = |name: &str| {
+        let token = &tokens[name];
+        (token.token.expose_secret().to_owned(), token.scope, token.topics.clone(), token.payloads)
+    };
+    assert_eq!(shown("shop"), ("a-token-of-the-shop".into(), Scope::Write, Some(vec!["order.*".into()]), false));
+    assert_eq!(shown("ops"), ("a-token-of-the-ops".into(), Scope::Operate, None, true));
+    assert_eq!(shown("page"), ("a-token-of-the-page".into(), Scope::Read, None, true));
+}
+
+#[test]
 fn variables_of_kubernetes_and_of_the_command_line_are_no_mistakes() {
     let names = [
         "OUTBOXD_SERVICE_HOST",
@@ -230,7 +245,9 @@ fn secrets_never_print() {
         "{BASE}[channels.sms]\nurl = \"https://u:hunter2@sms.example/${{PATH_TOKEN}}\"\nheaders = {{ A = \"hunter2\" }}\nbody = \"hunter2\"\nsecret = \"whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==\"\nproxy = \"http://u:hunter2@egress\"\n"
     );
     let pairs = [
-        ("OUTBOXD_HTTP_TOKEN", "hunter2"),
+        ("OUTBOXD_HTTP_TOKEN", "hunter2-hunter2-hunter2"),
+        ("OUTBOXD_TOKENS_OPS_TOKEN", "another-hunter2-token"),
+        ("OUTBOXD_TOKENS_OPS_SCOPE", "read"),
         ("OUTBOXD_TELEMETRY_OTLP_HEADERS", "authorization=hunter2"),
         ("PATH_TOKEN", "hunter2"),
         ("REDIS_URL", "redis://:hunter2@127.0.0.1"),

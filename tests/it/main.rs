@@ -10,6 +10,7 @@ mod deliver;
 mod example;
 mod refusals;
 
+mod api;
 mod deploy;
 mod http;
 mod metrics;

@@ -89,6 +89,7 @@ async fn what_is_past_its_time_goes_but_no_event_that_is_still_to_be_appended() 
         ),
         format!("outboxd.event (topic, key, payload, created_at) SELECT 't', 'k', '{{}}', {days} ORDER BY n DESC"),
         format!("outboxd.inbox (consumer, message_id, received_at) SELECT 'c', n, {days} ORDER BY n DESC"),
+        format!("outboxd.idempotency (token, key, digest, ids, at) SELECT 't', n, '', '{{}}', {days} ORDER BY n DESC"),
         format!("outboxd.audit (action, subject, affected, at) SELECT 'a', n, 1, {days} ORDER BY n DESC"),
     ] {
         sql::run(&client, &format!("INSERT INTO {insert}")).await;
@@ -98,7 +99,13 @@ async fn what_is_past_its_time_goes_but_no_event_that_is_still_to_be_appended() 
         "INSERT INTO outboxd.event_outbox (event_id, topic) SELECT id, topic FROM outboxd.event ORDER BY id OFFSET 50 LIMIT 1",
     )
     .await;
-    for (table, deleted) in [(Walked::Attempts, 71), (Walked::Events, 50), (Walked::Inbox, 94), (Walked::Audit, 11)] {
+    for (table, deleted) in [
+        (Walked::Attempts, 71),
+        (Walked::Events, 50),
+        (Walked::Inbox, 94),
+        (Walked::Idempotency, 100),
+        (Walked::Audit, 11),
+    ] {
         assert_eq!(walk(&mut retention, Table::Walked(table)).await, deleted, "{table:?}");
         assert_eq!(walk(&mut retention, Table::Walked(table)).await, 0, "{table:?}");
     }

@@ -299,3 +299,36 @@ fn a_worker_needs_a_route_and_other_commands_do_not() {
     let refused = validate_roles(&Role::ALL.into_iter().collect(), &bare).unwrap_err().to_string();
     assert!(refused.contains("no route leads anywhere"), "{refused}");
 }
+
+#[test]
+fn tokens_are_long_told_apart_and_say_what_they_may_do() {
+    let text = format!(
+        "{BASE}[tokens.a]\ntoken = \"short\"\nscope = \"admin\"\n[tokens.b]\ntoken = \"with a space in its middle\"\nscope = \"read\"\n\
+         topics = [\"*.paid\", \"\"]\n[tokens.c]\n[tokens.d]\ntoken = \"the-same-as-http-token\"\nscope = \"write\"\ntopics = []\n\
+         [tokens.local]\ntoken = \"another-long-token\"\nscope = \"read\"\n"
+    );
+    let found = errors(&text, &[("OUTBOXD_HTTP_TOKEN", "the-same-as-http-token")]).join("\n");
+    for wanted in [
+        "tokens.a.token has fewer than 16 characters; make one with: openssl rand -hex 32",
+        "tokens.a.scope \"admin\" is none of \"read\", \"write\", \"operate\"",
+        "tokens.b.token has a character that a header cannot hold",
+        "tokens.b.topics has \"*.paid\"; a * stands at the end alone, as in \"order.*\"",
+        "tokens.b.topics has \"\", which is no topic",
+        "tokens.c.token is missing; say what its callers present",
+        "tokens.c.scope is missing; say what it may do",
+        "tokens.d.token is the same as http_token; each needs its own",
+        "tokens.d.topics is empty; leave it out for all topics",
+        "tokens.local has a name that outboxd uses itself; choose another",
+    ] {
+        assert!(found.contains(wanted), "{wanted}\n\n{found}");
+    }
+    assert_eq!(found.lines().count(), 10, "{found}");
+    assert!(!found.contains("short") && !found.contains("same-as-http-token"), "{found}");
+}
+
+#[test]
+fn a_named_token_is_enough_off_loopback() {
+    let text =
+        format!("http_addr = \"0.0.0.0:8080\"\n{BASE}[tokens.a]\ntoken = \"a-long-enough-token\"\nscope = \"read\"\n");
+    assert_eq!(config(&text, &[]).tokens.len(), 1);
+}
