@@ -38,12 +38,12 @@ use super::Readiness;
 use super::access::Caller;
 use super::problem::{Kind, Problem};
 use crate::config::{ChannelConfig, Config, LOCAL, Scope};
-use crate::store;
 
 mod action;
 mod assets;
 mod bulk;
 mod chart;
+mod listing;
 mod live;
 mod looks;
 mod notification;
@@ -119,7 +119,8 @@ async fn admit(State(needed): State<Scope>, request: Request, next: Next) -> Res
             Ok(()) => next.run(request).await,
             Err(_) if is_person => {
                 let needs = needed.name();
-                let text = format!("The token {:?} has scope {}; this needs {needs}.", caller.name(), caller.scope().name());
+                let text =
+                    format!("The token {:?} has scope {}; this needs {needs}.", caller.name(), caller.scope().name());
                 alone(StatusCode::FORBIDDEN, context! { title => "Not with this token", text, theme })
             }
             Err(problem) => problem.into_response(),
@@ -128,12 +129,7 @@ async fn admit(State(needed): State<Scope>, request: Request, next: Next) -> Res
 }
 
 /// Every page.
-async fn show(
-    State(dashboard): State<Arc<Dashboard>>,
-    uri: Uri,
-    caller: Caller,
-    headers: HeaderMap,
-) -> Response {
+async fn show(State(dashboard): State<Arc<Dashboard>>, uri: Uri, caller: Caller, headers: HeaderMap) -> Response {
     let here = uri.path_and_query().map_or("/", |whole| whole.as_str()).to_owned();
     let viewer = Viewer { caller, here };
     let Some(place) = Place::parse(uri.path(), uri.query().unwrap_or_default()) else {
@@ -148,7 +144,10 @@ async fn login(caller: Option<Caller>, uri: Uri, headers: HeaderMap) -> Response
     if caller.is_some() {
         return (StatusCode::SEE_OTHER, [(LOCATION, "/")]).into_response();
     }
-    let problem = uri.query().filter(|query| query.starts_with("failed")).map(|_| "This is none of the tokens that outboxd knows.");
+    let problem = uri
+        .query()
+        .filter(|query| query.starts_with("failed"))
+        .map(|_| "This is none of the tokens that outboxd knows.");
     let theme = cookie(&headers, THEME_COOKIE);
     alone(StatusCode::OK, context! { title => "Log in", login => true, problem, theme })
 }
@@ -157,14 +156,22 @@ impl Dashboard {
     /// What a page says now, or said last.
     async fn draw(&self, place: &Place, viewer: &Viewer, age_max: Duration) -> Drawn {
         let Some(parts) = self.readiness.parts_now() else {
-            return nothing("This instance is starting", "It has not reached Postgres yet, or the schema waits for a migration. Its log says more.");
+            return nothing(
+                "This instance is starting",
+                "It has not reached Postgres yet, or the schema waits for a migration. Its log says more.",
+            );
         };
-        let name = place.name();
-        let Shown { look, trouble } = self.looks.at(&name, age_max, place.look(&parts.store)).await;
+        let name = place.name(&viewer.caller);
+        let Shown { look, trouble } = self.looks.at(&name, age_max, place.look(&parts.store, &viewer.caller)).await;
         let Some(look) = look else {
             return match trouble {
-                Some(store::Error::Value(why)) => nothing("This cannot be searched for", &why),
-                _ => nothing("Postgres does not answer", "Nothing of this page was seen before, so there is nothing to show. Committed notifications are safe and go on as soon as it is back."),
+                Some(problem) if problem.kind() != Kind::Unavailable => {
+                    Drawn { status: StatusCode::BAD_REQUEST, ..nothing("This cannot be shown", problem.detail()) }
+                }
+                _ => nothing(
+                    "Postgres does not answer",
+                    "Nothing of this page was seen before, so there is nothing to show. Committed notifications are safe and go on as soon as it is back.",
+                ),
             };
         };
         let Some(view) = view::view(place, &look.found, look.at, viewer, &self.limits) else { return not_found() };
@@ -187,7 +194,9 @@ impl Dashboard {
             let page: String = url::form_urlencoded::byte_serialize(viewer.here.as_bytes()).collect();
             format!("/live?page={page}")
         });
-        let nav = NAVIGATION.map(|(path, name, key, gap)| context! { path, name, key, gap });
+        // What operators did is for operators, as in SQL.
+        let entries = NAVIGATION.into_iter().filter(|(path, ..)| *path != "/audit" || viewer.may_operate());
+        let nav: Vec<Context> = entries.map(|(path, name, key, gap)| context! { path, name, key, gap }).collect();
         let is_named = viewer.caller.name() != LOCAL;
         let flash = cookie(headers, FLASH_COOKIE).and_then(|text| flash(&text));
         let q = url::form_urlencoded::parse(viewer.here.split_once('?').map_or("", |(_, query)| query).as_bytes())
@@ -196,7 +205,7 @@ impl Dashboard {
         let html = render::render(
             "layout.html",
             context! {
-                title => drawn.title, body => render::joined(&drawn.parts), nav => Vec::from(nav), active => section, live, icon_color,
+                title => drawn.title, body => render::joined(&drawn.parts), nav, active => section, live, icon_color,
                 alert => alert.filter(|alert| *alert != "ok"), flash => flash.clone(), q => q.unwrap_or_default(),
                 caller => is_named.then(|| viewer.caller.name()), scope => viewer.caller.scope().name(), here => viewer.here.clone(),
                 theme => cookie(headers, THEME_COOKIE), css => &*assets::STYLE_PATH, js => &*assets::SCRIPT_PATH,
@@ -230,9 +239,9 @@ fn not_found() -> Drawn {
 }
 
 /// The words above a page whose values are not of now.
-fn stale(trouble: &store::Error, at: &str) -> String {
-    let why = match trouble {
-        store::Error::Unavailable(_) => "Postgres does not answer.",
+fn stale(trouble: &Problem, at: &str) -> String {
+    let why = match trouble.kind() {
+        Kind::Unavailable => "Postgres does not answer.",
         _ => "This page could not be looked up; the log says why.",
     };
     render::note("t-bad", why, at)
@@ -240,15 +249,20 @@ fn stale(trouble: &store::Error, at: &str) -> String {
 
 /// A channel's limits, in words.
 fn limits(channel: &ChannelConfig) -> String {
-    let mut words = Vec::new();
+    let mut limits = Vec::new();
     if let Some(limit) = channel.rate_limit {
-        words.push(format!("{} per {}", words::count(limit.count.into()), humantime::format_duration(limit.per)));
+        let per = match limit.per.as_secs() {
+            1 => "a second".to_owned(),
+            60 => "a minute".to_owned(),
+            _ => format!("per {}", words::span(limit.per.as_secs_f64())),
+        };
+        limits.push(format!("{} {per}", words::count(limit.count.into())));
     }
     if let Some(most) = channel.max_in_flight {
-        words.push(format!("{most} at a time"));
+        limits.push(format!("{most} at a time"));
     }
-    words.push(format!("timeout {}", humantime::format_duration(channel.timeout)));
-    words.join(", ")
+    limits.push(format!("timeout {}", words::span(channel.timeout.as_secs_f64())));
+    limits.join(", ")
 }
 
 fn takes_html(headers: &HeaderMap) -> bool {

@@ -97,6 +97,16 @@ impl Problem {
     pub(super) fn new(kind: Kind, detail: impl Into<String>) -> Problem {
         Problem { kind, detail: detail.into() }
     }
+
+    /// Of what kind.
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The sentence for people.
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
 }
 
 impl From<Problem> for Response {

@@ -28,7 +28,7 @@ SELECT json_build_object(
                                      'published_last_minute', l.published_last_minute) FROM outboxd.outbox_lag l),
     'minutes', (SELECT json_agg(t ORDER BY t.minute) FROM outboxd.throughput t),
     'latency', (SELECT json_agg(l ORDER BY l.minute) FROM latency l),
-    'channels', (SELECT json_agg(c ORDER BY c.channel, c.origin NULLS FIRST) FROM (
+    'channels', (SELECT json_agg(c ORDER BY c.circuit <> 'closed' DESC, c.paused DESC, c.origin IS NOT NULL, c.channel, c.origin) FROM (
         SELECT h.channel, h.origin, h.circuit, h.paused, h.held_until, h.held_because, h.calls, h.success_percent, h.p95_ms,
                h.last_error, h.last_error_at FROM outboxd.channel_health h
          ORDER BY h.circuit <> 'closed' DESC, h.paused DESC, h.origin IS NOT NULL, h.channel, h.origin LIMIT 12) c),

@@ -141,7 +141,8 @@ mod tests {
         for given in ["/", "/channels", "/notifications?topic=a%20b&status=FAILED"] {
             assert_eq!(back(given), given);
         }
-        for given in ["", "https://example.com", "//example.com", "/\\example.com", "/a\r\nx: y", "javascript:alert(1)"] {
+        for given in ["", "https://example.com", "//example.com", "/\\example.com", "/a\r\nx: y", "javascript:alert(1)"]
+        {
             assert_eq!(back(given), "/", "{given}");
         }
     }

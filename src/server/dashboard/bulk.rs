@@ -33,7 +33,9 @@ pub(super) async fn preview(
 ) -> Response {
     let mut filter: Map<String, Value> = Map::new();
     for key in KEYS {
-        filter.extend(asked.get(key).filter(|value| !value.is_empty()).map(|value| (key.to_owned(), value.as_str().into())));
+        filter.extend(
+            asked.get(key).filter(|value| !value.is_empty()).map(|value| (key.to_owned(), value.as_str().into())),
+        );
     }
     let action = asked.get("action").map_or("retry", String::as_str);
     let counted = match kind(action) {
@@ -57,7 +59,8 @@ pub(super) async fn preview(
                  at once; more are worked off in batches, beside live traffic, and can be stopped.",
                 counted.id_max
             );
-            let sql = format!("SELECT * FROM outboxd.{action}_where('{}', dry_run => false);", filter.replace('\'', "''"));
+            let sql =
+                format!("SELECT * FROM outboxd.{action}_where('{}', dry_run => false);", filter.replace('\'', "''"));
             let back = if action == "cancel" { "/notifications?status=QUEUED" } else { "/dead" };
             context! { matched => counted.matched, filter, frozen, sql, back }
         }
@@ -79,10 +82,13 @@ pub(super) async fn start(
     let done = confirmed(&dashboard, &caller, &fields).await;
     dashboard.looks.outdate().await;
     match done {
-        Ok((action, Bulk { bulk_id: Some(id), .. })) => said("ok", &format!("Bulk {action} {id} has begun."), &format!("/bulk/{id}")),
+        Ok((action, Bulk { bulk_id: Some(id), .. })) => {
+            said("ok", &format!("Bulk {action} {id} has begun."), &format!("/bulk/{id}"))
+        }
         Ok((action, bulk)) => {
             let done = words::count(bulk.done);
-            let text = if action == "cancel" { format!("{done} canceled.") } else { format!("{done} are tried again.") };
+            let text =
+                if action == "cancel" { format!("{done} canceled.") } else { format!("{done} are tried again.") };
             said("ok", &text, if action == "cancel" { "/" } else { "/dead" })
         }
         Err(problem) => answer(Err(problem), "/dead", &headers),
@@ -116,7 +122,8 @@ fn kind(action: &str) -> Result<BulkKind, Problem> {
 
 impl Dashboard {
     async fn bulk(&self, caller: &Caller, kind: BulkKind, filter: &str, run: BulkRun) -> Result<Bulk, Problem> {
-        let parts = self.readiness.parts_now().ok_or_else(|| Problem::new(Kind::Unavailable, "outboxd starts; try again"))?;
+        let parts =
+            self.readiness.parts_now().ok_or_else(|| Problem::new(Kind::Unavailable, "outboxd starts; try again"))?;
         Ok(parts.store.bulk(caller.name(), kind, filter, run).await?)
     }
 }

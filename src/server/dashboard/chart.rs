@@ -66,7 +66,7 @@ pub(super) fn throughput(rows: &Value, newest: DateTime<Utc>) -> String {
     let picture = format!(
         "<path class=\"b-sent\" d=\"{sent}\"/><path class=\"b-failed\" d=\"{failed}\"/><path class=\"l l-queued\" d=\"{queued}\"/>"
     );
-    let keys = [("k-sent", "", "sent"), ("k-failed", "", "failed"), ("k-queued", " line", "became due")];
+    let keys = [("k-sent", "", "sent"), ("k-failed", "", "failed"), ("k-queued", " dash", "became due")];
     let axis = [words::count(top), words::count(top / 2), "0".to_owned()];
     figure("Throughput, per minute", &label, &keys, &picture, &points.join("|"), &axis)
 }
@@ -107,7 +107,7 @@ pub(super) fn latency(rows: &Value, newest: DateTime<Utc>) -> String {
     };
     let [p50, p99] = paths;
     let picture = format!("<path class=\"l l-p99\" d=\"{p99}\"/><path class=\"l l-p50\" d=\"{p50}\"/>");
-    let keys = [("k-p50", " line", "p50"), ("k-p99", " line", "p99")];
+    let keys = [("k-p50", " dash", "p50"), ("k-p99", " dash", "p99")];
     let axis = [high, (high + low) / 2.0, low].map(|power| words::milliseconds(10f64.powf(power)));
     figure("Latency, notify to sent", &label, &keys, &picture, &points.join("|"), &axis)
 }
@@ -131,9 +131,8 @@ fn figure(
         .map(|(class, line, name)| format!("<span class=\"key {class}{line}\"><i></i><span>{name}</span></span>"))
         .collect();
     let width = MINUTES * STEP;
-    let grid: String = [0.5, HEIGHT / 2.0, HEIGHT - 0.5]
-        .map(|y| format!("<path class=\"grid\" d=\"M0 {y}h{width}\"/>"))
-        .concat();
+    let grid: String =
+        [0.5, HEIGHT / 2.0, HEIGHT - 0.5].map(|y| format!("<path class=\"grid\" d=\"M0 {y}h{width}\"/>")).concat();
     let [top, middle, bottom] = axis;
     format!(
         "<figure class=\"card chart\"><figcaption class=\"over\"><h2>{title}</h2>{keys}</figcaption><div class=\"plot\">\
@@ -183,7 +182,8 @@ mod tests {
 
     #[test]
     fn latency_has_gaps_where_nothing_was_sent() {
-        let minute = |at: &str| json!({"minute": format!("2026-11-18T06:{at}:00+00:00"), "p50_ms": 8.0, "p99_ms": 950.0});
+        let minute =
+            |at: &str| json!({"minute": format!("2026-11-18T06:{at}:00+00:00"), "p50_ms": 8.0, "p99_ms": 950.0});
         let chart = latency(&json!([minute("10"), minute("11"), minute("30")]), newest());
         let line = chart.split("l-p50\" d=\"").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!((line.matches('M').count(), line.matches('L').count()), (2, 1), "{line}");

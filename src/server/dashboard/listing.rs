@@ -10,13 +10,18 @@ use serde_json::{Map, Value};
 use super::render::drawable;
 use super::view::Viewer;
 use crate::server::access::Caller;
-use crate::server::api;
-use crate::server::problem::Problem;
+use crate::server::api::notifications::{Asked, search};
+use crate::server::problem::{Kind, Problem};
 use crate::store::Store;
 
 /// What `since` may be: as it stands in the address, in words, and in minutes.
-const SINCE: [(&str, &str, i64); 5] =
-    [("15m", "15 minutes", 15), ("1h", "an hour", 60), ("6h", "6 hours", 360), ("24h", "a day", 1_440), ("7d", "a week", 10_080)];
+const SINCE: [(&str, &str, i64); 5] = [
+    ("15m", "15 minutes", 15),
+    ("1h", "an hour", 60),
+    ("6h", "6 hours", 360),
+    ("24h", "a day", 1_440),
+    ("7d", "a week", 10_080),
+];
 
 /// The filters of the address.
 pub(super) type Fields = BTreeMap<String, String>;
@@ -24,15 +29,22 @@ pub(super) type Fields = BTreeMap<String, String>;
 /// Finds what the filters say. Words that are no id, key or JSON are looked for as a recipient.
 pub(super) async fn find(store: &Store, caller: &Caller, fields: &Fields) -> Result<Value, Problem> {
     let mut asked = asked(fields);
-    let mut found = api::search(store, caller, asked.clone()).await?;
+    let mut found = page(store, caller, asked.clone()).await?;
     let is_word = fields.get("q").is_some_and(|q| !q.starts_with('{'));
     if is_word && found["notifications"].as_array().is_none_or(Vec::is_empty) && !fields.contains_key("recipient") {
         if let Some(q) = asked.remove("q") {
             asked.insert("recipient".to_owned(), q);
         }
-        found = api::search(store, caller, asked).await?;
+        found = page(store, caller, asked).await?;
     }
     Ok(found)
+}
+
+async fn page(store: &Store, caller: &Caller, asked: Map<String, Value>) -> Result<Value, Problem> {
+    let asked: Asked = serde_json::from_value(Value::Object(asked))
+        .map_err(|error| Problem::new(Kind::BadRequest, format!("a filter cannot be read: {error}")))?;
+    let listed = search(store, caller, asked).await?;
+    Ok(serde_json::to_value(listed).unwrap_or_default())
 }
 
 /// As the API takes them.

@@ -48,7 +48,8 @@ pub(super) async fn listen(
     let place = Place::parse(path, query).filter(Place::is_live);
     let place = place.ok_or_else(|| Problem::new(Kind::NotFound, "there is no such live page"))?;
     let permit = Arc::clone(&dashboard.listeners).try_acquire_owned();
-    let permit = permit.map_err(|_| Problem::new(Kind::Unavailable, "too many pages are open; reload to see changes"))?;
+    let permit =
+        permit.map_err(|_| Problem::new(Kind::Unavailable, "too many pages are open; reload to see changes"))?;
     let viewer = Viewer { caller, here: asked.page };
     let listener = Listener { dashboard, place, viewer, sent: Vec::new(), _permit: permit };
     let events = stream::unfold(listener, |mut listener| async move {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use crate::store;
+use crate::server::problem::Problem;
 
 /// Pages that are kept, each with its filters.
 const PAGES_MAX: usize = 64;
@@ -31,7 +31,7 @@ pub(super) struct Shown {
     /// `None`: nothing was ever found.
     pub(super) look: Option<Look>,
     /// Why it is not newer.
-    pub(super) trouble: Option<store::Error>,
+    pub(super) trouble: Option<Problem>,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Looks {
         &self,
         page: &str,
         age_max: Duration,
-        look: impl Future<Output = store::Result<Value>>,
+        look: impl Future<Output = Result<Value, Problem>>,
     ) -> Shown {
         let page = self.page(page);
         let mut last = page.last.lock().await;
@@ -110,6 +110,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::server::problem::Kind;
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -131,7 +132,7 @@ mod tests {
     #[tokio::test]
     async fn the_last_look_is_kept_while_postgres_is_away() {
         let looks = Looks::default();
-        let away = async || Err(store::Error::Unavailable("gone".to_owned()));
+        let away = async || Err(Problem::new(Kind::Unavailable, "gone"));
         let nothing = looks.at("/", LONG, away()).await;
         assert!(nothing.look.is_none() && nothing.trouble.is_some());
         let found = looks.at("/", LONG, async { Ok(json!(7)) }).await.look.unwrap();

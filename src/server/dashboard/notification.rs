@@ -40,10 +40,11 @@ fn events(n: &Value) -> Vec<Value> {
     let mut events = vec![json!({"what": "Written", "at": n["created_at"], "tone": "t-info"})];
     // A notification is due a moment after it was written; only a later time is an event of its own.
     let (created, send_at) = (n["created_at"].as_str().unwrap_or_default(), n["send_at"].as_str().unwrap_or_default());
-    let is_later = match (created.parse::<chrono::DateTime<chrono::Utc>>(), send_at.parse::<chrono::DateTime<chrono::Utc>>()) {
-        (Ok(created), Ok(send_at)) => (send_at - created).num_seconds() >= 1,
-        _ => false,
-    };
+    let is_later =
+        match (created.parse::<chrono::DateTime<chrono::Utc>>(), send_at.parse::<chrono::DateTime<chrono::Utc>>()) {
+            (Ok(created), Ok(send_at)) => (send_at - created).num_seconds() >= 1,
+            _ => false,
+        };
     if is_later {
         events.push(json!({"what": "Due", "at": n["send_at"], "next": status == "PENDING", "tone": ""}));
     }
@@ -76,8 +77,12 @@ fn events(n: &Value) -> Vec<Value> {
             "http_status": n["http_status"], "tone": tone})),
         "FAILED" => events.push(json!({"what": "Given up", "at": n["finished_at"], "text": n["error"], "tone": tone})),
         "CANCELED" => events.push(json!({"what": "Canceled", "at": n["finished_at"], "tone": tone})),
-        "PROCESSING" => events.push(json!({"what": "Being sent now", "worker": n["worker"], "next": true, "tone": tone})),
-        "QUEUED" => events.push(json!({"what": "Next attempt", "at": n["next_attempt_at"], "next": true, "tone": tone})),
+        "PROCESSING" => {
+            events.push(json!({"what": "Being sent now", "worker": n["worker"], "next": true, "tone": tone}))
+        }
+        "QUEUED" => {
+            events.push(json!({"what": "Next attempt", "at": n["next_attempt_at"], "next": true, "tone": tone}))
+        }
         _ => {}
     }
     events
@@ -107,15 +112,19 @@ fn why(n: &Value, life: &Value) -> Option<Context> {
             let text = format!("It waits for {channel}, whose circuit is open.");
             (text, "It goes by itself once a probe succeeds.", Some(["/channels", "Channels"]))
         }
-        Some("channel paused") => {
-            (format!("It waits for {channel}, which an operator paused."), "Resume the channel.", Some(["/channels", "Channels"]))
-        }
+        Some("channel paused") => (
+            format!("It waits for {channel}, which an operator paused."),
+            "Resume the channel.",
+            Some(["/channels", "Channels"]),
+        ),
         Some("topic paused") => {
             (format!("An operator paused the topic {topic}."), "Resume the topic.", Some(["/topics", "Topics"]))
         }
-        Some("provider asked to wait") => {
-            (format!("The provider of {channel} asked to wait (Retry-After)."), "It goes by itself.", Some(["/channels", "Channels"]))
-        }
+        Some("provider asked to wait") => (
+            format!("The provider of {channel} asked to wait (Retry-After)."),
+            "It goes by itself.",
+            Some(["/channels", "Channels"]),
+        ),
         Some("no route") => (
             format!("No running instance has a route for {topic}."),
             "Add [routes.TOPIC] or [routes.default] to the configuration and restart.",
@@ -127,10 +136,16 @@ fn why(n: &Value, life: &Value) -> Option<Context> {
         Some("lease expired") => {
             ("Whoever was sending it has not been heard of since.".to_owned(), "It is published again by itself.", None)
         }
-        Some("never released") => {
-            ("It is due, and no producer has released it.".to_owned(), "Start an instance with the role producer.", Some(["/instances", "Instances"]))
-        }
-        Some(reason) => (format!("It is stuck: {reason}."), "It is repaired by itself; see Instances.", Some(["/instances", "Instances"])),
+        Some("never released") => (
+            "It is due, and no producer has released it.".to_owned(),
+            "Start an instance with the role producer.",
+            Some(["/instances", "Instances"]),
+        ),
+        Some(reason) => (
+            format!("It is stuck: {reason}."),
+            "It is repaired by itself; see Instances.",
+            Some(["/instances", "Instances"]),
+        ),
         None => return waiting(n, life),
     };
     Some(context! { tone => "t-warn", text, since, todo, link => link.map(Vec::from) })
@@ -158,10 +173,8 @@ fn sql(id: i64, status: &str) -> String {
         "FAILED" => lines.extend([format!("SELECT outboxd.retry({id});"), format!("SELECT outboxd.discard({id});")]),
         "CANCELED" => lines.push(format!("SELECT outboxd.retry({id});")),
         "SENT" => lines.push(format!("SELECT outboxd.resend({id});")),
-        _ => lines.extend([
-            format!("SELECT * FROM outboxd.stuck WHERE id = {id};"),
-            format!("SELECT outboxd.cancel({id});"),
-        ]),
+        _ => lines
+            .extend([format!("SELECT * FROM outboxd.stuck WHERE id = {id};"), format!("SELECT outboxd.cancel({id});")]),
     }
     lines.join("\n")
 }

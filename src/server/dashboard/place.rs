@@ -4,7 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::store::{self, Store};
+use super::listing;
+use crate::config::Scope;
+use crate::server::access::Caller;
+use crate::server::api::{notifications, veil};
+use crate::server::problem::Problem;
+use crate::store::Store;
+use crate::store::request::Answer;
 
 /// A page with its filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,9 +63,7 @@ impl Place {
             "/audit" => Place::Audit { before: fields.get("before").and_then(|before| id(before)) },
             "/bulk" => Place::Bulk,
             _ => match (path.strip_prefix("/notifications/"), path.strip_prefix("/bulk/")) {
-                (Some(rest), _) => {
-                    Place::Notification { id: id(rest)?, shows_payload: fields.contains_key("payload") }
-                }
+                (Some(rest), _) => Place::Notification { id: id(rest)?, shows_payload: fields.contains_key("payload") },
                 (_, Some(rest)) => Place::BulkOne { id: id(rest)? },
                 _ => return None,
             },
@@ -82,8 +86,14 @@ impl Place {
         }
     }
 
-    /// What tells it apart from others, as far as the look goes.
-    pub(super) fn name(&self) -> String {
+    /// What tells it apart from others, as far as the look goes. Who may see payloads sees another one, but for the first
+    /// page, which has none.
+    pub(super) fn name(&self, caller: &Caller) -> String {
+        let veiled = if caller.may_see_payloads() || *self == Place::Now { "" } else { "veiled:" };
+        format!("{veiled}{}", self.address())
+    }
+
+    fn address(&self) -> String {
         match self {
             Place::Notifications(fields) => {
                 let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
@@ -102,14 +112,32 @@ impl Place {
         !matches!(self, Place::Notifications(_) | Place::Audit { .. })
     }
 
-    /// What it shows.
-    pub(super) async fn look(&self, store: &Store) -> store::Result<Value> {
+    /// What it shows to this caller.
+    pub(super) async fn look(&self, store: &Store, caller: &Caller) -> Result<Value, Problem> {
+        let mut found = match self {
+            Place::Notifications(fields) => return listing::find(store, caller, fields).await,
+            Place::Notification { id, .. } => return one(store, caller, *id).await,
+            Place::Audit { .. } => {
+                caller.check(Scope::Operate)?;
+                self.find(store).await?
+            }
+            _ => self.find(store).await?,
+        };
+        if !caller.may_see_payloads() {
+            // Filters and subjects may name recipients.
+            for rows in ["entries", "actions"] {
+                found[rows].as_array_mut().into_iter().flatten().for_each(veil::row);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn find(&self, store: &Store) -> Answer<Value> {
         match self {
             Place::Now => {
                 let (health, work) = tokio::try_join!(store.look_at_health(), store.look_at_work())?;
                 Ok(json!({"health": health, "work": work}))
             }
-            Place::Notifications(_) | Place::Notification { .. } => Ok(Value::Null),
             Place::Dead => store.look_at_dead().await,
             Place::Channels => store.look_at_channels().await,
             Place::Topics => store.look_at_topics().await,
@@ -119,8 +147,15 @@ impl Place {
             Place::Audit { before } => store.look_at_audit(*before).await,
             Place::Bulk => store.look_at_bulk(None).await,
             Place::BulkOne { id } => store.look_at_bulk(Some(*id)).await,
+            Place::Notifications(_) | Place::Notification { .. } => Ok(Value::Null),
         }
     }
+}
+
+async fn one(store: &Store, caller: &Caller, id: i64) -> Result<Value, Problem> {
+    let (details, life) =
+        tokio::try_join!(notifications::details(store, caller, id), async { Ok(store.look_at_life(id).await?) })?;
+    Ok(json!({"notification": serde_json::to_value(details).unwrap_or_default(), "life": life}))
 }
 
 #[cfg(test)]
@@ -136,7 +171,9 @@ mod tests {
 
     #[test]
     fn what_is_no_page_is_none() {
-        for path in ["", "/nothing", "/notifications/", "/notifications/x", "/notifications/1/2", "/bulk/-", "/bulk/new"] {
+        for path in
+            ["", "/nothing", "/notifications/", "/notifications/x", "/notifications/1/2", "/bulk/-", "/bulk/new"]
+        {
             assert_eq!(Place::parse(path, ""), None, "{path}");
         }
         assert_eq!(Place::parse("/bulk/7", ""), Some(Place::BulkOne { id: 7 }));

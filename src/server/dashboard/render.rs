@@ -50,6 +50,7 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     engine.add_function("run_state", |state: &str| badge(run_tone(state), state));
     engine.add_function("instance_state", |state: &str| badge(instance_tone(state), state));
     engine.add_function("bulk_state", |state: &str| badge(bulk_tone(state), state));
+    engine.add_function("advice", advice);
     engine.add_function("share", share);
     engine.add_function("bar", |percent: Option<f64>| bar(percent.unwrap_or(0.0)));
     engine.add_function("act", act);
@@ -67,7 +68,8 @@ pub(super) fn render(name: &str, context: Value) -> String {
     let rendered = ENGINE.get_template(name).and_then(|template| template.render(context));
     rendered.unwrap_or_else(|fault| {
         error!(template = name, error = %fault, "a page cannot be drawn");
-        "<div class=\"empty\"><strong>This page cannot be drawn</strong>The log of this instance says why.</div>".to_owned()
+        "<div class=\"empty\"><strong>This page cannot be drawn</strong>The log of this instance says why.</div>"
+            .to_owned()
     })
 }
 
@@ -174,10 +176,22 @@ fn circuit(channel: &Value) -> Value {
         badges.push(("t-warn", "asked to wait"));
     }
     if badges.is_empty() {
-        badges.push(("t-ok", "closed"));
+        badges.push(("t-ok", "ok"));
     }
     let html: Vec<String> = badges.iter().map(|(tone, text)| badge(tone, text).to_string()).collect();
     Value::from_safe_string(html.join(" "))
+}
+
+/// What to do, with its SQL set as code: a step is SQL from its first SELECT on.
+fn advice(text: &str) -> Value {
+    let step = |step: &str| match step.find("SELECT ").or_else(|| step.find("CONFIG SET")) {
+        Some(at) => {
+            let (words, code) = step.split_at(at);
+            format!("{}<code>{}</code>", HtmlEscape(words), HtmlEscape(code))
+        }
+        None => HtmlEscape(step).to_string(),
+    };
+    Value::from_safe_string(text.split("; ").map(step).collect::<Vec<_>>().join("; "))
 }
 
 /// A small bar: `part` of `whole`.
@@ -207,13 +221,7 @@ fn act(state: &State<'_, '_>, verb: &str, label: &str, fields: Kwargs) -> Result
 }
 
 /// A button that first says what it will do.
-fn ask(
-    state: &State<'_, '_>,
-    verb: &str,
-    label: &str,
-    text: &str,
-    fields: Kwargs,
-) -> Result<Value, minijinja::Error> {
+fn ask(state: &State<'_, '_>, verb: &str, label: &str, text: &str, fields: Kwargs) -> Result<Value, minijinja::Error> {
     if !may_operate(state) {
         return Ok(Value::from_safe_string(String::new()));
     }

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::place::Place;
 use super::render::drawable;
-use super::{chart, notification};
-use crate::server::access::Caller;
+use super::{chart, listing, notification};
 use crate::config::Scope;
+use crate::server::access::Caller;
 use crate::store::look::AUDIT_PAGE;
 
 /// Who looks, and from where.
@@ -48,7 +48,12 @@ pub(super) fn view(
     let page = drawable(found);
     let (title, template, context) = match place {
         Place::Now => ("Now".to_owned(), "now.html", now(found)),
-        Place::Notifications(_) | Place::Notification { .. } => notification::view(place, found, viewer)?,
+        Place::Notifications(fields) => {
+            ("Notifications".to_owned(), "notifications.html", listing::view(found, fields, viewer))
+        }
+        Place::Notification { id, shows_payload } => {
+            (format!("Notification {id}"), "notification.html", notification::view(found, *shows_payload, viewer)?)
+        }
         Place::Dead => ("Dead letters".to_owned(), "dead.html", dead(found)),
         Place::Channels => ("Channels".to_owned(), "channels.html", channels(found, limits)),
         Place::Topics => ("Topics".to_owned(), "topics.html", context! { page }),
@@ -99,12 +104,15 @@ fn now(found: &Value) -> Context {
 }
 
 fn verdict(health: &Value, problems: usize) -> String {
-    match (problems, worst(health)) {
-        (0, _) => "All is well".to_owned(),
-        (1, "critical") => "1 thing needs you now".to_owned(),
-        (n, "critical") => format!("{n} things to look at, at least one of them now"),
-        (1, _) => "1 thing to look at".to_owned(),
-        (n, _) => format!("{n} things to look at"),
+    let checks = health["checks"].as_array();
+    let urgent = checks.map_or(0, |checks| checks.iter().filter(|check| check["level"] == "critical").count());
+    let things = |n: usize| if n == 1 { "1 thing".to_owned() } else { format!("{n} things") };
+    let needs = if urgent == 1 { "needs" } else { "need" };
+    match (urgent, problems - urgent) {
+        (0, 0) => "All is well".to_owned(),
+        (0, more) => format!("{} to look at", things(more)),
+        (_, 0) => format!("{} {needs} you now", things(urgent)),
+        (_, more) => format!("{} {needs} you now, {more} more to look at", things(urgent)),
     }
 }
 
@@ -152,7 +160,8 @@ fn dead(found: &Value) -> Context {
                 _ => {}
             }
         }
-        let topic: String = url::form_urlencoded::byte_serialize(group["topic"].as_str().unwrap_or("").as_bytes()).collect();
+        let topic: String =
+            url::form_urlencoded::byte_serialize(group["topic"].as_str().unwrap_or("").as_bytes()).collect();
         group["retry"] = format!("/bulk/new?action=retry&{}", filter.finish()).into();
         group["list"] = format!("/notifications?status=FAILED&topic={topic}").into();
     }

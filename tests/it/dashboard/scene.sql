@@ -2,13 +2,10 @@
 -- paused topic, a campaign, an event consumer that fell behind, what operators did.
 
 -- The last hour, by the minute.
+WITH due AS (SELECT n, sum(620 + (160 * sin(n / 7.0))::int + (n % 5) * 9) OVER (ORDER BY n) AS upto FROM generate_series(0, 59) n)
 INSERT INTO outboxd.statistics_minute (minute, seq_first, seq_last, published)
-SELECT m, 1000 * n, 1000 * n + 620 + (160 * sin(n / 7.0))::int, 600
-  FROM generate_series(1, 59) n, LATERAL (SELECT date_trunc('minute', now()) - (60 - n) * interval '1 min') t (m)
+SELECT date_trunc('minute', now()) - (60 - d.n) * interval '1 min', lag(d.upto, 1, 0::bigint) OVER (ORDER BY d.n), d.upto, 600 FROM due d
 ON CONFLICT DO NOTHING;
-UPDATE outboxd.statistics_minute SET seq_first = 0, seq_last = (SELECT sum(620 + (160 * sin(i / 7.0))::int + (i % 5) * 9)
-  FROM generate_series(1, 60 - (extract(epoch FROM date_trunc('minute', now()) - minute) / 60)::int) i)
- WHERE minute < date_trunc('minute', now());
 INSERT INTO outboxd.statistics_topic (minute, topic, sent, failed, retried)
 SELECT date_trunc('minute', now()) - (60 - n) * interval '1 min', t.topic,
        (t.share * (615 + 160 * sin(n / 7.0) + (n * 37) % 23))::int, CASE WHEN n > 44 AND t.topic = 'orders' THEN (n * 13) % 29 + 12 ELSE 0 END, n % 4
