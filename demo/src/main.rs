@@ -163,8 +163,7 @@ async fn build(stage: &Stage) -> Result<Theatre> {
     shop::create(&postgres).await?;
     let providers = Providers::start().await?;
     stage.say("  starting three simulated providers: push → sms → alimtalk, in this order of failover")?;
-    let (instances, dashboard) =
-        instances::start(&program, &postgres, redis.as_ref(), &providers, port).await?;
+    let (instances, dashboard) = instances::start(&program, &postgres, redis.as_ref(), &providers, port).await?;
     let [first, second] = &instances;
     stage.say(&format!(
         "  starting two instances, pid {} and {} (heartbeat {}, dead after {}, lease {}: short, for the demo)",

@@ -166,7 +166,7 @@ impl Dashboard {
         let Some(look) = look else {
             return match trouble {
                 Some(problem) if problem.kind() != Kind::Unavailable => {
-                    Drawn { status: StatusCode::BAD_REQUEST, ..nothing("This cannot be shown", problem.detail()) }
+                    Drawn { status: problem.status(), ..nothing("This cannot be shown", problem.detail()) }
                 }
                 _ => nothing(
                     "Postgres does not answer",

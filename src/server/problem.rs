@@ -103,6 +103,11 @@ impl Problem {
         self.kind
     }
 
+    /// As HTTP tells it.
+    pub(super) fn status(&self) -> StatusCode {
+        self.kind.parts().0
+    }
+
     /// The sentence for people.
     pub(super) fn detail(&self) -> &str {
         &self.detail

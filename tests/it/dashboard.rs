@@ -155,7 +155,9 @@ async fn keys_alone_are_enough() {
     browser.evaluate("window.isOld = true").await;
     browser.press("g").await;
     browser.press("l").await;
-    browser.until("!window.isOld && location.pathname === '/notifications' && document.readyState === 'complete'").await;
+    browser
+        .until("!window.isOld && location.pathname === '/notifications' && document.readyState === 'complete'")
+        .await;
     browser.press("j").await;
     browser.press("j").await;
     browser.press("k").await;
@@ -170,7 +172,9 @@ async fn keys_alone_are_enough() {
     browser.write("r3").await;
     browser.evaluate("window.isOld = true").await;
     browser.press("Enter").await;
-    browser.until("!window.isOld && location.search === '?q=r3' && document.querySelectorAll('[data-row]').length === 1").await;
+    browser
+        .until("!window.isOld && location.search === '?q=r3' && document.querySelectorAll('[data-row]').length === 1")
+        .await;
     browser.open("/").await;
     browser.until("document.querySelector('#live').dataset.state === 'live'").await;
     browser.press("p").await;

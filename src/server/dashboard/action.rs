@@ -53,7 +53,7 @@ async fn perform(store: &Store, caller: &Caller, verb: &str, fields: &Fields) ->
     let token = caller.name();
     let (name, origin) = (text("name"), text("origin"));
     let whole = if origin.is_empty() { name.to_owned() } else { format!("{name} at {origin}") };
-    let one = async |action| -> Result<String, Problem> {
+    let one = async |action: NotificationAction| -> Result<String, Problem> {
         let id = number(text("id"))?;
         let acted = store.act(token, action, id).await?;
         Ok(match acted.new_id {

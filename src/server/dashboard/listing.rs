@@ -53,7 +53,7 @@ fn asked(fields: &Fields) -> Map<String, Value> {
     for key in ["topic", "status", "recipient", "q", "cursor"] {
         asked.extend(fields.get(key).map(|value| (key.to_owned(), Value::from(value.as_str()))));
     }
-    let since = fields.get("since").and_then(|since| SINCE.iter().find(|(name, ..)| name == since));
+    let since = fields.get("since").and_then(|since| SINCE.iter().find(|(name, ..)| *name == since.as_str()));
     if let Some((_, _, minutes)) = since {
         asked.insert("since".to_owned(), (Utc::now() - TimeDelta::minutes(*minutes)).to_rfc3339().into());
     }

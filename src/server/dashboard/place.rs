@@ -153,8 +153,9 @@ impl Place {
 }
 
 async fn one(store: &Store, caller: &Caller, id: i64) -> Result<Value, Problem> {
-    let (details, life) =
-        tokio::try_join!(notifications::details(store, caller, id), async { Ok(store.look_at_life(id).await?) })?;
+    let (details, life) = tokio::try_join!(notifications::details(store, caller, id), async {
+        Ok::<Value, Problem>(store.look_at_life(id).await?)
+    })?;
     Ok(json!({"notification": serde_json::to_value(details).unwrap_or_default(), "life": life}))
 }
 

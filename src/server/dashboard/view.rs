@@ -160,6 +160,11 @@ fn dead(found: &Value) -> Context {
                 _ => {}
             }
         }
+        // The status stands before it.
+        let error = group["error"].as_str().unwrap_or_default();
+        let answered = format!("answered {}", group["http_status"]);
+        let said = error.strip_prefix(&answered).map_or(error, |rest| rest.trim_start_matches([':', ' '])).to_owned();
+        group["said"] = said.into();
         let topic: String =
             url::form_urlencoded::byte_serialize(group["topic"].as_str().unwrap_or("").as_bytes()).collect();
         group["retry"] = format!("/bulk/new?action=retry&{}", filter.finish()).into();

@@ -93,7 +93,9 @@ async fn a_read_token_sees_no_button_and_cannot_act() {
     }
     browser.until("document.querySelector('#live').dataset.state === 'live'").await;
     assert!(!browser.has("form[action^='/act/']").await, "nor does a button come live");
-    let retry = format!("fetch('/act/retry', {{method: 'POST', body: new URLSearchParams({{id: '{id}'}})}}).then(r => r.status)");
+    let retry = format!(
+        "fetch('/act/retry', {{method: 'POST', body: new URLSearchParams({{id: '{id}'}})}}).then(r => r.status)"
+    );
     assert_eq!(browser.evaluate(&retry).await, 403);
     let bulk = "fetch('/bulk', {method: 'POST', body: new URLSearchParams({action: 'retry', filter: '{\"id_max\": 9}', typed: '1', matched: '1'})}).then(r => r.status)";
     assert_eq!(browser.evaluate(bulk).await, 403);
@@ -102,7 +104,8 @@ async fn a_read_token_sees_no_button_and_cannot_act() {
     let status = format!("SELECT status FROM outboxd.notifications WHERE id = {id}");
     assert_eq!(sql::value::<String>(&world.app, &status).await, "FAILED");
     // The same request with another token is let through.
-    let form = ["Authorization: Bearer operate", "Content-Type: application/x-www-form-urlencoded", "Content-Length: 0"];
+    let form =
+        ["Authorization: Bearer operate", "Content-Type: application/x-www-form-urlencoded", "Content-Length: 0"];
     let named = ask(addr, "POST", "/act/nothing", &form).await;
     assert_eq!(named.status, 404, "{named:?}");
 }

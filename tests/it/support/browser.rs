@@ -4,7 +4,7 @@
 //! A client of our own, because what is needed is small: navigate, evaluate, type, take a picture. The crates that have
 //! all of the protocol are larger than outboxd.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -39,6 +39,8 @@ const FLAGS: [&str; 14] = [
 /// One page of a browser of its own.
 pub struct Browser {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    /// Which page is meant; before there is one, the browser.
+    session: Value,
     calls: u64,
     complaints: Vec<String>,
     base: String,
@@ -53,12 +55,13 @@ impl Browser {
         command.extend(FLAGS.map(String::from));
         command.extend([format!("--user-data-dir={}", dir.display()), "about:blank".to_owned()]);
         let process = process::leash(&command, &dir.join("log"), "KILL", Some(&dir));
-        let port = debugging_port(&dir).await;
-        let targets = super::http::get(([127, 0, 0, 1], port).into(), "/json", &[]).await.json();
-        let page = targets.as_array().expect("a list").iter().find(|target| target["type"] == "page").expect("a page").clone();
-        let url = page["webSocketDebuggerUrl"].as_str().expect("an address");
-        let (socket, _) = tokio_tungstenite::connect_async(url).await.expect("the browser listens");
-        let mut browser = Browser { socket, calls: 0, complaints: Vec::new(), base: base.to_owned(), _process: process };
+        let (socket, _) = tokio_tungstenite::connect_async(address(&dir).await).await.expect("the browser listens");
+        let (complaints, base) = (Vec::new(), base.to_owned());
+        let mut browser = Browser { socket, session: Value::Null, calls: 0, complaints, base, _process: process };
+        let targets = browser.call("Target.getTargets", json!({})).await["targetInfos"].clone();
+        let page = targets.as_array().expect("a list").iter().find(|target| target["type"] == "page").expect("a page");
+        let attach = json!({"targetId": page["targetId"], "flatten": true});
+        browser.session = browser.call("Target.attachToTarget", attach).await["sessionId"].clone();
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), json!({})).await;
         }
@@ -70,11 +73,18 @@ impl Browser {
     async fn call(&mut self, method: &str, params: Value) -> Value {
         self.calls += 1;
         let id = self.calls;
-        let text = json!({"id": id, "method": method, "params": params}).to_string();
+        let mut command = json!({"id": id, "method": method, "params": params});
+        if self.session.is_string() {
+            command["sessionId"] = self.session.clone();
+        }
+        let text = command.to_string();
         self.socket.send(Message::text(text)).await.expect("the browser runs");
         loop {
             let message = tokio::time::timeout(PATIENCE, self.socket.next()).await;
-            let message = message.unwrap_or_else(|_| panic!("no answer to {method}")).expect("the browser runs").expect("a frame");
+            let message = message
+                .unwrap_or_else(|_| panic!("no answer to {method}"))
+                .expect("the browser runs")
+                .expect("a frame");
             let Ok(text) = message.to_text() else { continue };
             let Ok(said) = serde_json::from_str::<Value>(text) else { continue };
             if said["id"] == id {
@@ -208,14 +218,13 @@ impl Browser {
     }
 }
 
-async fn debugging_port(dir: &PathBuf) -> u16 {
+/// Where it listens: it writes down its port and path.
+async fn address(dir: &Path) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let told = std::fs::read_to_string(dir.join("DevToolsActivePort")).unwrap_or_default();
-        if let Some(port) = told.lines().next().and_then(|line| line.parse().ok())
-            && told.lines().count() >= 2
-        {
-            return port;
+        if let Some((port, path)) = told.trim_end().split_once('\n') {
+            return format!("ws://127.0.0.1:{port}{path}");
         }
         assert!(Instant::now() < deadline, "Chromium does not start:\n{}", process::log_tail(&dir.join("log")));
         tokio::time::sleep(Duration::from_millis(20)).await;
