@@ -103,7 +103,7 @@ async fn describe(_: Caller) -> Response {
         bulk::stop
     ),
     components(schemas(super::problem::Shape)),
-    modifiers(&BearerToken)
+    modifiers(&BearerToken, &Problems)
 )]
 struct Description;
 
@@ -116,6 +116,23 @@ impl utoipa::Modify for BearerToken {
         let components = description.components.get_or_insert_with(Default::default);
         components.add_security_scheme("token", scheme);
         description.security = Some(vec![SecurityRequirement::new("token", [] as [&str; 0])]);
+    }
+}
+
+/// Whatever says no is a problem.
+struct Problems;
+
+impl utoipa::Modify for Problems {
+    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
+        let items = description.paths.paths.values_mut();
+        let operations = items.flat_map(|item| [&mut item.get, &mut item.post]).flatten();
+        for (status, response) in operations.flat_map(|operation| &mut operation.responses.responses) {
+            if let (true, utoipa::openapi::RefOr::T(response)) = (status.as_str() >= "400", response)
+                && let Some(content) = response.content.remove("application/json")
+            {
+                response.content.insert("application/problem+json".to_owned(), content);
+            }
+        }
     }
 }
 

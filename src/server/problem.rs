@@ -26,6 +26,8 @@ pub(super) enum Kind {
     MethodNotAllowed,
     /// The Host is not ours to answer for.
     Misdirected,
+    /// The body did not come in time.
+    Timeout,
     /// The body is larger than can be taken.
     TooLarge,
     /// The body is not said to be JSON.
@@ -57,6 +59,7 @@ impl Kind {
             Kind::NotFound => (StatusCode::NOT_FOUND, "not-found"),
             Kind::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed"),
             Kind::Misdirected => (StatusCode::MISDIRECTED_REQUEST, "misdirected"),
+            Kind::Timeout => (StatusCode::REQUEST_TIMEOUT, "timeout"),
             Kind::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large"),
             Kind::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json"),
             Kind::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "invalid"),

@@ -49,7 +49,10 @@ impl Api {
     }
 
     async fn start(change: impl FnOnce(Setup) -> Setup) -> Api {
-        let database = postgres::database().await;
+        Api::on(postgres::database().await, change).await
+    }
+
+    async fn on(database: Database, change: impl FnOnce(Setup) -> Setup) -> Api {
         let setup = Setup::new(&database.url()).webhook("http://127.0.0.1:9/").set("routes.default.backoff.base", "1h");
         let setup = setup.set("routes.default.backoff.max", "2h");
         let mut instance = change(setup).start().await;

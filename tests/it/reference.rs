@@ -96,8 +96,8 @@ fn takes(kind: Kind) -> String {
 fn the_metrics_page_is_current() {
     let mut page = "# Metrics\n\n\
         <!-- Written by tests/it/reference.rs from src/telemetry/catalog.rs. Do not edit. -->\n\n\
-        `GET /metrics` on `http_addr`, in Prometheus text; with `Authorization: Bearer <http_token>` where a token is\n\
-        set. Counters are of one instance since its start: sum them. Gauges that say \"the same on every instance\" show\n\
+        `GET /metrics` on `http_addr`, in Prometheus text; with `Authorization: Bearer …` where a token is set\n\
+        (`http_token`, or one of scope `read`). Counters are of one instance since its start: sum them. Gauges that say \"the same on every instance\" show\n\
         the whole: take the maximum. A topic has a label of its own as long as there are not more than 100.\n\n\
         | metric | type | labels | says |\n|---|---|---|---|\n"
         .to_owned();

@@ -20,7 +20,7 @@ use super::is_local;
 const LASTS: Duration = Duration::from_secs(12 * 60 * 60);
 /// Over HTTPS: no other host, and no page that came over plain HTTP, can set a cookie of this name.
 const SECURE_NAME: &str = "__Host-outboxd";
-/// Over plain HTTP, which only loopback may use: browsers do not take the name above there.
+/// Over plain HTTP, which only loopback may use: not every browser takes a `Secure` cookie there, as Chromium does.
 const PLAIN_NAME: &str = "outboxd";
 
 /// Signs the sessions of one token.

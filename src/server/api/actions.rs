@@ -16,6 +16,7 @@ use crate::store::action::{Acted, CircuitAction, HoldAction, NotificationAction}
 #[utoipa::path(
     post,
     path = "/v1/notifications/{id}/{action}",
+    operation_id = "actOnNotification",
     tag = "actions",
     params(
         ("id" = i64, Path, description = "The notification"),
@@ -47,6 +48,7 @@ pub(super) async fn on_notification(
 #[utoipa::path(
     post,
     path = "/v1/topics/{topic}/{action}",
+    operation_id = "actOnTopic",
     tag = "actions",
     params(
         ("topic" = String, Path, description = "The topic"),
@@ -83,6 +85,7 @@ pub(super) struct OfChannel {
 #[utoipa::path(
     post,
     path = "/v1/channels/{channel}/{action}",
+    operation_id = "actOnChannel",
     tag = "actions",
     params(
         ("channel" = String, Path, description = "The channel"),

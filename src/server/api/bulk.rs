@@ -42,6 +42,7 @@ enum Action {
 #[utoipa::path(
     post,
     path = "/v1/bulk",
+    operation_id = "startBulkAction",
     tag = "actions",
     request_body = Wanted<'_>,
     responses(
@@ -70,6 +71,7 @@ pub(super) async fn start(
 #[utoipa::path(
     get,
     path = "/v1/bulk/{id}",
+    operation_id = "getBulkAction",
     tag = "actions",
     params(("id" = i64, Path, description = "Its bulk_id")),
     responses(
@@ -92,6 +94,7 @@ pub(super) async fn show(caller: Caller, Ready(store): Ready, InPath(id): InPath
 #[utoipa::path(
     post,
     path = "/v1/bulk/{id}/stop",
+    operation_id = "stopBulkAction",
     tag = "actions",
     params(("id" = i64, Path, description = "Its bulk_id")),
     responses(

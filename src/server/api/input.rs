@@ -1,5 +1,7 @@
 //! What a request says, read without a panic and with a problem that says what is wrong.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::extract::path::ErrorKind;
 use axum::extract::rejection::{BytesRejection, PathRejection};
@@ -11,6 +13,9 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
 use crate::server::problem::{Kind, Problem};
+
+/// How long a body may take to come.
+const BODY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What stands in the path.
 pub(super) struct InPath<T>(pub(super) T);
@@ -58,8 +63,10 @@ impl<S: Send + Sync> FromRequest<S> for JsonBytes {
         if !kind.eq_ignore_ascii_case("application/json") {
             return Err(Problem::new(Kind::NotJson, "send JSON, with Content-Type: application/json"));
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| unread(&rejection))?;
-        Ok(JsonBytes(bytes))
+        match tokio::time::timeout(BODY_TIME_MAX, Bytes::from_request(request, state)).await {
+            Ok(read) => read.map(JsonBytes).map_err(|rejection| unread(&rejection)),
+            Err(_) => Err(Problem::new(Kind::Timeout, "the body did not come in time")),
+        }
     }
 }
 

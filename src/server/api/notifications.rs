@@ -28,6 +28,7 @@ const PAGE_MAX: usize = 200;
 #[utoipa::path(
     get,
     path = "/v1/notifications/{id}",
+    operation_id = "getNotification",
     tag = "notifications",
     params(("id" = i64, Path, description = "The id that was given when it was written")),
     responses(
@@ -101,6 +102,7 @@ pub(in crate::server) struct Listed {
 #[utoipa::path(
     get,
     path = "/v1/notifications",
+    operation_id = "searchNotifications",
     tag = "notifications",
     params(Asked),
     responses(

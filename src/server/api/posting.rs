@@ -77,6 +77,7 @@ struct Written {
 #[utoipa::path(
     post,
     path = "/v1/notifications",
+    operation_id = "writeNotifications",
     tag = "notifications",
     params(("Idempotency-Key" = Option<String>, Header,
         description = "A repeat under the same key gets the first answer; keys are each token's own.")),

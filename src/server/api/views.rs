@@ -40,6 +40,7 @@ pub(super) struct Rows {
 #[utoipa::path(
     get,
     path = "/v1/{view}",
+    operation_id = "readView",
     tag = "views",
     params(("view" = String, Path, description = "The view's name; audit needs scope operate"), Asked),
     responses(

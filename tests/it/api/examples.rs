@@ -4,6 +4,8 @@
 use serde_json::Value;
 
 use super::Api;
+use crate::support::postgres;
+use crate::support::sql::run;
 
 const PAGE: &str = include_str!("../../../docs/api.md");
 
@@ -33,8 +35,9 @@ fn assert_shows(shown: &Value, found: &Value) {
 
 #[tokio::test]
 async fn the_examples_of_the_page_work_as_they_stand() {
-    let api = Api::start(|setup| setup.set("http_token", "a-token-of-the-examples")).await;
-    crate::support::sql::run(&api.client, "SELECT outboxd.pause('order.paid')").await;
+    let database = postgres::database().await;
+    run(&database.connect().await, "SELECT outboxd.pause('order.paid')").await;
+    let api = Api::on(database, |setup| setup.set("http_token", "a-token-of-the-examples")).await;
     let fences = fences();
     let mut ran = 0;
     for pair in fences.windows(2) {

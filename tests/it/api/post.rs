@@ -117,6 +117,35 @@ async fn of_many_at_once_under_one_key_one_writes() {
 }
 
 #[tokio::test]
+async fn more_requests_than_there_is_room_for_are_told_to_come_again() {
+    let api = Api::open().await;
+    let addr = api.addr;
+    // Everybody waits for a dedup_key that another transaction is writing.
+    run(&api.client, "BEGIN; SELECT outboxd.notify('order.paid', 'r', '{}', dedup_key => 'd')").await;
+    let body = r#"{"topic": "order.paid", "recipient": "r", "payload": {}, "dedup_key": "d"}"#;
+    let mut posts: tokio::task::JoinSet<_> =
+        (0..140).map(|_| http::post(addr, "/v1/notifications", &[], body)).collect();
+    for _ in 0..140 - 128 {
+        let answer = posts.join_next().await.unwrap().unwrap();
+        assert_problem(&answer, 503, "overloaded");
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    run(&api.client, "COMMIT").await;
+    for answer in posts.join_all().await {
+        assert_eq!(answer.status, 201, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_the_callers_fault() {
+    let api = Api::open().await;
+    let head =
+        "POST /v1/notifications HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n";
+    let answer = http::send(api.addr, format!("{head}Content-Length: 10\r\n\r\n{{").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("urn:outboxd:problem:timeout"), "{answer}");
+}
+
+#[tokio::test]
 async fn without_postgres_callers_are_told_to_come_again() {
     use crate::support::proxy::{Fault, Proxy};
     let database = crate::support::postgres::database().await;

@@ -48,7 +48,7 @@ async fn every_page_is_small_safe_and_loads_only_from_us() {
 #[tokio::test]
 async fn strangers_are_led_to_the_login_and_programs_are_told() {
     let mut world = World::new(Carrier::Memory).await;
-    world.setup = world.setup.set("tokens.looker.token", "look").set("tokens.looker.scope", "read");
+    world.setup = world.setup.set("tokens.looker.token", "look-look-look-look").set("tokens.looker.scope", "read");
     let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
     for page in PAGES {
@@ -69,9 +69,9 @@ async fn a_read_token_sees_no_button_and_cannot_act() {
     let mut world = World::new(Carrier::Memory).await;
     world.setup = world
         .setup
-        .set("tokens.looker.token", "look")
+        .set("tokens.looker.token", "look-look-look-look")
         .set("tokens.looker.scope", "read")
-        .set("tokens.ops.token", "operate")
+        .set("tokens.ops.token", "operate-operate-operate")
         .set("tokens.ops.scope", "operate");
     let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
@@ -82,7 +82,7 @@ async fn a_read_token_sees_no_button_and_cannot_act() {
     browser.evaluate("document.querySelector('[name=token]').value = 'wrong'").await;
     browser.follow("document.querySelector('form').requestSubmit()").await;
     browser.until_says("none of the tokens").await;
-    browser.evaluate("document.querySelector('[name=token]').value = 'look'").await;
+    browser.evaluate("document.querySelector('[name=token]').value = 'look-look-look-look'").await;
     browser.follow("document.querySelector('form').requestSubmit()").await;
     browser.until_says("looker").await;
     let one = format!("/notifications/{id}?payload=shown");
@@ -105,7 +105,7 @@ async fn a_read_token_sees_no_button_and_cannot_act() {
     assert_eq!(sql::value::<String>(&world.app, &status).await, "FAILED");
     // The same request with another token is let through.
     let form =
-        ["Authorization: Bearer operate", "Content-Type: application/x-www-form-urlencoded", "Content-Length: 0"];
+        ["Authorization: Bearer operate-operate-operate", "Content-Type: application/x-www-form-urlencoded", "Content-Length: 0"];
     let named = ask(addr, "POST", "/act/nothing", &form).await;
     assert_eq!(named.status, 404, "{named:?}");
 }
