@@ -25,7 +25,7 @@ const SHOTS: [(&str, &str, &str); 11] = [
 
 /// What is wider than the window or than what it stands in.
 const CUT_OFF: &str = "document.documentElement.scrollWidth > innerWidth ? ['the page'] : \
-    [...document.querySelectorAll('main *')].filter(e => !e.closest('.sr, svg, .clip, .answer, thead') && \
+    [...document.querySelectorAll('main *')].filter(e => !e.closest('.sr, svg, .clip, .answer, thead, details:not([open]) > :not(summary)') && \
      e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 120))";
 
 async fn scene() -> Desk {

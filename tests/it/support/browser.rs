@@ -194,7 +194,11 @@ impl Browser {
             _ if key.chars().count() == 1 => key,
             _ => "",
         };
-        let code = if key == "Enter" { 13 } else { 0 };
+        let code = match key {
+            "Enter" => 13,
+            "Escape" => 27,
+            _ => 0,
+        };
         for kind in ["keyDown", "keyUp"] {
             let text = if kind == "keyDown" { text } else { "" };
             let event = json!({"type": kind, "key": key, "text": text, "windowsVirtualKeyCode": code});

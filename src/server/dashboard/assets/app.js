@@ -155,7 +155,7 @@ document.addEventListener("submit", (event) => {
   if (event.defaultPrevented) return;
   setTimeout(() => $$("button", event.target).forEach((button) => (button.disabled = true)));
 });
-addEventListener("pageshow", () => $$("button[disabled]:not([data-off])").forEach((button) => (button.disabled = false)));
+addEventListener("pageshow", (event) => event.persisted && $$("button[disabled]").forEach((button) => (button.disabled = false)));
 
 // A bulk action starts once its number was typed.
 document.addEventListener("input", (event) => {
