@@ -31,7 +31,8 @@ impl Desk {
     /// A world whose notifications are tried once.
     async fn with_one_try() -> Desk {
         let mut world = World::new(Carrier::Memory).await;
-        world.setup = world.setup.set("routes.default.max_attempts", 1).set("channels.webhook.circuit.failures", 10_000);
+        world.setup =
+            world.setup.set("routes.default.max_attempts", 1).set("channels.webhook.circuit.failures", 10_000);
         Desk::new(world).await
     }
 
@@ -163,7 +164,9 @@ async fn keys_alone_are_enough() {
     assert_eq!(browser.evaluate("document.activeElement.textContent").await, id);
     browser.evaluate("window.isOld = true").await;
     browser.press("Enter").await;
-    let there = format!("!window.isOld && location.pathname === '/notifications/' + {id} && document.readyState === 'complete'");
+    let there = format!(
+        "!window.isOld && location.pathname === '/notifications/' + {id} && document.readyState === 'complete'"
+    );
     browser.until(&there).await;
     browser.press("/").await;
     browser.until("document.activeElement.id === 'q'").await;

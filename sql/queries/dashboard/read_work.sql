@@ -34,5 +34,5 @@ SELECT json_build_object(
          ORDER BY h.circuit <> 'closed' DESC, h.paused DESC, h.origin IS NOT NULL, h.channel, h.origin LIMIT 12) c),
     'instances', (SELECT count(*) FROM outboxd.workers),
     'bulk', (SELECT json_agg(b ORDER BY b.id) FROM (
-        SELECT a.id, a.action, a.filter, a.actor, a.state, a.matched, a.done, a.percent FROM outboxd.bulk_actions a
+        SELECT a.id, a.action, a.filter, a.actor, a.token, a.state, a.matched, a.done, a.percent FROM outboxd.bulk_actions a
          WHERE a.ended_at IS NULL ORDER BY a.id LIMIT 5) b)) AS page

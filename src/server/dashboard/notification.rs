@@ -21,6 +21,8 @@ pub(super) fn view(found: &Value, shows_payload: bool, viewer: &Viewer) -> Optio
     let headers: Vec<Vec<String>> = headers
         .into_iter()
         .flatten()
+        // Its trace id is shown for itself.
+        .filter(|(name, _)| !name.eq_ignore_ascii_case("traceparent"))
         .map(|(name, value)| vec![name.clone(), value.as_str().unwrap_or_default().to_owned()])
         .collect();
     Some(context! {

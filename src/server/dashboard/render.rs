@@ -20,6 +20,11 @@ macro_rules! templates {
 
 static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut engine = Environment::new();
+    // What is not there is not written, rather than as `None`.
+    engine.set_formatter(|out, state, value| match value.is_none() {
+        true => Ok(()),
+        false => minijinja::escape_formatter(out, state, value),
+    });
     for (name, text) in templates![
         "layout.html",
         "alone.html",

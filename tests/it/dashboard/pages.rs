@@ -104,8 +104,11 @@ async fn a_read_token_sees_no_button_and_cannot_act() {
     let status = format!("SELECT status FROM outboxd.notifications WHERE id = {id}");
     assert_eq!(sql::value::<String>(&world.app, &status).await, "FAILED");
     // The same request with another token is let through.
-    let form =
-        ["Authorization: Bearer operate-operate-operate", "Content-Type: application/x-www-form-urlencoded", "Content-Length: 0"];
+    let form = [
+        "Authorization: Bearer operate-operate-operate",
+        "Content-Type: application/x-www-form-urlencoded",
+        "Content-Length: 0",
+    ];
     let named = ask(addr, "POST", "/act/nothing", &form).await;
     assert_eq!(named.status, 404, "{named:?}");
 }

@@ -1,6 +1,12 @@
 -- A night with some trouble, for pictures: an hour of traffic, a provider that is down, dead letters of several causes, a
 -- paused topic, a campaign, an event consumer that fell behind, what operators did.
 
+-- What operators did.
+INSERT INTO outboxd.audit (at, actor, action, subject, affected, detail)
+VALUES (now() - interval '3 h', 'alice', 'retry_where', '{"topic": "receipts", "http_status": 503}', 41, NULL),
+       (now() - interval '50 min', 'bob', 'pause_channel', 'webhook', 1, NULL), (now() - interval '48 min', 'bob', 'resume_channel', 'webhook', 1, NULL),
+       (now() - interval '12 min', 'alice', 'retry', '7', 1, NULL), (now() - interval '4 min', 'alice', 'probe_channel', 'sms', 1, NULL);
+
 -- The last hour, by the minute.
 WITH due AS (SELECT n, sum(620 + (160 * sin(n / 7.0))::int + (n % 5) * 9) OVER (ORDER BY n) AS upto FROM generate_series(0, 59) n)
 INSERT INTO outboxd.statistics_minute (minute, seq_first, seq_last, published)
@@ -36,15 +42,16 @@ VALUES ('sms', '', clock_timestamp() + interval '4 min', 'failures', 3);
 SELECT outboxd.pause('quiz');
 
 -- History: what was sent, and dead letters of four causes.
-INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, channel, attempts, http_status, dedup_key)
+INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, send_at, finished_at, channel, attempts, http_status, dedup_key)
 SELECT (ARRAY['orders', 'receipts', 'security'])[n % 3 + 1], '+82 10 ' || 2000 + n * 7 % 7000 || ' ' || 1000 + n * 13 % 8999,
-       jsonb_build_object('text', 'Your order ' || n || ' is on its way'), 'SENT', now() - n * interval '7 s',
+       jsonb_build_object('text', 'Your order ' || n || ' is on its way'), 'SENT', now() - n * interval '7 s', now() - n * interval '7 s',
        now() - n * interval '7 s' + interval '180 ms', (ARRAY['push', 'alimtalk'])[n % 2 + 1], 1, 200, 'order-' || n
   FROM generate_series(1, 400) n;
 INSERT INTO outboxd.notification_log
-       (topic, recipient, payload, status, created_at, finished_at, failed_at, channel, attempts, http_status, error, headers)
+       (topic, recipient, payload, status, created_at, send_at, finished_at, failed_at, channel, attempts, http_status, error, headers)
 SELECT c.topic, 'device-' || md5(c.cause || n), jsonb_build_object('text', 'Your order ' || n || ' is on its way', 'order', n), 'FAILED',
-       now() - n * interval '11 s' - interval '2 min', now() - n * interval '11 s', now() - n * interval '11 s', c.channel, c.attempts,
+       now() - n * interval '11 s' - interval '2 min', now() - n * interval '11 s' - interval '2 min', now() - n * interval '11 s',
+       now() - n * interval '11 s', c.channel, c.attempts,
        c.http_status, c.error, CASE WHEN n = 1 THEN '{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}'::jsonb END
   FROM (VALUES ('gone', 'orders', 'push', 1, 410, 'answered 410: {"error": "the device token is no longer registered"}', 214),
                ('down', 'security', 'sms', 8, NULL, 'connect: connection refused', 57),
@@ -79,11 +86,7 @@ INSERT INTO outboxd.event_group (topic, name, delivered_id, gone, behind, stream
 VALUES ('order.paid', 'billing', '0-1', 0, 12, 100000, NULL, NULL, 0), ('order.paid', 'search', '0-1', 0, 31207, 100000, NULL, NULL, 0),
        ('order.shipped', 'warehouse', '0-1', 0, 4, 100000, NULL, NULL, 0);
 
--- What operators did.
-INSERT INTO outboxd.audit (at, actor, action, subject, affected, detail)
-VALUES (now() - interval '3 h', 'alice', 'retry_where', '{"topic": "receipts", "http_status": 503}', 41, NULL),
-       (now() - interval '50 min', 'bob', 'pause_channel', 'webhook', 1, NULL), (now() - interval '48 min', 'bob', 'resume_channel', 'webhook', 1, NULL),
-       (now() - interval '12 min', 'alice', 'retry', '7', 1, NULL), (now() - interval '4 min', 'alice', 'probe_channel', 'sms', 1, NULL);
+-- Bulk actions that have ended.
 INSERT INTO outboxd.bulk_action (action, filter, actor, started_at, ended_at, matched, done, stopped_by)
 VALUES ('retry', '{"topic": "orders", "http_status": 503}', 'alice', now() - interval '1 day', now() - interval '1 day' + interval '2 min', 18420, 18420, NULL),
        ('cancel', '{"topic": "quiz"}', 'bob', now() - interval '5 h', now() - interval '5 h' + interval '20 s', 9000, 3120, 'bob');

@@ -92,6 +92,9 @@ $("#theme")?.addEventListener("submit", (event) => {
   say(`${root.dataset.theme} theme`);
 });
 
+// On a narrow screen the pages stand in one line: the one that is open comes into sight.
+$(".nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 // ---- Keys.
 
 const rows = () => $$("[data-row]");
