@@ -89,6 +89,8 @@ pub struct Config {
 pub struct DatabaseConfig {
     /// Connections at most, the listener's not counted.
     pub pool_size: usize,
+    /// Connections of callers over HTTP at most, made as they are needed: however much they ask, they take none from the work.
+    pub api_pool_size: usize,
     /// How long to wait for a connection to be made.
     pub connect_timeout: Duration,
     /// The server-side limit of a statement of ours.

@@ -68,8 +68,6 @@ pub use error::{Error, Result, StageError};
 
 /// Connections that only publish; two loops and a spare.
 const RELAXED_POOL_SIZE: usize = 3;
-/// Connections of callers over HTTP, made as they are needed: however much they ask, they take none from the work.
-const REQUEST_POOL_SIZE: usize = 8;
 /// On top of the server's own limit, for the network.
 const CALL_GRACE: Duration = Duration::from_secs(5);
 /// After so long without a word the kernel asks whether the other end is there.
@@ -165,7 +163,7 @@ impl Store {
         Ok(Store {
             durable: pool(database.pool_size, &durable)?,
             relaxed: pool(RELAXED_POOL_SIZE, &relaxed)?,
-            request: pool(REQUEST_POOL_SIZE, &request)?,
+            request: pool(database.api_pool_size, &request)?,
             session,
             liveness,
             call_timeout,

@@ -14,9 +14,7 @@ CREATE OR REPLACE FUNCTION outboxd._post(token text, key text, digest bytea, ite
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
-    same  boolean;
-    part  record;
-    drawn bigint[];
+    same boolean;
 BEGIN
     IF key IS NOT NULL THEN
         IF NOT pg_try_advisory_xact_lock(hashtextextended(concat('outboxd ', token, ' ', key), 0)) THEN
@@ -31,15 +29,14 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    ids := array_fill(NULL::bigint, ARRAY[jsonb_array_length(items)]);
-    FOR part IN SELECT i.value->>'topic' AS topic, jsonb_agg(i.value - 'topic' ORDER BY i.n) AS items, array_agg(i.n::integer ORDER BY i.n) AS places
-                  FROM jsonb_array_elements(items) WITH ORDINALITY i(value, n) GROUP BY 1 ORDER BY min(i.n)
-    LOOP
-        drawn := ARRAY(SELECT n.id FROM outboxd.notify_many(part.topic, part.items) WITH ORDINALITY n(id, place) ORDER BY n.place);
-        FOR n IN 1..cardinality(drawn) LOOP
-            ids[part.places[n]] := drawn[n];
-        END LOOP;
-    END LOOP;
+    IF jsonb_array_length(items) = 1 THEN
+        -- By far the most, and several times as fast.
+        SELECT ARRAY[outboxd.notify(r.topic, r.recipient, r.payload, r.send_at, r.dedup_key, r.ordering_key, r.expires_at, r.headers)]
+          INTO ids FROM jsonb_to_record(items->0) r(topic text, recipient text, payload jsonb, send_at timestamptz, dedup_key text,
+                                                    ordering_key text, expires_at timestamptz, headers jsonb);
+    ELSE
+        ids := outboxd._post_many(items);
+    END IF;
     IF key IS NOT NULL THEN
         INSERT INTO outboxd.idempotency (token, key, digest, ids) VALUES (token, key, digest, ids);
     END IF;

@@ -85,6 +85,7 @@ pub(super) fn derived(config: &Config) -> BTreeMap<KeyPath, String> {
 fn database(s: &Section<'_>) -> DatabaseConfig {
     DatabaseConfig {
         pool_size: s.number("pool_size"),
+        api_pool_size: s.number("api_pool_size"),
         connect_timeout: s.duration("connect_timeout"),
         statement_timeout: s.duration("statement_timeout"),
         pooler: s.flag("pooler"),

@@ -30,6 +30,7 @@ pub const KEYS: &[Key] = &[
     key("http_addr", Addr, Value("127.0.0.1:8080"), "Where the HTTP endpoints listen; off loopback needs a token."),
     key("http_token", Secret, Derived("none"), "A bearer token that may do everything over HTTP, 16 characters or more."),
     key("database.pool_size", Integer(2, 500), Value("10"), "Connections at most, the listener's not counted."),
+    key("database.api_pool_size", Integer(1, 500), Value("16"), "Connections of callers over HTTP at most, made as they are needed."),
     key("database.connect_timeout", Duration(100, MINUTE), Value("5s"), "How long to wait for a connection to be made."),
     key("database.statement_timeout", Duration(SECOND, HOUR), Value("30s"), "The server-side limit of one of our statements."),
     key("database.pooler", Flag, Value("false"), "A transaction-mode pooler (PgBouncer) stands in between."),

@@ -128,7 +128,7 @@ impl utoipa::Modify for Problems {
         let operations = items.flat_map(|item| [&mut item.get, &mut item.post]).flatten();
         for (status, response) in operations.flat_map(|operation| &mut operation.responses.responses) {
             if let (true, utoipa::openapi::RefOr::T(response)) = (status.as_str() >= "400", response)
-                && let Some(content) = response.content.remove("application/json")
+                && let Some(content) = response.content.swap_remove("application/json")
             {
                 response.content.insert("application/problem+json".to_owned(), content);
             }

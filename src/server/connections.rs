@@ -52,6 +52,10 @@ async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpSt
 }
 
 async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, _slot: OwnedSemaphorePermit) {
+    // An answer is small, and nobody waits for a second one to fill the packet.
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%error, "a connection keeps its small packets back");
+    }
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)

@@ -179,7 +179,7 @@ fn draft() -> impl Strategy<Value = String> {
 fn body() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         2 => Just(Vec::new()),
-        3 => draft().prop_map(String::into_bytes),
+        6 => draft().prop_map(String::into_bytes),
         1 => prop::collection::vec(draft(), 0..4).prop_map(|all| format!("[{}]", all.join(",")).into_bytes()),
         2 => json().prop_map(String::into_bytes),
         1 => json().prop_map(|filter| format!("{{\"action\":\"retry\",\"filter\":{filter}}}").into_bytes()),
@@ -191,6 +191,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
 
 fn headers() -> impl Strategy<Value = Vec<String>> {
     let some = vec![
+        OPS.to_owned(),
         OPS.to_owned(),
         PAGE.to_owned(),
         SHOP.to_owned(),
