@@ -8,6 +8,7 @@
 //! | `/version` | version, commit, schema | scope `read` |
 //! | `/openapi.json` | what `/v1/…` takes and gives | any token |
 //! | `/v1/…` | notifications, views, actions; see [`api`] | by scope |
+//! | `/`, `/notifications`, `/dead`, … | the dashboard; see [`dashboard`] | scope `read`; to act, `operate` |
 //! | `/login`, `/logout` | POST: from a token to the dashboard's session and back | anyone |
 //!
 //! Off loopback a token is required at start; see [`access`]. What is asked is bounded: connections, the size and time of a request's

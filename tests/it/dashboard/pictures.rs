@@ -11,7 +11,7 @@ use crate::support::world::{Carrier, World};
 /// Page, name of its picture, and what is done before it is taken.
 const SHOTS: [(&str, &str, &str); 11] = [
     ("/", "now", ""),
-    ("/notifications?topic=orders", "notifications", ""),
+    ("/notifications?status=FAILED", "notifications", ""),
     ("/dead", "dead-letters", ""),
     ("/channels", "channels", "document.querySelector('details.confirm').open = true"),
     ("/topics", "topics", ""),
