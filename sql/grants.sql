@@ -34,7 +34,7 @@ BEGIN
         GRANT EXECUTE ON FUNCTION outboxd.status, outboxd.retry, outboxd.retry_dead, outboxd.retry_where, outboxd.resend,
             outboxd.cancel, outboxd.cancel_where, outboxd.discard, outboxd.stop_bulk, outboxd.replay_events, outboxd.pause,
             outboxd.resume, outboxd.pause_channel, outboxd.resume_channel, outboxd.close_circuit, outboxd.probe_channel,
-            outboxd.create_schedule, outboxd.alter_schedule,
+            outboxd.create_schedule, outboxd.alter_schedule, outboxd.pause_schedule, outboxd.resume_schedule,
             outboxd.drop_schedule TO outboxd_operator;
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_reader') THEN

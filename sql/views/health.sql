@@ -57,14 +57,18 @@ WITH alive AS MATERIALIZED (
               FROM outboxd.channel_state h WHERE h.reason <> 'retry_after') c
     UNION ALL
     SELECT 6, 'paused', CASE WHEN p.names IS NULL THEN 0 ELSE 1 END, coalesce(p.names, 'nothing'),
-           'Topics and channels that an operator paused; their work waits.',
-           CASE WHEN p.names IS NOT NULL THEN 'SELECT outboxd.resume(''topic''), or outboxd.resume_channel(''channel'')' END
+           'Topics, channels and schedules that an operator paused; their work waits, the slots of schedules pass.',
+           CASE WHEN p.names IS NOT NULL
+                THEN 'SELECT outboxd.resume(''topic''), outboxd.resume_channel(''channel'') or outboxd.resume_schedule(''name'')' END
       FROM (SELECT string_agg(x.what, ', ' ORDER BY x.what) AS names
               FROM (SELECT format('topic %s since %s', t.name, to_char(t.paused_at, 'YYYY-MM-DD HH24:MI')) AS what
                       FROM outboxd.topic t WHERE t.paused_at IS NOT NULL
                     UNION ALL
                     SELECT format('channel %s since %s', h.channel, to_char(h.paused_at, 'YYYY-MM-DD HH24:MI'))
-                      FROM outboxd.channel_state h WHERE h.paused_at IS NOT NULL) x) p
+                      FROM outboxd.channel_state h WHERE h.paused_at IS NOT NULL
+                    UNION ALL
+                    SELECT format('schedule %s since %s', s.name, to_char(s.paused_at, 'YYYY-MM-DD HH24:MI'))
+                      FROM outboxd.schedule s WHERE s.paused_at IS NOT NULL) x) p
     UNION ALL
     SELECT 7, 'queue', CASE WHEN q.down > 0 OR q.policy <> 'noeviction' OR q.share > 0.9 THEN 2
                              WHEN q.alone > 0 OR q.share > 0.75 THEN 1 ELSE 0 END,

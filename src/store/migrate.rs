@@ -46,7 +46,8 @@ pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
     "notify", "notify_many", "status", "publish", "replay_events", "receive", "respond",
     "cancel", "cancel_where", "discard", "retry", "retry_dead", "retry_where", "stop_bulk", "resend",
     "pause", "resume", "pause_channel", "resume_channel", "_hasten", "close_circuit", "probe_channel",
-    "_read_audience", "_reject_cron", "_reject_schedule", "_cancel_runs", "create_schedule", "alter_schedule", "drop_schedule",
+    "_read_audience", "_reject_cron", "_reject_schedule", "_cancel_runs", "create_schedule", "alter_schedule", "pause_schedule",
+    "resume_schedule", "drop_schedule",
 );
 
 /// The operators' views, and internal ones (`_…`), each after those it reads.

@@ -11,7 +11,7 @@ use crate::support::postgres::{self, connect};
 use crate::support::sql::{refused, run, value, values};
 
 const APP_FUNCTIONS: [&str; 6] = ["notify", "notify_many", "publish", "receive", "respond", "status"];
-const ACTIONS: [&str; 18] = [
+const ACTIONS: [&str; 20] = [
     "alter_schedule",
     "cancel",
     "cancel_where",
@@ -21,11 +21,13 @@ const ACTIONS: [&str; 18] = [
     "drop_schedule",
     "pause",
     "pause_channel",
+    "pause_schedule",
     "probe_channel",
     "replay_events",
     "resend",
     "resume",
     "resume_channel",
+    "resume_schedule",
     "retry",
     "retry_dead",
     "retry_where",
