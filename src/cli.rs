@@ -140,10 +140,7 @@ impl From<Errors> for Failure {
 
 impl From<connect::Error> for Failure {
     fn from(error: connect::Error) -> Self {
-        let exit = match error {
-            connect::Error::Url(_) => Exit::Config,
-            _ => Exit::Unavailable,
-        };
+        let exit = if error.is_passing() { Exit::Unavailable } else { Exit::Config };
         Self::new(exit, anyhow::Error::new(error).context("Postgres"))
     }
 }

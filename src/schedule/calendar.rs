@@ -182,9 +182,7 @@ mod tests {
     #[test]
     fn slots_within_their_lead_run_late_ones_too_and_old_ones_are_missed() {
         let calendar = Calendar::parse("0 * * * *", "UTC").unwrap();
-        let due = |now, lead, catch_up| {
-            calendar.due(utc("2026-01-01T09:00:00Z"), window(now, lead, catch_up)).unwrap()
-        };
+        let due = |now, lead, catch_up| calendar.due(utc("2026-01-01T09:00:00Z"), window(now, lead, catch_up)).unwrap();
         assert!(due("2026-01-01T08:49:59Z", 10, 60).runs.is_empty(), "not yet");
         let early = due("2026-01-01T08:50:00Z", 10, 60);
         assert_eq!((early.runs, early.next), (vec![utc("2026-01-01T09:00:00Z")], Some(utc("2026-01-01T10:00:00Z"))));

@@ -101,7 +101,18 @@ fn outboxd(database: &Database, args: &[&str]) -> Output {
 async fn the_command_line_creates_lists_pauses_and_drops() {
     let database = postgres::database().await;
     let _client = app(&database, 1).await;
-    let create = ["create", "daily", "0 9 * * *", "Asia/Seoul", "quiz", "app.audience", "--spread", "30m", "--expires-after", "2h"];
+    let create = [
+        "create",
+        "daily",
+        "0 9 * * *",
+        "Asia/Seoul",
+        "quiz",
+        "app.audience",
+        "--spread",
+        "30m",
+        "--expires-after",
+        "2h",
+    ];
     let created = outboxd(&database, &create);
     assert!(created.status.success(), "{created:?}");
     let listed = outboxd(&database, &["list", "--json"]);

@@ -22,7 +22,8 @@ async fn a_pause_cancels_what_was_prepared_and_a_resume_before_the_slot_prepares
     assert_eq!(sql::value::<i64>(&client, "SELECT outboxd.pause_schedule('daily')").await, 50);
     let left = "SELECT count(*) FROM outboxd.notification_log WHERE status <> 'CANCELED'";
     assert_eq!(sql::value::<i64>(&client, left).await, 0);
-    let shown = "SELECT concat_ws(' ', state, next_slot > now(), paused_at IS NOT NULL, last_state) FROM outboxd.schedules";
+    let shown =
+        "SELECT concat_ws(' ', state, next_slot > now(), paused_at IS NOT NULL, last_state) FROM outboxd.schedules";
     assert_eq!(sql::value::<String>(&client, shown).await, "paused t t canceled");
     assert_eq!(sql::value::<i64>(&client, "SELECT outboxd.pause_schedule('daily')").await, 0, "again");
 
@@ -35,7 +36,7 @@ async fn a_pause_cancels_what_was_prepared_and_a_resume_before_the_slot_prepares
 }
 
 #[tokio::test]
-async fn a_slot_that_comes_during_a_pause_is_on_record_as_paused_and_nobody_is_sent_anything() {
+async fn a_slot_that_comes_during_a_pause_is_on_record_and_nobody_is_sent_anything() {
     let database = postgres::database().await;
     let client = app(&database, 3).await;
     // Its slot came a minute after it was paused, while an instance ran or not.
@@ -43,8 +44,11 @@ async fn a_slot_that_comes_during_a_pause_is_on_record_as_paused_and_nobody_is_s
     sql::run(&client, "SELECT outboxd.pause_schedule('held')").await;
     // Resumed before any instance looked: what came before that is past, whatever catch_up says.
     create_late(&client, "resumed", "-3 min", "").await;
-    sql::run(&client, "UPDATE outboxd.schedule SET next_slot = date_trunc('minute', now()) - interval '3 min' WHERE name = 'resumed'")
-        .await;
+    sql::run(
+        &client,
+        "UPDATE outboxd.schedule SET next_slot = date_trunc('minute', now()) - interval '3 min' WHERE name = 'resumed'",
+    )
+    .await;
     sql::run(&client, "SELECT outboxd.pause_schedule('resumed'), outboxd.resume_schedule('resumed')").await;
     let _instance = plain_instance(&database).await;
     run_is(&client, "held", "paused").await;
