@@ -22,6 +22,7 @@ mod completions;
 mod database;
 mod dead;
 mod doctor;
+mod find;
 mod fit;
 mod migrate;
 mod roles;
@@ -83,6 +84,7 @@ enum Command {
     Schedule(schedule::Args),
     Status(status::Args),
     Dead(dead::Args),
+    Find(find::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
 }
@@ -198,6 +200,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Schedule(args) => schedule::run(&args, &sources).await,
         Command::Status(args) => status::run(&args, &sources).await,
         Command::Dead(args) => dead::run(&args, &sources).await,
+        Command::Find(args) => find::run(&args, &sources).await,
         Command::Doctor(args) => doctor::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
     }

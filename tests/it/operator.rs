@@ -40,6 +40,7 @@ async fn operators_commands_need_the_database_alone() {
         &["status"],
         &["status", "--json"],
         &["dead", "list"],
+        &["find", "device-1"],
         &["dead", "retry", "--topic", "orders", "--dry-run"],
         &["schedule", "list"],
     ] {
