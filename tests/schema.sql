@@ -411,6 +411,7 @@ END
     CREATE INDEX notification_log_due_key ON outboxd.notification_log USING btree (ordering_key, due_at, id) WHERE ((due_at IS NOT NULL) AND (ordering_key IS NOT NULL))
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
+    CREATE INDEX notification_log_recipient ON outboxd.notification_log USING btree (((hashtext(recipient) & 255)), id, hashtext(recipient))
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
     GRANT insert (id) TO outboxd_app
@@ -798,6 +799,7 @@ FUNCTION close_circuit(channel text, origin text DEFAULT ''::text) RETURNS void 
 FUNCTION create_schedule(name text, cron text, timezone text, topic text, audience text, lead interval DEFAULT '00:10:00'::interval, spread interval DEFAULT '00:00:00'::interval, catch_up interval DEFAULT '01:00:00'::interval, expires_after interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION discard(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION drop_schedule(name text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION notifications_to(recipient text) RETURNS SETOF outboxd.notifications LANGUAGE sql STABLE GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION notify(topic text, recipient text, payload json, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE sql GRANT TO outboxd_app, outboxd_service
 FUNCTION notify(topic text, recipient text, payload jsonb, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER GRANT TO outboxd_app, outboxd_service
 FUNCTION notify(topic text, recipient text, payload text, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE sql GRANT TO outboxd_app, outboxd_service
