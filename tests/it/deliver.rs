@@ -211,3 +211,18 @@ async fn a_claim_tells_when_its_message_was_published() {
     let created_at = format!("SELECT created_at FROM outboxd.notification_log WHERE id = {unpublished}");
     assert_eq!(told(unpublished), Some(sql::value(&client, &created_at).await));
 }
+
+#[tokio::test]
+async fn calls_that_fail_are_in_the_log_without_whom_they_were_for() {
+    let world = World::new(Carrier::Memory).await;
+    world.provider.answer(Reply::status(503));
+    let instance = world.setup.clone().start().await;
+    let app = world.database.connect().await;
+    sql::run(&app, "SELECT outboxd.notify('orders', 'device-4711', '{}')").await;
+    // It is said with the counts, and these reach the view after it.
+    sql::until(&app, "SELECT coalesce(bool_or(calls > 0), false) FROM outboxd.channel_health").await;
+    let log = instance.log();
+    let line = log.lines().find(|line| line.contains("calls fail")).unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("\"channel\":\"webhook\"") && line.contains("\"failed\":1"), "{line}");
+    assert!(!log.contains("device-4711"), "{log}");
+}
