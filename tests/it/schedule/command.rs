@@ -50,11 +50,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "42501",
         "the audience cannot be read: permission denied for schema outboxd",
     ),
-    (
-        "'n', '0 9 * * *', 'UTC', 't', 'app.audience; DROP TABLE app.member'",
-        "42602",
-        "the audience cannot be read: invalid name syntax",
-    ),
 ];
 
 #[tokio::test]
@@ -74,6 +69,11 @@ async fn a_schedule_that_cannot_work_is_refused_with_a_reason() {
             (*code, format!("create_schedule: {message}").as_str())
         );
     }
+    // No name at all; from Postgres 18 on it is one of nothing.
+    let injected = "SELECT outboxd.create_schedule('n', '@daily', 'UTC', 't', 'app.audience; DROP TABLE app.member')";
+    let refusal = sql::refused(&client, injected).await;
+    assert!(["42602", "42P01"].contains(&refusal.code.as_str()), "{refusal:?}");
+    assert_eq!(sql::value::<i64>(&client, "SELECT count(*) FROM app.member").await, 1);
     sql::run(&client, "SELECT outboxd.create_schedule('n', '*/5 9-17 1,15 JAN-MAR MON', 'UTC', 't', 'app.audience')")
         .await;
     sql::run(&client, "SELECT outboxd.create_schedule('m', '@daily', 'Asia/Seoul', 't', 'app.audience')").await;
