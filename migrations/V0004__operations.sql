@@ -53,7 +53,7 @@ CREATE TABLE outboxd.bulk_action (
 );
 CREATE INDEX bulk_action_open ON outboxd.bulk_action (id) WHERE ended_at IS NULL;
 
--- How far retention has come in each table. A walk goes up the table once; what it passed and had to leave (kept
+-- How far retention has come in each table. A scan goes up the table once; what it passed and had to leave (kept
 -- longer, not yet ended) is found when it starts again, about once a day, so that history is not read again and
 -- again. `position` is the last id looked at (inbox: received_at in microseconds since 1970).
 

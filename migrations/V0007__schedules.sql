@@ -17,7 +17,7 @@ CREATE TABLE outboxd.schedule (
     expires_after interval,
     version    integer NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Slots after this moment count. Those before it that nobody has dealt with passed while it was paused.
+    -- Slots after this time count. Those before it that nobody has dealt with passed while it was paused.
     changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     paused_at  timestamptz,
     next_slot  timestamptz,

@@ -7,8 +7,8 @@
 //! **Guarantee.** Every task is joined before [`run`] returns. **Limit.** Calls that outlast `worker.drain` are cut
 //! off, and their outcomes are recorded as unknown.
 //!
-//! This is the only place that knows all stages. They know each other only through [`Presence`], [`Availability`] and
-//! [`Statistics`].
+//! Only this module knows all stages. They know each other only through [`Presence`], [`Availability`] and [`Statistics`].
+//! May change: what an instance is made of. Must not: a task that nobody joins, and the order of the stop.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -293,15 +293,9 @@ impl Instance {
         let instance = self.heartbeat.instance.clone();
         let has = |role: Role| self.roles.contains(&role);
         Pump {
-            producer: has(Role::Producer).then(|| Producer::new(store.clone(), &self.config.producer)),
+            producer: has(Role::Producer).then(|| Producer::new(store.clone())),
             relay: has(Role::Relay).then(|| {
-                Relay::new(
-                    store.clone(),
-                    publisher.clone(),
-                    Arc::clone(&self.availability),
-                    instance.clone(),
-                    &self.config.relay,
-                )
+                Relay::new(store.clone(), publisher.clone(), Arc::clone(&self.availability), instance.clone())
             }),
             publisher,
             store,

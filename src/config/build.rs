@@ -11,9 +11,8 @@ use super::section::{Section, named, section};
 use super::settings::Settings;
 use super::value::Value;
 use super::{
-    Backoff, ChannelConfig, CircuitConfig, Config, DatabaseConfig, EventsConfig, Method, OnHold, ProducerConfig,
-    QueueConfig, QueueKind, ReconcileConfig, RelayConfig, RetentionConfig, RouteConfig, TelemetryConfig, Wakeup,
-    WorkerConfig,
+    Backoff, ChannelConfig, CircuitConfig, Config, DatabaseConfig, EventsConfig, Method, QueueConfig, QueueKind,
+    ReconcileConfig, RelayConfig, RetentionConfig, RouteConfig, TelemetryConfig, Wakeup, WhileHeld, WorkerConfig,
 };
 
 /// Failed tries on a channel that has a successor, unless the route says otherwise.
@@ -30,7 +29,6 @@ pub(super) fn config(settings: &Settings) -> Config {
     let worker = worker(&section(settings, "worker"));
     Config {
         queue: queue(&section(settings, "queue"), redis_url.is_some()),
-        producer: ProducerConfig { batch: section(settings, "producer").number("batch") },
         relay: relay(&section(settings, "relay"), database.pooler),
         reconcile: reconcile(&section(settings, "reconcile")),
         events: EventsConfig { stream_max: section(settings, "events").number("stream_max") },
@@ -115,7 +113,6 @@ fn relay(s: &Section<'_>, pooler: bool) -> RelayConfig {
         wakeup,
         poll: s.duration("poll"),
         idle_poll: s.duration("idle_poll"),
-        batch: s.number("batch"),
     }
 }
 
@@ -209,9 +206,9 @@ fn route(s: &Section<'_>) -> RouteConfig {
             max: s.duration("backoff.max"),
             jitter: s.ratio("backoff.jitter"),
         },
-        on_hold: match s.text("on_hold").as_deref() {
-            Some("failover") => OnHold::Failover,
-            _ => OnHold::Wait,
+        while_held: match s.text("while_held").as_deref() {
+            Some("failover") => WhileHeld::Failover,
+            _ => WhileHeld::Wait,
         },
     }
 }

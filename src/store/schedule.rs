@@ -35,7 +35,7 @@ pub struct Schedule {
     pub catch_up: TimeDelta,
     /// Its slots pass until it is resumed.
     pub is_paused: bool,
-    /// Slots after this moment count; earlier ones passed while it was paused.
+    /// Slots after this time count; earlier ones passed while it was paused.
     pub changed_at: DateTime<Utc>,
     /// `None`: nobody has worked it out yet.
     pub next_slot: Option<DateTime<Utc>>,
@@ -46,7 +46,7 @@ pub struct Schedule {
 /// A slot on record from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
-    /// The moment that cron named.
+    /// The time that cron named.
     pub at: DateTime<Utc>,
     /// `preparing`, `missed` or `paused`.
     pub state: &'static str,
@@ -93,7 +93,7 @@ pub struct Copied {
 
 /// A run that is being released.
 #[derive(Debug, Clone)]
-pub struct Settled {
+pub struct Finished {
     /// The schedule's name.
     pub schedule: String,
     /// Its slot.
@@ -223,18 +223,18 @@ impl Store {
     }
 
     /// Counts what of prepared runs is released.
-    pub async fn settle_runs(&self, owner: i32, runs_max: u32) -> Result<Vec<Settled>> {
-        let query = query!("schedule/settle_runs", Relaxed, [INT4, INT4]);
+    pub async fn finish_runs(&self, owner: i32, runs_max: u32) -> Result<Vec<Finished>> {
+        let query = query!("schedule/finish_runs", Relaxed, [INT4, INT4]);
         let rows = self.query(query, &[&owner, &bounded(runs_max)]).await?;
-        let settled = |row: &Row| -> Result<Settled> {
-            Ok(Settled {
+        let finished = |row: &Row| -> Result<Finished> {
+            Ok(Finished {
                 schedule: row.value(0)?,
                 slot: row.value(1)?,
                 is_done: row.value(2)?,
                 prepared: row.value(3)?,
             })
         };
-        rows.iter().map(settled).collect()
+        rows.iter().map(finished).collect()
     }
 
     /// Removes a chunk of what was staged for a run that ended early; false: there is none.

@@ -18,7 +18,7 @@ fn assert_is_current(page: &str, wanted: &str) {
     let at = found.lines().zip(wanted.lines()).position(|(found, wanted)| found != wanted);
     assert!(
         found == wanted,
-        "docs/{page} is stale (line {}): OUTBOXD_BLESS=1 cargo test --test it reference:: writes it anew",
+        "docs/{page} is stale (line {}): OUTBOXD_BLESS=1 scripts/test --test it reference:: writes it anew",
         at.unwrap_or_else(|| found.lines().count().min(wanted.lines().count())) + 1
     );
 }

@@ -69,7 +69,7 @@ async fn a_schedule_that_cannot_work_is_refused_with_a_reason() {
             (*code, format!("create_schedule: {message}").as_str())
         );
     }
-    // No name at all; from Postgres 18 on it is one of nothing.
+    // No name at all; to newer servers it is one of nothing.
     let injected = "SELECT outboxd.create_schedule('n', '@daily', 'UTC', 't', 'app.audience; DROP TABLE app.member')";
     let refusal = sql::refused(&client, injected).await;
     assert!(["42602", "42P01"].contains(&refusal.code.as_str()), "{refusal:?}");
