@@ -181,3 +181,14 @@ fn a_misspelt_command_flag_or_heading_is_noticed() {
     assert!(commands("CREATE ROLE outboxd LOGIN").is_empty() && commands("schema outboxd at 7").is_empty());
     assert_eq!(anchor(" Behind PgBouncer, `again`"), "behind-pgbouncer-again");
 }
+
+#[test]
+fn the_pages_name_the_newest_migration() {
+    let newest = outboxd::store::migrate::newest().to_string();
+    for page in pages() {
+        for rest in read(&page).split("at migration ").skip(1) {
+            let named: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            assert!(named.is_empty() || named == newest, "{page} says migration {named}, the newest is {newest}");
+        }
+    }
+}
