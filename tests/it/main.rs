@@ -44,6 +44,7 @@ mod channel;
 
 mod embed;
 mod faults;
+mod fuzz;
 mod invariants;
 
 mod leader;

@@ -96,6 +96,41 @@ async fn a_frozen_primary_is_given_up_and_its_successor_is_served() {
     primary.thaw();
 }
 
+/// In-process queues know nothing of a loss. What the standby has as published, and the old primary had as claimed and sent,
+/// is in nobody's queue.
+#[tokio::test]
+async fn what_a_lost_tail_left_published_is_published_again() {
+    let (primary, standby, way) = pair().await;
+    let database = primary.migrated_database().await;
+    let provider = Provider::start();
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port, standby.port);
+    let _instance = Setup::new(&format!("postgres://postgres@{hosts}/{}", database.name))
+        .webhook(&provider.url("/hook"))
+        .start()
+        .await;
+    let old = database.connect().await;
+    // Claims wait until the standby has everything as published.
+    let hold = "CREATE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock_shared(1); RETURN NEW; END $$;
+                CREATE TRIGGER hold BEFORE UPDATE ON outboxd.outbox
+                FOR EACH ROW WHEN (NEW.state = 'processing') EXECUTE FUNCTION public.hold();
+                SELECT pg_catalog.pg_advisory_lock(1)";
+    sql::run(&old, hold).await;
+    sql::run(&old, "SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 40) n").await;
+    sql::until(&old, "SELECT count(*) = 40 FROM outboxd.outbox WHERE state = 'published'").await;
+    until_caught_up(&primary, &database.name).await;
+    // From here on it hears nothing of claims and outcomes.
+    way.set(Fault::BlackHole);
+    sql::run(&old, "SELECT pg_catalog.pg_advisory_unlock(1)").await;
+    sql::until(&old, "SELECT count(*) = 40 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    let new = standby.promote(&database.name).await;
+    let published = "SELECT count(*) FROM outboxd.outbox WHERE state = 'published'";
+    assert_eq!(sql::value::<i64>(&new, published).await, 40, "the new one believes that they are on their way");
+    drop((old, primary));
+    sql::until(&new, "SELECT count(*) = 40 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    verdict::assert_rows_are_legal(&new).await;
+}
+
 #[tokio::test]
 async fn check_and_run_say_that_a_standby_takes_no_writes() {
     let (primary, standby, _way) = pair().await;

@@ -183,6 +183,11 @@ impl Instance {
         Pid::from_raw(i32::try_from(self.child.id().expect("it runs")).unwrap())
     }
 
+    /// Its number as a process.
+    pub fn process_id(&self) -> i32 {
+        self.pid().as_raw()
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).expect("it is ours to signal");
     }
