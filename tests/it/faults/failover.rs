@@ -13,9 +13,8 @@ use crate::support::proxy::{Fault, Proxy};
 use crate::support::world::{Carrier, World};
 use crate::support::{command, http, redis, sql, verdict};
 
-/// How long connections to a silent server may be waited for, and what a busy machine adds.
+/// How long after it falls silent a server is given up, and after how long work goes on where somebody answers.
 const GIVEN_UP_WITHIN: Duration = Duration::from_secs(10);
-const SLACK: Duration = Duration::from_secs(8);
 /// Three of four have one of three keys.
 const KEY: &str = "ordering_key => nullif('k' || n % 4, 'k0')";
 
@@ -82,7 +81,8 @@ async fn a_frozen_primary_is_given_up_and_its_successor_is_served() {
         "FROM outboxd.notification_log WHERE status = 'SENT' AND topic = 'orders' AND recipient NOT LIKE 'lost%'";
     sql::until(&new, &format!("SELECT count(*) > 0 {sent} AND recipient LIKE 'b%'")).await;
     let took = frozen_at.elapsed();
-    assert!(took < GIVEN_UP_WITHIN + SLACK, "work went on after {took:?}");
+    println!("the first row of the new primary was sent {took:?} after the old one froze");
+    assert!(took < GIVEN_UP_WITHIN, "work went on after {took:?}");
     let addr = instance.http_addr().await;
     assert_eq!(http::get(addr, "/readyz", &[]).await.status, 200);
     // Nothing is stuck: neither what was in flight, nor what the lost tail had said of it.
@@ -214,8 +214,8 @@ async fn a_primary_that_freezes_and_comes_back_is_served_again() {
     server.thaw();
     let thawed_at = Instant::now();
     sql::run(&client, "SELECT outboxd.notify('orders', 'b' || n, '{}') FROM generate_series(1, 20) n").await;
-    provider.wait_for(40, GIVEN_UP_WITHIN + SLACK).await;
-    assert!(thawed_at.elapsed() < GIVEN_UP_WITHIN + SLACK);
+    provider.wait_for(40, GIVEN_UP_WITHIN).await;
+    println!("all were called {:?} after it thawed", thawed_at.elapsed());
     verdict::settle(&client, &provider).await.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(instance.drain().await, 0);
 }
