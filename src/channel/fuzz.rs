@@ -197,15 +197,15 @@ proptest! {
 
     #[test]
     fn a_signature_is_the_standards_and_no_other_bodys(
-        id in "\\PC{1,40}", timestamp in 0i64..1 << 40, body in prop::collection::vec(any::<u8>(), 0..200),
+        id in "\\PC{1,40}", timestamp in 0i64..1 << 40, body in "(?s).{0,100}",
         key in prop::collection::vec(any::<u8>(), 1..64), changed in any::<prop::sample::Index>(),
     ) {
         let webhook = Webhook::from_bytes(key.clone()).unwrap();
         let secret = format!("whsec_{}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &key));
         let signer = Signer::new(&[secret.into()]).unwrap();
-        let signed = signer.sign(&id, &timestamp.to_string(), &body);
-        prop_assert_eq!(signed.clone(), webhook.sign(&id, timestamp, &body).ok());
-        let mut other = body.clone();
+        let signed = signer.sign(&id, &timestamp.to_string(), body.as_bytes());
+        prop_assert_eq!(signed.clone(), webhook.sign(&id, timestamp, body.as_bytes()).ok());
+        let mut other = body.into_bytes();
         if let Some(byte) = (!other.is_empty()).then(|| changed.index(other.len())) {
             other[byte] ^= 1;
             prop_assert_ne!(signed, signer.sign(&id, &timestamp.to_string(), &other));
