@@ -20,7 +20,8 @@ const NOISE_S: f64 = 0.1;
 
 /// Processor time of the instance and of the server processes that serve it.
 async fn cpu(app: &Client, instance: &Instance) -> Duration {
-    let sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = 'outboxd' AND datname = current_database()";
+    let sessions =
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'outboxd' AND datname = current_database()";
     let sessions: Vec<i32> = sql::values(app, sessions).await;
     sessions.into_iter().chain([instance.process_id()]).map(process::cpu_time).sum()
 }
@@ -56,7 +57,8 @@ async fn a_transaction_left_open_after_notify_costs_an_idle_instance_nothing() {
     open.batch_execute("SELECT outboxd.notify('held', 'r', '{}')").await.unwrap();
 
     sql::run(&world.app, "SELECT outboxd.pause('ended')").await;
-    sql::run(&world.app, &format!("SELECT outboxd.notify('ended', 'r', '{{}}') FROM generate_series(1, {ENDED})")).await;
+    sql::run(&world.app, &format!("SELECT outboxd.notify('ended', 'r', '{{}}') FROM generate_series(1, {ENDED})"))
+        .await;
     let end = "WITH ended AS (DELETE FROM outboxd.outbox WHERE topic = 'ended' RETURNING id)
                UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now() WHERE id IN (SELECT id FROM ended)";
     sql::run(&world.app, end).await;
@@ -65,7 +67,9 @@ async fn a_transaction_left_open_after_notify_costs_an_idle_instance_nothing() {
     sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox").await;
 
     let (late, idle) = (p99(&world.app, "late").await, idle_share(&world.app, &instance).await);
-    println!("p99 {early:.4} s before, {late:.4} s beside it; idle takes {idle_before:.4} of a core before, {idle:.4} beside it");
+    println!(
+        "p99 {early:.4} s before, {late:.4} s beside it; idle takes {idle_before:.4} of a core before, {idle:.4} beside it"
+    );
     assert!(late <= 2.0 * early.max(NOISE_S), "p99 was {early} s and is {late} s");
     assert!(idle - idle_before < MORE_MAX, "idle took {idle_before} of a core and takes {idle}");
 

@@ -15,7 +15,15 @@ fn write(number: i64) -> Write {
 }
 
 fn row(id: i64, status: &str) -> Row {
-    Row { id, status: status.to_owned(), dedup_key: None, attempts: 1, witnesses: Vec::new(), is_late: false, probes: 0 }
+    Row {
+        id,
+        status: status.to_owned(),
+        dedup_key: None,
+        attempts: 1,
+        witnesses: Vec::new(),
+        is_late: false,
+        probes: 0,
+    }
 }
 
 fn arrival(number: i64, at: Micros, attempt: u32, reply: Reply) -> Arrival {
