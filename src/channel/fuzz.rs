@@ -178,7 +178,7 @@ proptest! {
     #[test]
     fn every_ipv6_that_carries_an_inside_address_is_inside(ip in inside(), wrapping in any::<u8>()) {
         let text = odd_v6(ip, wrapping);
-        let wrapped: Ipv6Addr = text[1..text.len() - 1].parse().unwrap();
+        let wrapped: Ipv6Addr = text[1..text.len() - 1].parse().expect("an address");
         prop_assert!(!is_public(IpAddr::V6(wrapped)), "{text}");
     }
 
@@ -200,9 +200,9 @@ proptest! {
         id in "\\PC{1,40}", timestamp in 0i64..1 << 40, body in "(?s).{0,100}",
         key in prop::collection::vec(any::<u8>(), 1..64), changed in any::<prop::sample::Index>(),
     ) {
-        let webhook = Webhook::from_bytes(key.clone()).unwrap();
+        let webhook = Webhook::from_bytes(key.clone()).expect("a key");
         let secret = format!("whsec_{}", base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &key));
-        let signer = Signer::new(&[secret.into()]).unwrap();
+        let signer = Signer::new(&[secret.into()]).expect("a secret");
         let signed = signer.sign(&id, &timestamp.to_string(), body.as_bytes());
         prop_assert_eq!(signed.clone(), webhook.sign(&id, timestamp, body.as_bytes()).ok());
         let mut other = body.into_bytes();
@@ -235,7 +235,7 @@ proptest! {
         if let Ok(Text::Template(name)) = templates.add("body", &source.concat()) {
             let payload = serde_json::json!({ "text": text }).to_string();
             let (payload, headers) = (raw(&payload), raw(r#"{"x": "y"}"#));
-            let context = templates.context(&outgoing(&text, &payload, Some(&headers))).unwrap();
+            let context = templates.context(&outgoing(&text, &payload, Some(&headers))).expect("JSON");
             if let Ok(rendered) = templates.render(&name, &context.unwrap_or(Value::UNDEFINED), 1000) {
                 prop_assert!(rendered.len() <= 1000);
             }
@@ -246,18 +246,18 @@ proptest! {
     fn headers_of_a_row_are_sent_whole_or_refused(
         headers in prop_oneof![
             prop::collection::btree_map("(x-[a-z]{1,6}|tenant|host|traceparent|webhook-id|\\PC{0,8})", any::<String>(), 0..4)
-                .prop_map(|map| serde_json::to_string(&map).unwrap()),
+                .prop_map(|map| serde_json::to_string(&map).expect("JSON")),
             any::<i64>().prop_map(|n| format!("[{n}, {{\"x-a\": null}}]")),
-            prop::collection::btree_map("x-[a-z]", any::<bool>(), 0..3).prop_map(|map| serde_json::to_string(&map).unwrap()),
+            prop::collection::btree_map("x-[a-z]", any::<bool>(), 0..3).prop_map(|map| serde_json::to_string(&map).expect("JSON")),
         ],
     ) {
         let (payload, row) = (raw("{}"), raw(&headers));
         let outgoing = outgoing("r", &payload, Some(&row));
-        let target = FORWARDING.target(&outgoing).unwrap();
+        let target = FORWARDING.target(&outgoing).expect("a fixed URL");
         if let Ok((map, _)) = FORWARDING.request(&target, &outgoing) {
             prop_assert_eq!(map.get("webhook-id").map(|id| id.as_bytes()), Some(outgoing.webhook_id.as_bytes()));
             prop_assert!(!map.contains_key("host"));
-            let given: std::collections::BTreeMap<String, String> = serde_json::from_str(&headers).unwrap();
+            let given: std::collections::BTreeMap<String, String> = serde_json::from_str(&headers).expect("an object of strings");
             for (name, value) in given.iter().filter(|(name, _)| name.starts_with("x-") || *name == "tenant") {
                 prop_assert_eq!(map.get(name.as_str()).map(|sent| sent.as_bytes()), Some(value.as_bytes()));
             }
