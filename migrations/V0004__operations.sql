@@ -1,9 +1,19 @@
+-- The name of the token by which a caller of the HTTP API acts; NULL: somebody acts in SQL. Over HTTP everybody has the
+-- daemon's login, which sets it with each action. Any session can set a setting, so only the daemon's login and the owner
+-- are believed. Where rows of audit come from, in a SECURITY DEFINER function, current_user is the owner.
+CREATE FUNCTION outboxd._token() RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT nullif(current_setting('outboxd.token', true), '')
+     WHERE pg_has_role(session_user, current_user, 'MEMBER')
+        OR pg_has_role(session_user, to_regrole('outboxd_service'), 'MEMBER')
+$$;
+
 -- What operators did: who, when, what, to how many.
 
 CREATE TABLE outboxd.audit (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     actor    text NOT NULL DEFAULT session_user,
+    token    text DEFAULT outboxd._token(),
     action   text NOT NULL,
     subject  text NOT NULL,
     affected bigint NOT NULL,
@@ -33,6 +43,7 @@ CREATE TABLE outboxd.bulk_action (
     action     text NOT NULL,
     filter     jsonb NOT NULL,
     actor      text NOT NULL,
+    token      text DEFAULT outboxd._token(),
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_at   timestamptz,
     stopped_by text,
@@ -53,9 +64,22 @@ CREATE TABLE outboxd.bulk_action (
 );
 CREATE INDEX bulk_action_open ON outboxd.bulk_action (id) WHERE ended_at IS NULL;
 
--- How far retention has come in each table. A walk goes up the table once; what it passed and had to leave (kept
+-- What POST /v1/notifications answered under an Idempotency-Key, so that a repeat gets the same answer. Written with the
+-- notifications, in one transaction. Keys are each token's own.
+CREATE TABLE outboxd.idempotency (
+    token  text NOT NULL,
+    key    text NOT NULL,
+    at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- SHA-256 of the request's body.
+    digest bytea NOT NULL,
+    ids    bigint[] NOT NULL,
+    PRIMARY KEY (token, key)
+);
+CREATE INDEX idempotency_at ON outboxd.idempotency (at);
+
+-- How far retention has come in each table. A scan goes up the table once; what it passed and had to leave (kept
 -- longer, not yet ended) is found when it starts again, about once a day, so that history is not read again and
--- again. `position` is the last id looked at (inbox: received_at in microseconds since 1970).
+-- again. `position` is the last id looked at (inbox and idempotency: the time in microseconds since 1970).
 
 CREATE TABLE outboxd.retention_progress (
     name         text PRIMARY KEY,
@@ -65,4 +89,4 @@ CREATE TABLE outboxd.retention_progress (
 ) WITH (fillfactor = 50);
 
 INSERT INTO outboxd.retention_progress (name)
-VALUES ('notification_log'), ('attempt'), ('event'), ('inbox'), ('audit'), ('schedule_run');
+VALUES ('notification_log'), ('attempt'), ('event'), ('inbox'), ('idempotency'), ('audit'), ('schedule_run');

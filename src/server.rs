@@ -4,10 +4,15 @@
 //! |---|---|---|
 //! | `/livez` | 200 as long as the process runs, from before it is ready until after the drain | anyone |
 //! | `/readyz` | 200, or 503 while starting, draining or without Postgres, queue or schema | anyone |
-//! | `/metrics` | Prometheus text | the token, if one is set |
-//! | `/version` | version, commit, schema | the token, if one is set |
+//! | `/metrics` | Prometheus text | scope `read` |
+//! | `/version` | version, commit, schema | scope `read` |
+//! | `/v1/live` | domain events over WebSocket; see [`live`] | a ticket, or a token that may see payloads or write |
+//! | `/v1/live/tickets` | POST: a ticket for an app's own client | scope `write` |
+//! | `/openapi.json` | what `/v1/…` takes and gives | any token |
+//! | `/v1/…` | notifications, views, actions; see [`api`] | by scope |
+//! | `/login`, `/logout` | POST: from a token to the dashboard's session and back | anyone |
 //!
-//! Off loopback a token is required at start. What is asked is bounded: connections, the size and time of a request's
+//! Off loopback a token is required at start; see [`access`]. What is asked is bounded: connections, the size and time of a request's
 //! head, its body, and the time of an answer.
 //!
 //! **Guarantee.** It answers from before the instance is ready until after its drain. **Limit.** It shows what this
@@ -21,7 +26,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
@@ -29,21 +33,26 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::{Config, Role};
+use crate::config::{Config, Role, Scope};
 use crate::failpoint;
 use crate::telemetry::recorder;
 
+mod access;
+mod api;
 mod browser;
 mod connections;
+mod live;
 mod metrics;
 mod problem;
 mod readiness;
 mod sampler;
-mod token;
 mod version;
 
+use access::Access;
+pub use api::openapi;
+use live::Live;
+use problem::{Kind, Problem};
 pub use readiness::{Parts, Readiness};
-use token::Token;
 
 /// Bytes of a request's body at most.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -83,6 +92,7 @@ struct Bound {
     listener: TcpListener,
     router: Router,
     readiness: Arc<Readiness>,
+    live: Arc<Live>,
 }
 
 impl Api {
@@ -92,11 +102,12 @@ impl Api {
             return Ok(Api(None));
         }
         let (listener, addr) = listen(config).await?;
-        info!(%addr, token = config.http_token.is_some(), "listening");
+        let access = Arc::new(Access::new(config));
+        info!(%addr, token = !access.is_open(), "listening");
         recorder::handle();
-        let token = config.http_token.as_ref().map(|token| Arc::new(Token::new(token)));
-        let router = router(token, Arc::clone(&readiness));
-        Ok(Api(Some(Bound { listener, router, readiness })))
+        let live = Live::new(&config.live, Arc::clone(&access), Arc::clone(&readiness));
+        let router = router(access, Arc::clone(&readiness), &live);
+        Ok(Api(Some(Bound { listener, router, readiness, live })))
     }
 
     /// Whether [`Api::bind`] could listen now.
@@ -106,12 +117,13 @@ impl Api {
 
     /// Serves for as long as `work` goes on, in a task of its own: a busy instance still answers its probes.
     pub async fn beside<T>(self, work: impl Future<Output = T>) -> T {
-        let Some(Bound { listener, router, readiness }) = self.0 else { return work.await };
+        let Some(Bound { listener, router, readiness, live }) = self.0 else { return work.await };
         let stop = CancellationToken::new();
         // Should nobody wait for us any more, the server ends as well.
         let end = stop.clone().drop_guard();
         let server = tokio::spawn(async move {
-            tokio::join!(connections::run(listener, router, &stop), sampler::run(&readiness, &stop));
+            let serve = connections::run(listener, router, &stop);
+            tokio::join!(serve, sampler::run(&readiness, &stop), live.run(&stop));
         });
         let outcome = work.await;
         drop(end);
@@ -129,23 +141,28 @@ async fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), Error> {
     Ok((listener, addr))
 }
 
-fn router(token: Option<Arc<Token>>, readiness: Arc<Readiness>) -> Router {
-    let is_tokenless = token.is_none();
+fn router(access: Arc<Access>, readiness: Arc<Readiness>, live: &Arc<Live>) -> Router {
+    let is_open = access.is_open();
     let open = Router::new().route("/livez", get(|| async { "alive\n" })).route("/readyz", get(readiness::show));
     let guarded = Router::new()
         .route("/metrics", get(metrics::show))
         .route("/version", get(version::show))
-        .route_layer(middleware::from_fn_with_state(token, token::require));
+        .route_layer(middleware::from_fn_with_state(Scope::Read, access::require));
     let mut router = open
         .merge(guarded)
-        .with_state(readiness)
-        .fallback(async || problem::of(StatusCode::NOT_FOUND, "there is nothing under this path"))
+        .with_state(Arc::clone(&readiness))
+        .merge(api::routes(readiness))
+        .merge(access::routes(Arc::clone(&access)))
+        .merge(live::ticket_routes(Arc::clone(live)))
+        .fallback(async || Problem::new(Kind::NotFound, "there is nothing under this path"))
         .method_not_allowed_fallback(async || {
-            problem::of(StatusCode::METHOD_NOT_ALLOWED, "this path does not take this method; see Allow")
+            Problem::new(Kind::MethodNotAllowed, "this path does not take this method; see Allow")
         })
+        .layer(middleware::from_fn_with_state(access, access::identify))
+        .merge(live::routes(Arc::clone(live)))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(within_time));
-    if is_tokenless {
+    if is_open {
         router = router.layer(middleware::from_fn(browser::only_local_names));
     }
     router.layer(middleware::map_response(browser::add_headers))
@@ -155,6 +172,6 @@ async fn within_time(request: Request, next: Next) -> Response {
     failpoint::hit("in_request").await;
     match tokio::time::timeout(ANSWER_TIME_MAX, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => problem::of(StatusCode::SERVICE_UNAVAILABLE, "there was no answer in time"),
+        Err(_) => Problem::new(Kind::Unavailable, "there was no answer in time").into(),
     }
 }

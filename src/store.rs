@@ -12,7 +12,7 @@
 //! **Limit.** After [`Error::Unavailable`] a change may or may not have been made; every statement may be repeated.
 //!
 //! May change: any statement, if its interleavings are written in its header and raced in a test. Must not: SQL
-//! elsewhere.
+//! on tables elsewhere; commands use the public views and functions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +29,7 @@ use self::pool::{Manager, Object, Pool};
 use self::session::{Purpose, Settings};
 use crate::config::Config;
 
+pub mod action;
 pub mod circuit;
 pub mod claim;
 pub mod command;
@@ -38,10 +39,12 @@ mod endpoint;
 mod error;
 pub mod event;
 pub mod event_group;
+pub mod found;
 pub mod instance;
 pub mod leader;
 mod liveness;
 pub mod migrate;
+pub mod notify;
 pub mod observe;
 pub mod operate;
 mod pool;
@@ -51,10 +54,13 @@ pub mod record;
 pub mod refusal;
 pub mod release;
 pub mod repair;
+pub mod request;
 pub mod retention;
 pub mod schedule;
+pub mod search;
 pub mod session;
 pub mod statistics;
+pub mod view;
 mod warm;
 
 pub use error::{Error, Result, StageError};
@@ -80,6 +86,8 @@ pub(crate) enum Commit {
     Durable,
     /// Once it is in memory: for what a crash may undo without harm.
     Relaxed,
+    /// Once it is on disk; on the connections of callers over HTTP.
+    Request,
 }
 
 /// The statement's text is the file's; the types stand beside the function that fills them.
@@ -99,6 +107,7 @@ pub(crate) use query;
 pub struct Store {
     durable: Pool,
     relaxed: Pool,
+    request: Pool,
     session: Session,
     liveness: Arc<Liveness>,
     call_timeout: Duration,
@@ -112,7 +121,7 @@ enum Session {
     /// Settings and prepared statements last as long as the connection.
     Direct,
     /// A transaction-mode pooler: every transaction brings its settings, nothing is prepared.
-    Pooled { begin_durable: Arc<str>, begin_relaxed: Arc<str> },
+    Pooled { begin_durable: Arc<str>, begin_relaxed: Arc<str>, begin_request: Arc<str> },
 }
 
 impl Store {
@@ -124,8 +133,13 @@ impl Store {
         target.config.keepalives_idle(KEEPALIVES_IDLE).tcp_user_timeout(call_timeout);
         let durable = Settings::new(Purpose::Durable, database.statement_timeout);
         let relaxed = Settings::new(Purpose::Relaxed, database.statement_timeout);
+        let request = Settings::new(Purpose::Request, database.statement_timeout);
         let session = match database.pooler {
-            true => Session::Pooled { begin_durable: durable.begin().into(), begin_relaxed: relaxed.begin().into() },
+            true => Session::Pooled {
+                begin_durable: durable.begin().into(),
+                begin_relaxed: relaxed.begin().into(),
+                begin_request: request.begin().into(),
+            },
             false => Session::Direct,
         };
         let liveness = Arc::new(Liveness::new(target.clone(), database.connect_timeout, database.pooler));
@@ -148,6 +162,7 @@ impl Store {
         Ok(Store {
             durable: pool(database.pool_size, &durable)?,
             relaxed: pool(RELAXED_POOL_SIZE, &relaxed)?,
+            request: pool(database.api_pool_size, &request)?,
             session,
             liveness,
             call_timeout,
@@ -268,6 +283,7 @@ impl Store {
             (Session::Direct, _) => "BEGIN",
             (Session::Pooled { begin_durable, .. }, Commit::Durable) => begin_durable,
             (Session::Pooled { begin_relaxed, .. }, Commit::Relaxed) => begin_relaxed,
+            (Session::Pooled { begin_request, .. }, Commit::Request) => begin_request,
         }
     }
 
@@ -277,37 +293,41 @@ impl Store {
         commit: Commit,
         work: impl AsyncFnOnce(&Object) -> std::result::Result<T, tokio_postgres::Error>,
     ) -> Result<T> {
-        let outcome = self.bounded_call(commit, work).await;
+        let outcome = self.try_call(commit, work).await.map_err(|failed| match failed {
+            Failed::Said(error) => Error::of(&error),
+            Failed::Away(error) => error,
+        });
         self.liveness.note(!matches!(outcome, Err(Error::Unavailable(_))));
         outcome
     }
 
-    /// Takes a connection, bounds the call, and throws the connection away if the call did not come back.
-    async fn bounded_call<T>(
+    /// The same, with the server's own words.
+    async fn try_call<T>(
         &self,
         commit: Commit,
         work: impl AsyncFnOnce(&Object) -> std::result::Result<T, tokio_postgres::Error>,
-    ) -> Result<T> {
+    ) -> std::result::Result<T, Failed> {
         let (pool, name) = match commit {
             Commit::Durable => (&self.durable, "durable"),
             Commit::Relaxed => (&self.relaxed, "relaxed"),
+            Commit::Request => (&self.request, "request"),
         };
         let asked_at = Instant::now();
         let client = pool.get().await;
         histogram!("outboxd_database_pool_wait_seconds", "pool" => name).record(asked_at.elapsed().as_secs_f64());
-        let client = client.map_err(pool_error)?;
+        let client = client.map_err(|error| Failed::Away(pool_error(error)))?;
         match self.outlast(work(&client), client.backend.as_ref(), self.call_timeout).await {
             Some(Err(error)) => {
                 if Error::is_of_this_connection(&error) {
                     drop(Object::take(client));
                 }
-                Err(Error::of(&error))
+                Err(Failed::Said(error))
             }
             Some(Ok(outcome)) => Ok(outcome),
             None => {
                 drop(Object::take(client));
                 self.liveness.give_up();
-                Err(Error::Unavailable("a session fell silent".to_owned()))
+                Err(Failed::Away(Error::Unavailable("a session fell silent".to_owned())))
             }
         }
     }
@@ -337,10 +357,18 @@ impl Store {
     }
 }
 
+/// Why a call did not come to its end.
+enum Failed {
+    /// The driver or the server says so.
+    Said(tokio_postgres::Error),
+    /// There was no connection, or no answer.
+    Away(Error),
+}
+
 impl Commit {
     fn setting(self) -> &'static str {
         match self {
-            Commit::Durable => "on",
+            Commit::Durable | Commit::Request => "on",
             Commit::Relaxed => "off",
         }
     }

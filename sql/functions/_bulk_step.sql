@@ -76,8 +76,8 @@ BEGIN
         UPDATE outboxd.bulk_action a SET error = SQLERRM, next_at = clock_timestamp() + interval '5 s' WHERE a.id = b.id;
     END;
     IF ended THEN
-        INSERT INTO outboxd.audit (actor, action, subject, affected, detail)
-        VALUES (b.actor, 'bulk_' || b.action || '_finished', b.id::text, b.done + changed, jsonb_build_object('filter', b.filter));
+        INSERT INTO outboxd.audit (actor, token, action, subject, affected, detail)
+        VALUES (b.actor, b.token, 'bulk_' || b.action || '_finished', b.id::text, b.done + changed, jsonb_build_object('filter', b.filter));
     END IF;
     RETURN NEXT;
 END $$;

@@ -9,14 +9,14 @@ DECLARE
     lowest timestamptz;
 BEGIN
     SELECT * INTO f FROM jsonb_to_record(filter) AS r (topic text, since timestamptz, until timestamptz, error_like text, channel text,
-                                                       http_status smallint, recipient text);
+                                                       http_status smallint, recipient text, id_max bigint);
     lowest := greatest(after_at, coalesce(f.since, '-infinity'));
     RETURN QUERY
         SELECT ''::text, l.failed_at, l.id,
                (f.topic IS NULL OR l.topic = f.topic) AND (f.error_like IS NULL OR l.error LIKE f.error_like)
                AND (f.channel IS NULL OR l.channel IS NOT DISTINCT FROM f.channel)
                AND (f.http_status IS NULL OR l.http_status IS NOT DISTINCT FROM f.http_status)
-               AND (f.recipient IS NULL OR l.recipient = f.recipient)
+               AND (f.recipient IS NULL OR l.recipient = f.recipient) AND (f.id_max IS NULL OR l.id <= f.id_max)
           FROM outboxd.notification_log l
          WHERE l.failed_at >= lowest AND l.failed_at <= upto AND l.failed_at < coalesce(f.until, 'infinity')
            AND (l.failed_at, l.id) > (after_at, after_id)

@@ -19,9 +19,10 @@ BEGIN
             HINT = 'Leave a key out to not filter by it.';
     END IF;
     BEGIN
-        PERFORM (filter->>'since')::timestamptz, (filter->>'until')::timestamptz, (filter->>'http_status')::smallint;
+        PERFORM (filter->>'since')::timestamptz, (filter->>'until')::timestamptz, (filter->>'http_status')::smallint,
+                (filter->>'id_max')::bigint;
     EXCEPTION WHEN data_exception THEN
         RAISE EXCEPTION '%: %', what, SQLERRM USING ERRCODE = 'invalid_parameter_value',
-            HINT = 'since and until are times, such as "2026-01-31 12:00"; http_status is a number.';
+            HINT = 'since and until are times, such as "2026-01-31 12:00"; http_status and id_max are numbers.';
     END;
 END $$;

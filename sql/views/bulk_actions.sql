@@ -5,7 +5,8 @@ SELECT b.id, b.action, b.filter, b.actor,
             WHEN b.error IS NOT NULL THEN 'failing' ELSE 'running' END AS state,
        b.matched, b.done, CASE WHEN b.ended_at IS NOT NULL AND b.stopped_by IS NULL THEN 100
                                ELSE least(round(100.0 * b.done / nullif(b.matched, 0)), 99) END::integer AS percent,
-       b.started_at, b.ended_at, coalesce(b.ended_at, clock_timestamp()) - b.started_at AS duration, b.stopped_by, b.error
+       b.started_at, b.ended_at, coalesce(b.ended_at, clock_timestamp()) - b.started_at AS duration, b.stopped_by, b.error,
+       b.token
   FROM outboxd.bulk_action b;
 
 COMMENT ON VIEW outboxd.bulk_actions IS
@@ -14,7 +15,7 @@ COMMENT ON VIEW outboxd.bulk_actions IS
 COMMENT ON COLUMN outboxd.bulk_actions.id IS 'For outboxd.stop_bulk(id).';
 COMMENT ON COLUMN outboxd.bulk_actions.action IS 'retry or cancel.';
 COMMENT ON COLUMN outboxd.bulk_actions.filter IS 'Which notifications.';
-COMMENT ON COLUMN outboxd.bulk_actions.actor IS 'Who started it.';
+COMMENT ON COLUMN outboxd.bulk_actions.actor IS 'The login that started it; over HTTP, the daemon''s.';
 COMMENT ON COLUMN outboxd.bulk_actions.state IS 'running, failing (see error; it is tried again), finished or stopped.';
 COMMENT ON COLUMN outboxd.bulk_actions.matched IS 'How many matched when it was started, a million at most.';
 COMMENT ON COLUMN outboxd.bulk_actions.done IS
@@ -25,3 +26,4 @@ COMMENT ON COLUMN outboxd.bulk_actions.ended_at IS 'When it was finished or stop
 COMMENT ON COLUMN outboxd.bulk_actions.duration IS 'How long it took, or has been running.';
 COMMENT ON COLUMN outboxd.bulk_actions.stopped_by IS 'Who stopped it.';
 COMMENT ON COLUMN outboxd.bulk_actions.error IS 'What went wrong at the last step, if it did.';
+COMMENT ON COLUMN outboxd.bulk_actions.token IS 'The token by which it was started over HTTP; NULL: in SQL.';

@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::key::KeyPath;
+use super::live;
 use super::section::{Section, named, section};
 use super::settings::Settings;
+use super::token;
 use super::value::Value;
 use super::{
-    Backoff, ChannelConfig, CircuitConfig, Config, DatabaseConfig, EventsConfig, Method, OnHold, ProducerConfig,
-    QueueConfig, QueueKind, ReconcileConfig, RelayConfig, RetentionConfig, RouteConfig, TelemetryConfig, Wakeup,
-    WorkerConfig,
+    Backoff, ChannelConfig, CircuitConfig, Config, DatabaseConfig, EventsConfig, Method, QueueConfig, QueueKind,
+    ReconcileConfig, RelayConfig, RetentionConfig, RouteConfig, TelemetryConfig, Wakeup, WhileHeld, WorkerConfig,
 };
 
 /// Failed tries on a channel that has a successor, unless the route says otherwise.
@@ -30,10 +31,10 @@ pub(super) fn config(settings: &Settings) -> Config {
     let worker = worker(&section(settings, "worker"));
     Config {
         queue: queue(&section(settings, "queue"), redis_url.is_some()),
-        producer: ProducerConfig { batch: section(settings, "producer").number("batch") },
         relay: relay(&section(settings, "relay"), database.pooler),
         reconcile: reconcile(&section(settings, "reconcile")),
         events: EventsConfig { stream_max: section(settings, "events").number("stream_max") },
+        live: live::build(&section(settings, "live")),
         retention: retention(&section(settings, "retention")),
         telemetry: telemetry(&section(settings, "telemetry")),
         channels: named(settings, "channels", |s| channel(s, worker.concurrency)),
@@ -42,6 +43,7 @@ pub(super) fn config(settings: &Settings) -> Config {
         redis_url,
         http_addr: top.addr("http_addr"),
         http_token: top.secret("http_token"),
+        tokens: named(settings, "tokens", token::build),
         database,
         worker,
     }
@@ -69,6 +71,10 @@ pub(super) fn derived(config: &Config) -> BTreeMap<KeyPath, String> {
         derived.insert(at.child("first_byte_timeout"), span(channel.first_byte_timeout));
         derived.insert(at.child("max_in_flight_per_origin"), channel.max_in_flight_per_origin.to_string());
     }
+    for (name, token) in &config.tokens {
+        let at = KeyPath(vec!["tokens".into(), name.clone()]);
+        derived.insert(at.child("payloads"), token.payloads.to_string());
+    }
     for (name, route) in &config.routes {
         let at = KeyPath(vec!["routes".into(), name.clone()]);
         derived.insert(at.child("attempts_before_failover"), route.attempts_before_failover.to_string());
@@ -79,6 +85,7 @@ pub(super) fn derived(config: &Config) -> BTreeMap<KeyPath, String> {
 fn database(s: &Section<'_>) -> DatabaseConfig {
     DatabaseConfig {
         pool_size: s.number("pool_size"),
+        api_pool_size: s.number("api_pool_size"),
         connect_timeout: s.duration("connect_timeout"),
         statement_timeout: s.duration("statement_timeout"),
         pooler: s.flag("pooler"),
@@ -115,7 +122,6 @@ fn relay(s: &Section<'_>, pooler: bool) -> RelayConfig {
         wakeup,
         poll: s.duration("poll"),
         idle_poll: s.duration("idle_poll"),
-        batch: s.number("batch"),
     }
 }
 
@@ -141,6 +147,7 @@ fn retention(s: &Section<'_>) -> RetentionConfig {
         attempts: s.duration("attempts"),
         events: s.duration("events"),
         inbox: s.duration("inbox"),
+        idempotency: s.duration("idempotency"),
         audit: s.duration("audit"),
     }
 }
@@ -209,9 +216,9 @@ fn route(s: &Section<'_>) -> RouteConfig {
             max: s.duration("backoff.max"),
             jitter: s.ratio("backoff.jitter"),
         },
-        on_hold: match s.text("on_hold").as_deref() {
-            Some("failover") => OnHold::Failover,
-            _ => OnHold::Wait,
+        while_held: match s.text("while_held").as_deref() {
+            Some("failover") => WhileHeld::Failover,
+            _ => WhileHeld::Wait,
         },
     }
 }
@@ -219,6 +226,11 @@ fn route(s: &Section<'_>) -> RouteConfig {
 /// Notes the required keys that nobody gave.
 pub(super) fn note_missing(settings: &mut Settings) {
     let mut required = vec![(KeyPath::dotted("database_url"), "set it, or the environment variable DATABASE_URL")];
+    for name in settings.names("tokens") {
+        let at = KeyPath(vec!["tokens".into(), name]);
+        required.push((at.child("token"), "say what its callers present, such as \"${VAR}\""));
+        required.push((at.child("scope"), "say what it may do: \"read\", \"write\" or \"operate\""));
+    }
     for name in settings.names("channels") {
         required.push((KeyPath(vec!["channels".into(), name, "url".into()]), "say where the channel sends to"));
     }

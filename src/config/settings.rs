@@ -9,13 +9,13 @@ use super::mask;
 use super::value::{self, Given, Value};
 
 /// The parts of the configuration whose entries the user names.
-pub(super) const NAMED: [&str; 2] = ["channels", "routes"];
+pub(super) const NAMED: [&str; 3] = ["tokens", "channels", "routes"];
 
 /// All that was given, from every source, and all that was wrong with it.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     entries: BTreeMap<KeyPath, Entry>,
-    /// Channels and routes that were at least mentioned: `[channels.push]` alone names one without any key.
+    /// Tokens, channels and routes that were at least mentioned: `[channels.push]` alone names one without any key.
     named: BTreeSet<(String, String)>,
     pub(super) errors: Vec<Error>,
 }

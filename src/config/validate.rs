@@ -8,6 +8,7 @@ use secrecy::ExposeSecret;
 use super::conninfo;
 use super::error::{Error, Errors};
 use super::key::KeyPath;
+use super::live;
 use super::redis_url::Address;
 use super::settings::Settings;
 use super::{Config, QueueKind, Role, Wakeup};
@@ -17,14 +18,16 @@ mod channel;
 mod quoting;
 mod route;
 mod telemetry;
+mod token;
 
 /// Notes everything that does not fit together.
 pub(super) fn config(settings: &mut Settings, config: &Config) {
     connections(settings, config);
-    http(settings, config);
+    token::validate(settings, config);
     queue(settings, config);
     relay(settings, config);
     worker(settings, config);
+    live::validate(settings, &config.live);
     retention(settings, config);
     telemetry::validate(settings, &config.telemetry);
     for (name, channel) in &config.channels {
@@ -97,20 +100,6 @@ fn connections(settings: &mut Settings, config: &Config) {
         && let Err(error) = Address::parse(url.expose_secret())
     {
         settings.error(&path, error.to_string());
-    }
-}
-
-fn http(settings: &mut Settings, config: &Config) {
-    let path = KeyPath::dotted("http_addr");
-    if settings.is_wrong(&path) || config.http_addr.ip().is_loopback() || config.http_token.is_some() {
-        return;
-    }
-    if !settings.is_wrong(&KeyPath::dotted("http_token")) {
-        let what = format!(
-            "is {}, which others can reach; set http_token (OUTBOXD_HTTP_TOKEN), or listen on 127.0.0.1",
-            config.http_addr
-        );
-        settings.error(&path, what);
     }
 }
 

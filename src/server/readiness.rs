@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Json;
-use axum::extract::State;
-use axum::http::StatusCode;
+use axum::extract::{FromRequestParts, State};
+use axum::http::{StatusCode, request};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::{Mutex, SetOnce};
 use tokio_util::sync::CancellationToken;
 
+use super::problem::{Kind, Problem};
 use crate::channel::availability::Availability;
+use crate::queue::events::EventStreams;
 use crate::queue::{self, Queue};
 use crate::store::migrate;
 use crate::store::{self, Store};
@@ -32,6 +34,8 @@ pub struct Parts {
     pub availability: Arc<Availability>,
     /// The names of all channels.
     pub channels: Vec<String>,
+    /// Domain events; `None`: there is no Redis.
+    pub events: Option<EventStreams>,
 }
 
 /// Shared by the instance, which tells, and the endpoints, which ask.
@@ -72,6 +76,11 @@ impl Readiness {
     /// Waits until the instance works.
     pub(super) async fn parts(&self) -> &Parts {
         self.parts.wait().await
+    }
+
+    /// Waits until the instance is told to stop.
+    pub(super) async fn draining(&self) {
+        self.shutdown.cancelled().await;
     }
 
     /// What the instance stands on, once it works.
@@ -161,6 +170,20 @@ fn check(name: &'static str, outcome: Result<String, String>) -> Check {
     match outcome {
         Ok(text) => Check { name, ok: true, text },
         Err(text) => Check { name, ok: false, text },
+    }
+}
+
+/// The database, for handlers; 503 while the instance starts.
+#[derive(Debug)]
+pub(super) struct Ready(pub(super) Store);
+
+impl FromRequestParts<Arc<Readiness>> for Ready {
+    type Rejection = Problem;
+
+    async fn from_request_parts(_: &mut request::Parts, readiness: &Arc<Readiness>) -> Result<Ready, Problem> {
+        let parts =
+            readiness.parts_now().ok_or_else(|| Problem::new(Kind::Unavailable, "outboxd starts; try again"))?;
+        Ok(Ready(parts.store.clone()))
     }
 }
 

@@ -14,6 +14,8 @@ pub enum Purpose {
     Durable,
     /// The daemon's statements, whose commits are told at once: for what a crash may undo without harm.
     Relaxed,
+    /// What callers over HTTP ask: the plans that anybody's session would have, and little time.
+    Request,
     /// One that listens, or asks how another one fares.
     Idle,
     /// A person's command.
@@ -22,6 +24,8 @@ pub enum Purpose {
     Migration,
 }
 
+/// A statement of a caller over HTTP ends before its request does.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// A person waits for a command's statement at most this long.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -52,6 +56,9 @@ const PLANS: [(&str, &str); 9] = [
     ("jit", "off"),
 ];
 
+/// Times in answers are in UTC, and an answer takes no more than its one process.
+const REQUESTS: [(&str, &str); 3] = [("TimeZone", "'UTC'"), ("max_parallel_workers_per_gather", "0"), ("jit", "off")];
+
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; ";
 
 /// A limit that servers before 17 do not know.
@@ -70,6 +77,7 @@ impl Settings {
     pub fn new(purpose: Purpose, statement_timeout: Duration) -> Settings {
         let statement_timeout = match purpose {
             Purpose::Durable | Purpose::Relaxed | Purpose::Idle => statement_timeout,
+            Purpose::Request => statement_timeout.min(REQUEST_TIMEOUT),
             Purpose::Command => COMMAND_TIMEOUT,
             Purpose::Migration => Duration::ZERO,
         };
@@ -126,6 +134,10 @@ impl Settings {
         match self.purpose {
             Purpose::Durable => all.push(("synchronous_commit", Commit::Durable.setting().to_owned())),
             Purpose::Relaxed => all.push(("synchronous_commit", Commit::Relaxed.setting().to_owned())),
+            Purpose::Request => {
+                all.push(("synchronous_commit", Commit::Request.setting().to_owned()));
+                all.extend(REQUESTS.map(|(name, value)| (name, value.to_owned())));
+            }
             Purpose::Idle | Purpose::Command | Purpose::Migration => {}
         }
         all

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outboxd::config::{Config, Env, Errors, Loaded, Origin, QueueKind, Sources, Wakeup, load};
+use outboxd::config::{Config, Env, Errors, Loaded, Origin, QueueKind, Scope, Sources, Wakeup, load};
 use secrecy::ExposeSecret;
 
 mod validation;
@@ -57,7 +57,7 @@ fn without_keys_the_documented_defaults_hold() {
         (config.queue.kind, config.queue.prefix.as_str(), config.queue.window, config.queue.fallback_after),
         (QueueKind::Memory, "outboxd", 10_000, Some(seconds(10)))
     );
-    assert_eq!((config.producer.batch, config.relay.batch, config.relay.wakeup), (500, 500, Wakeup::Bell));
+    assert_eq!(config.relay.wakeup, Wakeup::Bell);
     assert_eq!((config.relay.republish_after, config.relay.poll), (seconds(5), Duration::from_millis(50)));
     let worker = &config.worker;
     assert_eq!((worker.concurrency, worker.lease, worker.drain), (256, seconds(60), seconds(25)));
@@ -65,7 +65,7 @@ fn without_keys_the_documented_defaults_hold() {
     assert_eq!((config.reconcile.published_after, config.reconcile.every), (seconds(600), seconds(120)));
     let kept = &config.retention;
     assert_eq!([kept.sent, kept.failed, kept.canceled, kept.attempts], [7, 30, 7, 30].map(|days| day * days));
-    assert_eq!([kept.events, kept.inbox, kept.audit], [7, 7, 90].map(|days| day * days));
+    assert_eq!([kept.events, kept.inbox, kept.audit, kept.idempotency], [7, 7, 90, 1].map(|days| day * days));
     assert_eq!(config.events.stream_max, 100_000);
     let telemetry = &config.telemetry;
     assert_eq!((telemetry.otlp_endpoint.as_deref(), telemetry.otlp_headers.len()), (None, 0));
@@ -185,7 +185,7 @@ fn secrets_can_come_from_files_and_variables() {
         path.to_str().unwrap().to_owned()
     };
     let (url, token, push) =
-        (file("url", "postgres://a:b@127.0.0.1/app\n"), file("token", "t0ken\n"), file("push", "p\n"));
+        (file("url", "postgres://a:b@127.0.0.1/app\n"), file("token", "t0ken-of-16-characters\n"), file("push", "p\n"));
     let collector = file("collector", "authorization=Bearer c, x-tenant=a=b\n");
     let text = "[channels.push]\nurl = \"https://push.example/$${x}\"\nheaders = { Authorization = \"Bearer ${PUSH_TOKEN}\", X-Two = \"${TWO}\" }\n";
     let pairs = [
@@ -198,7 +198,7 @@ fn secrets_can_come_from_files_and_variables() {
     ];
     let config = config(text, &pairs);
     assert_eq!(config.database_url.expose_secret(), "postgres://a:b@127.0.0.1/app");
-    assert_eq!(config.http_token.unwrap().expose_secret(), "t0ken");
+    assert_eq!(config.http_token.unwrap().expose_secret(), "t0ken-of-16-characters");
     let headers: Vec<&str> = config.telemetry.otlp_headers.iter().map(|header| header.expose_secret()).collect();
     assert_eq!(headers, ["authorization=Bearer c", "x-tenant=a=b"]);
     assert!(config.redis_url.is_none(), "an empty variable counts as unset");
@@ -209,7 +209,22 @@ fn secrets_can_come_from_files_and_variables() {
 }
 
 #[test]
-fn variables_of_kubernetes_and_of_the_command_line_are_no_mistakes() {
+fn tokens_have_a_scope_topics_and_by_scope_a_right_to_see_payloads() {
+    let text = "[tokens.shop]\ntoken = \"${SHOP}\"\nscope = \"write\"\ntopics = [\"order.*\"]\n[tokens.ops]\nscope = \"operate\"\n\
+                [tokens.page]\ntoken = \"a-token-of-the-page\"\nscope = \"read\"\npayloads = true\n";
+    let pairs = [("SHOP", "a-token-of-the-shop"), ("OUTBOXD_TOKENS_OPS_TOKEN", "a-token-of-the-ops")];
+    let tokens = config(&format!("{BASE}{text}"), &pairs).tokens;
+    let shown = |name: &str| {
+        let token = &tokens[name];
+        (token.token.expose_secret().to_owned(), token.scope, token.topics.clone(), token.payloads)
+    };
+    assert_eq!(shown("shop"), ("a-token-of-the-shop".into(), Scope::Write, Some(vec!["order.*".into()]), false));
+    assert_eq!(shown("ops"), ("a-token-of-the-ops".into(), Scope::Operate, None, true));
+    assert_eq!(shown("page"), ("a-token-of-the-page".into(), Scope::Read, None, true));
+}
+
+#[test]
+fn variables_of_kubernetes_and_of_the_command_line_are_no_errors() {
     let names = [
         "OUTBOXD_SERVICE_HOST",
         "OUTBOXD_SERVICE_PORT",
@@ -230,7 +245,9 @@ fn secrets_never_print() {
         "{BASE}[channels.sms]\nurl = \"https://u:hunter2@sms.example/${{PATH_TOKEN}}\"\nheaders = {{ A = \"hunter2\" }}\nbody = \"hunter2\"\nsecret = \"whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==\"\nproxy = \"http://u:hunter2@egress\"\n"
     );
     let pairs = [
-        ("OUTBOXD_HTTP_TOKEN", "hunter2"),
+        ("OUTBOXD_HTTP_TOKEN", "hunter2-hunter2-hunter2"),
+        ("OUTBOXD_TOKENS_OPS_TOKEN", "another-hunter2-token"),
+        ("OUTBOXD_TOKENS_OPS_SCOPE", "read"),
         ("OUTBOXD_TELEMETRY_OTLP_HEADERS", "authorization=hunter2"),
         ("PATH_TOKEN", "hunter2"),
         ("REDIS_URL", "redis://:hunter2@127.0.0.1"),
@@ -256,11 +273,11 @@ fn secrets_never_print() {
 #[test]
 fn what_is_shown_is_what_was_written() {
     let text = format!(
-        "{BASE}[channels.webhook]\nurl = \"{{{{ recipient }}}}\"\n[queue]\nwindow = 20_000\n[producer]\nbatch = 0x10\n"
+        "{BASE}[channels.webhook]\nurl = \"{{{{ recipient }}}}\"\n[queue]\nwindow = 20_000\ndeliveries_max = 0x10\n"
     );
     let loaded = load_text(&text, &[], &[]).unwrap();
     let shown = |key: &str| loaded.shown.iter().find(|shown| shown.key == key).unwrap().value.clone();
     assert_eq!(shown("channels.webhook.url"), "{{ recipient }}");
     assert_eq!(shown("queue.kind"), "memory");
-    assert_eq!((loaded.config.queue.window, loaded.config.producer.batch), (20_000, 16));
+    assert_eq!((loaded.config.queue.window, loaded.config.queue.deliveries_max), (20_000, 16));
 }

@@ -18,7 +18,8 @@ fn load_example(text: &str) -> Loaded {
     let secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
     let env: Env = [
         ("DATABASE_URL", "postgres://app@127.0.0.1/app"),
-        ("HTTP_TOKEN", "token"),
+        ("HTTP_TOKEN", "a-token-of-http_token"),
+        ("SHOP_TOKEN", "a-token-of-the-shop"),
         ("PUSH_TOKEN", "token"),
         ("SMS_BASIC_AUTH", "dXNlcjpwYXNz"),
         ("ALIMTALK_SENDER", "sender"),

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use serde_json::Value;
 
 use crate::support::http::{Answer, ask, get, send};
 use crate::support::instance::{Instance, Setup};
@@ -150,7 +149,7 @@ async fn a_schema_that_is_too_old_is_not_ready() {
 
 async fn with_token() -> (Instance, SocketAddr) {
     let database = postgres::database().await;
-    let mut instance = idle(&database).env("OUTBOXD_HTTP_TOKEN", "hunter2").start().await;
+    let mut instance = idle(&database).env("OUTBOXD_HTTP_TOKEN", "hunter2-hunter2-hunter2").start().await;
     let addr = instance.http_addr().await;
     (instance, addr)
 }
@@ -159,19 +158,19 @@ async fn with_token() -> (Instance, SocketAddr) {
 async fn with_a_token_only_health_is_open() {
     let (instance, addr) = with_token().await;
     for path in ["/metrics", "/version"] {
-        for given in [&[][..], &["Authorization: Bearer hunter3"], &["Authorization: Basic hunter2"]] {
+        for given in [&[][..], &["Authorization: Bearer hunter3"], &["Authorization: Basic hunter2-hunter2-hunter2"]] {
             let answer = get(addr, path, given).await;
             assert_eq!(answer.status, 401, "{path} {given:?}");
             assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"outboxd\""));
             assert_problem(&answer, "Unauthorized");
         }
-        assert_eq!(get(addr, path, &["Authorization: Bearer hunter2"]).await.status, 200, "{path}");
-        assert_eq!(get(addr, path, &["authorization: bearer hunter2"]).await.status, 200, "{path}");
+        assert_eq!(get(addr, path, &["Authorization: Bearer hunter2-hunter2-hunter2"]).await.status, 200, "{path}");
+        assert_eq!(get(addr, path, &["authorization: bearer hunter2-hunter2-hunter2"]).await.status, 200, "{path}");
     }
     for path in ["/livez", "/readyz"] {
         assert_eq!(get(addr, path, &["Host: outboxd.example:8080"]).await.status, 200, "{path}");
     }
-    assert!(!instance.log().contains("hunter2"), "{}", instance.log());
+    assert!(!instance.log().contains("hunter2-hunter2-hunter2"), "{}", instance.log());
 }
 
 #[tokio::test]
@@ -196,7 +195,8 @@ async fn an_address_in_use_ends_with_69_and_one_that_is_not_ours_with_78() {
         [(in_use.as_str(), 69, "another program listens there"), ("192.0.2.1:8080", 78, "has no such address")]
     {
         let setup = Setup::new("postgres://127.0.0.1/x").webhook("http://127.0.0.1:9/");
-        let mut instance = setup.env("OUTBOXD_HTTP_ADDR", addr).env("OUTBOXD_HTTP_TOKEN", "token").spawn();
+        let mut instance =
+            setup.env("OUTBOXD_HTTP_ADDR", addr).env("OUTBOXD_HTTP_TOKEN", "a-token-of-16-characters").spawn();
         assert_eq!(instance.exit_code().await, code, "{}", instance.log());
         assert!(instance.log().contains(wanted) && instance.log().contains(addr), "{}", instance.log());
     }
@@ -205,7 +205,9 @@ async fn an_address_in_use_ends_with_69_and_one_that_is_not_ours_with_78() {
 fn assert_problem(answer: &Answer, title: &str) {
     assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{answer:?}");
     let problem = answer.json();
-    assert_eq!((&problem["title"], &problem["type"]), (&Value::from(title), &"about:blank".into()));
+    let name = title.split(' ').next().unwrap().to_lowercase();
+    assert_eq!(problem["title"], title);
+    assert!(problem["type"].as_str().unwrap().starts_with(&format!("urn:outboxd:problem:{name}")), "{problem}");
     assert_eq!(problem["status"], answer.status);
 }
 
@@ -228,7 +230,7 @@ async fn whatever_is_asked_the_answer_is_proper_and_safe_for_browsers() {
         for (name, value) in [
             ("x-content-type-options", "nosniff"),
             ("x-frame-options", "DENY"),
-            ("referrer-policy", "no-referrer"),
+            ("referrer-policy", "same-origin"),
             ("cache-control", "no-store"),
             ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
         ] {

@@ -10,8 +10,10 @@ mod deliver;
 mod example;
 mod refusals;
 
+mod api;
 mod deploy;
 mod http;
+mod live;
 mod metrics;
 mod migrate;
 mod operator;

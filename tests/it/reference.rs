@@ -18,7 +18,7 @@ fn assert_is_current(page: &str, wanted: &str) {
     let at = found.lines().zip(wanted.lines()).position(|(found, wanted)| found != wanted);
     assert!(
         found == wanted,
-        "docs/{page} is stale (line {}): OUTBOXD_BLESS=1 cargo test --test it reference:: writes it anew",
+        "docs/{page} is stale (line {}): OUTBOXD_BLESS=1 scripts/test --test it reference:: writes it anew",
         at.unwrap_or_else(|| found.lines().count().min(wanted.lines().count())) + 1
     );
 }
@@ -56,7 +56,7 @@ fn section_of(key: &Key) -> String {
     let parts: Vec<&str> = key.segments().map(|part| if part == "*" { "NAME" } else { part }).collect();
     match parts.as_slice() {
         [_] => String::new(),
-        [first @ ("channels" | "routes"), name, ..] => format!("{first}.{name}"),
+        [first @ ("tokens" | "channels" | "routes"), name, ..] => format!("{first}.{name}"),
         [first, ..] => (*first).to_owned(),
         [] => unreachable!("no key is empty"),
     }
@@ -96,8 +96,8 @@ fn takes(kind: Kind) -> String {
 fn the_metrics_page_is_current() {
     let mut page = "# Metrics\n\n\
         <!-- Written by tests/it/reference.rs from src/telemetry/catalog.rs. Do not edit. -->\n\n\
-        `GET /metrics` on `http_addr`, in Prometheus text; with `Authorization: Bearer <http_token>` where a token is\n\
-        set. Counters are of one instance since its start: sum them. Gauges that say \"the same on every instance\" show\n\
+        `GET /metrics` on `http_addr`, in Prometheus text; with `Authorization: Bearer …` where a token is set\n\
+        (`http_token`, or one of scope `read`). Counters are of one instance since its start: sum them. Gauges that say \"the same on every instance\" show\n\
         the whole: take the maximum. A topic has a label of its own as long as there are not more than 100.\n\n\
         | metric | type | labels | says |\n|---|---|---|---|\n"
         .to_owned();
@@ -116,16 +116,18 @@ fn the_metrics_page_is_current() {
 }
 
 #[test]
-fn the_consumers_on_the_events_page_are_those_of_the_examples() {
+fn the_programs_on_the_pages_of_events_are_those_of_the_examples() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = std::fs::read_to_string(root.join("docs/events.md")).unwrap();
-    let mut shown = 0;
-    for rest in page.split("<!-- ").skip(1) {
-        let (file, rest) = rest.split_once(" -->\n```").expect("a fence follows");
-        let code = rest.split_once('\n').and_then(|(_, rest)| rest.split_once("\n```")).expect("the fence ends").0;
-        let whole = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-        assert!(whole.contains(code), "docs/events.md shows what is not in {file}");
-        shown += 1;
+    for (name, programs) in [("docs/events.md", 3), ("docs/live.md", 2)] {
+        let page = std::fs::read_to_string(root.join(name)).unwrap();
+        let mut shown = 0;
+        for rest in page.split("<!-- ").skip(1) {
+            let (file, rest) = rest.split_once(" -->\n```").expect("a fence follows");
+            let code = rest.split_once('\n').and_then(|(_, rest)| rest.split_once("\n```")).expect("the fence ends").0;
+            let whole = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            assert!(whole.contains(code), "{name} shows what is not in {file}");
+            shown += 1;
+        }
+        assert_eq!(shown, programs, "{name}");
     }
-    assert_eq!(shown, 3);
 }

@@ -43,7 +43,10 @@ pub async fn ask(addr: SocketAddr, method: &str, path: &str, headers: &[&str]) -
     }
     headers.iter().for_each(|line| head.push_str(&format!("{line}\r\n")));
     head.push_str("\r\n");
-    let answer = send(addr, head.as_bytes()).await;
+    answer(&send(addr, head.as_bytes()).await)
+}
+
+fn answer(answer: &str) -> Answer {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no HTTP: {answer:?}"));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
     Answer { status, head: head.to_owned(), body: unchunk(head, body) }
@@ -76,4 +79,20 @@ fn unchunk(head: &str, body: &str) -> String {
         }
     }
     whole
+}
+
+/// A request with a JSON body.
+pub async fn post(addr: SocketAddr, path: &str, headers: &[&str], body: &str) -> Answer {
+    post_bytes(addr, path, &[headers, &["Content-Type: application/json"]].concat(), body.as_bytes()).await
+}
+
+/// A request with any body.
+pub async fn post_bytes(addr: SocketAddr, path: &str, headers: &[&str], body: &[u8]) -> Answer {
+    let mut request = format!("POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+    if !headers.iter().any(|line| line.starts_with("Host:")) {
+        request.push_str(&format!("Host: {addr}\r\n"));
+    }
+    headers.iter().for_each(|line| request.push_str(&format!("{line}\r\n")));
+    request.push_str("\r\n");
+    answer(&send(addr, &[request.as_bytes(), body].concat()).await)
 }

@@ -1,0 +1,245 @@
+//! Who asks, and what they may do.
+//!
+//! One middleware, [`identify`], finds out who asks and puts a [`Caller`] into the request: by `Authorization: Bearer`,
+//! by the dashboard's session cookie, or, where no token is configured, as `local`. Routes say what they need with
+//! [`require`], and handlers take a `Caller` as an argument.
+//!
+//! | | tokens configured | none (loopback only) |
+//! |---|---|---|
+//! | bearer token | its name and scope | not looked at |
+//! | session cookie | the name and scope of the token it was made with | not looked at |
+//! | neither | nobody: 401 | `local`, who may do everything |
+//!
+//! What a browser may be made to send by a stranger's page is refused by [`origin`].
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, OptionalFromRequestParts, Request, State};
+use axum::http::header::{AUTHORIZATION, HeaderMap};
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::Response;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::Sha256;
+
+use super::problem::{Kind, Problem};
+use crate::config::{Config, HTTP_TOKEN, LOCAL, Scope, TokenConfig};
+
+mod login;
+mod origin;
+mod session;
+mod ticket;
+
+pub(super) use login::routes;
+pub(super) use origin::is_local;
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(super) struct Caller(Arc<Rights>);
+
+/// What a token is good for.
+#[derive(Debug)]
+struct Rights {
+    name: String,
+    scope: Scope,
+    topics: Option<Vec<String>>,
+    payloads: bool,
+}
+
+impl Caller {
+    /// The token's name, `http_token` or `local`: who acted, in `outboxd.audit`.
+    pub(super) fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What it may do.
+    pub(super) fn scope(&self) -> Scope {
+        self.0.scope
+    }
+
+    /// Whether it sees payloads, headers and whole recipients.
+    pub(super) fn may_see_payloads(&self) -> bool {
+        self.0.payloads
+    }
+
+    /// Whether it may write to, or listen to, this topic.
+    pub(super) fn may_use_topic(&self, topic: &str) -> bool {
+        let matches = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(beginning) => topic.starts_with(beginning),
+            None => topic == pattern,
+        };
+        self.0.topics.as_ref().is_none_or(|topics| topics.iter().any(matches))
+    }
+
+    /// Whether it may do what needs this scope, else the problem that says so.
+    pub(super) fn check(&self, needed: Scope) -> Result<(), Problem> {
+        if self.scope().covers(needed) {
+            return Ok(());
+        }
+        let detail = format!(
+            "the token {:?} has scope {}; this needs {} (tokens.{}.scope)",
+            self.name(),
+            self.scope().name(),
+            needed.name(),
+            self.name()
+        );
+        Err(Problem::new(Kind::Forbidden, detail))
+    }
+}
+
+/// 401 without a caller.
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, Problem> {
+        parts.extensions.get::<Caller>().cloned().ok_or_else(nobody)
+    }
+}
+
+/// `None` without a caller.
+impl<S: Sync> OptionalFromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Caller>, Infallible> {
+        Ok(parts.extensions.get::<Caller>().cloned())
+    }
+}
+
+/// All tokens. Only keyed hashes of them are kept, and hashes are compared in constant time, so that neither memory nor
+/// timing tells one.
+pub(super) struct Access {
+    hasher: Hmac<Sha256>,
+    tokens: Vec<Token>,
+    /// Who asks while there are no tokens.
+    local: Caller,
+    /// Signs their tickets.
+    local_tickets: ticket::Key,
+}
+
+struct Token {
+    hash: [u8; 32],
+    session_key: session::Key,
+    ticket_key: ticket::Key,
+    caller: Caller,
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.tokens.iter().map(|token| &token.caller)).finish()
+    }
+}
+
+impl Access {
+    pub(super) fn new(config: &Config) -> Access {
+        let hasher =
+            Hmac::<Sha256>::new_from_slice(&rand::random::<[u8; 32]>()).expect("HMAC takes keys of any length");
+        let token = |name: &str, secret: &SecretString, rights: Rights| Token {
+            hash: hash(&hasher, secret.expose_secret().as_bytes()).finalize().into_bytes().into(),
+            session_key: session::Key::new(name, secret),
+            ticket_key: ticket::Key::new(name, secret),
+            caller: Caller(Arc::new(rights)),
+        };
+        let of_config = |(name, given): (&String, &TokenConfig)| {
+            let (topics, payloads) = (given.topics.clone(), given.payloads);
+            token(name, &given.token, Rights { name: name.clone(), scope: given.scope, topics, payloads })
+        };
+        let http_token = config.http_token.as_ref().map(|secret| token(HTTP_TOKEN, secret, everything(HTTP_TOKEN)));
+        let tokens = http_token.into_iter().chain(config.tokens.iter().map(of_config)).collect();
+        let local = Caller(Arc::new(everything(LOCAL)));
+        Access { hasher, tokens, local, local_tickets: ticket::Key::random() }
+    }
+
+    /// Whether everybody who reaches us may do everything.
+    pub(super) fn is_open(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// The token that this is. All are compared, so that the time does not tell which.
+    fn by_token(&self, given: &[u8]) -> Option<&Token> {
+        let given = hash(&self.hasher, given);
+        let matches = |token: &&Token| given.clone().verify_slice(&token.hash).is_ok();
+        self.tokens.iter().fold(None, |found, token| found.or(Some(token).filter(matches)))
+    }
+
+    /// Who asks, and whether a browser added that by itself.
+    fn caller(&self, headers: &HeaderMap) -> Option<(Caller, Proof)> {
+        if self.is_open() {
+            return Some((self.local.clone(), Proof::None));
+        }
+        if headers.contains_key(AUTHORIZATION) {
+            let token = self.by_token(bearer(headers)?)?;
+            return Some((token.caller.clone(), Proof::Bearer));
+        }
+        let caller = session::cookies(headers).find_map(|value| self.by_session(value))?;
+        Some((caller, Proof::Cookie))
+    }
+
+    /// Who opens a WebSocket without a ticket. A page may, if it is ours or of one of these origins.
+    pub(super) fn listener(&self, headers: &HeaderMap, allowed_origins: &[String]) -> Result<Caller, Problem> {
+        let (caller, proof) = self.caller(headers).ok_or_else(nobody)?;
+        origin::check_socket(proof, headers, allowed_origins)?;
+        Ok(caller)
+    }
+
+    fn by_session(&self, value: &str) -> Option<Caller> {
+        let session = session::Session::parse(value)?;
+        let token = self.tokens.iter().find(|token| token.caller.name() == session.name())?;
+        session.is_valid(&token.session_key).then(|| token.caller.clone())
+    }
+}
+
+/// How a caller showed who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// There are no tokens.
+    None,
+    /// A browser does not add it by itself.
+    Bearer,
+    /// A browser adds it to whatever a page makes it ask.
+    Cookie,
+}
+
+fn everything(name: &str) -> Rights {
+    Rights { name: name.to_owned(), scope: Scope::Operate, topics: None, payloads: true }
+}
+
+fn hash(hasher: &Hmac<Sha256>, text: &[u8]) -> Hmac<Sha256> {
+    let mut mac = hasher.clone();
+    mac.update(text);
+    mac
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
+    let value = headers.get(AUTHORIZATION)?.as_bytes();
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+fn nobody() -> Problem {
+    Problem::new(Kind::Unauthorized, "present a token: Authorization: Bearer <token>")
+}
+
+/// Finds out who asks; refuses what a stranger's page made a browser ask.
+pub(super) async fn identify(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
+    if let Some((caller, proof)) = access.caller(request.headers()) {
+        if let Err(problem) = origin::check(proof, request.method(), request.headers()) {
+            return problem.into();
+        }
+        request.extensions_mut().insert(caller);
+    }
+    next.run(request).await
+}
+
+/// Lets those pass who may do what needs this scope. For `middleware::from_fn_with_state(Scope::Read, access::require)`.
+pub(super) async fn require(State(needed): State<Scope>, request: Request, next: Next) -> Response {
+    let caller = request.extensions().get::<Caller>().ok_or_else(nobody);
+    match caller.and_then(|caller| caller.check(needed)) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! `POST /login` and `POST /logout`: from a token to the dashboard's session and back. The pages are the dashboard's.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{Form, State};
+use axum::http::header::{ACCEPT, HeaderMap, LOCATION, ORIGIN, SET_COOKIE};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use serde::Deserialize;
+
+use super::session::{self, Transport};
+use super::{Access, Proof, origin};
+use crate::server::problem::{Kind, Problem};
+
+/// Where a browser goes after a login.
+const AFTER_LOGIN: &str = "/";
+/// The dashboard's page that asks for a token; with this query it says that the last one was wrong.
+const LOGIN_FAILED: &str = "/login?failed";
+/// Where a browser goes after a logout.
+const AFTER_LOGOUT: &str = "/login";
+
+#[derive(Deserialize)]
+struct Presented {
+    token: String,
+}
+
+/// `POST /login`, `POST /logout`.
+pub(in crate::server) fn routes(access: Arc<Access>) -> Router {
+    Router::new().route("/login", post(log_in)).route("/logout", post(log_out)).with_state(access)
+}
+
+/// A page sends the form `token=…` and is led on; a program that does not take HTML gets 204 or a problem.
+async fn log_in(
+    State(access): State<Arc<Access>>,
+    headers: HeaderMap,
+    form: Result<Form<Presented>, FormRejection>,
+) -> Result<Response, Problem> {
+    origin::check(Proof::None, &Method::POST, &headers)?;
+    let Form(presented) = form.map_err(|_| Problem::new(Kind::BadRequest, "send the token as a form: token=…"))?;
+    let Some(token) = access.by_token(presented.token.trim().as_bytes()) else {
+        return match takes_html(&headers) {
+            true => Ok(go(LOGIN_FAILED)),
+            false => Err(Problem::new(Kind::Unauthorized, "this is none of the tokens that outboxd knows")),
+        };
+    };
+    let cookie = session::begin(token.caller.name(), &token.session_key, transport(&headers));
+    Ok(with_cookie(cookie, &headers, AFTER_LOGIN))
+}
+
+async fn log_out(headers: HeaderMap) -> Response {
+    with_cookie(session::end(transport(&headers)), &headers, AFTER_LOGOUT)
+}
+
+fn with_cookie(cookie: HeaderValue, headers: &HeaderMap, then: &'static str) -> Response {
+    let mut response = if takes_html(headers) { go(then) } else { StatusCode::NO_CONTENT.into_response() };
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    response
+}
+
+/// The same place, asked for with GET.
+fn go(to: &'static str) -> Response {
+    (StatusCode::SEE_OTHER, [(LOCATION, to)]).into_response()
+}
+
+fn transport(headers: &HeaderMap) -> Transport {
+    Transport::of(headers, headers.get(ORIGIN).and_then(|origin| origin.to_str().ok()))
+}
+
+fn takes_html(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|types| types.contains("text/html")))
+}

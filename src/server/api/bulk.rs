@@ -1,0 +1,109 @@
+//! `/v1/bulk`: what matches a filter is retried or canceled, here or in the background.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::input::{self, InPath, JsonBytes};
+use super::veil;
+use crate::server::access::Caller;
+use crate::server::problem::{Kind, Problem, Shape};
+use crate::server::readiness::Ready;
+use crate::store::action::{Bulk, BulkKind, BulkRun};
+
+/// What to do, to which.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted<'a> {
+    /// retry: dead letters back to work. cancel: what waits is taken back.
+    action: Action,
+    /// topic, since, until, recipient, id_max; for retry also error_like, channel, http_status.
+    #[serde(borrow)]
+    #[schema(value_type = Object)]
+    filter: &'a RawValue,
+    /// Whether only to count; true unless told otherwise.
+    dry_run: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    Retry,
+    Cancel,
+}
+
+/// Retries or cancels what matches a filter; unless told otherwise it only counts.
+///
+/// Up to 1,000 are changed at once. More go on in the background, and `bulk_id` says under which number.
+#[utoipa::path(
+    post,
+    path = "/v1/bulk",
+    operation_id = "startBulkAction",
+    tag = "actions",
+    request_body = Wanted<'_>,
+    responses(
+        (status = 200, description = "What matched and what was done", body = Bulk),
+        (status = 422, description = "The filter is not understood", body = Shape)
+    )
+)]
+pub(super) async fn start(
+    caller: Caller,
+    Ready(store): Ready,
+    JsonBytes(body): JsonBytes,
+) -> Result<Json<Bulk>, Problem> {
+    let wanted: Wanted<'_> = input::parse(&body)?;
+    if !wanted.filter.get().starts_with('{') {
+        return Err(Problem::new(Kind::Invalid, "filter is an object, such as {\"topic\": \"orders\"}"));
+    }
+    let kind = match wanted.action {
+        Action::Retry => BulkKind::Retry,
+        Action::Cancel => BulkKind::Cancel,
+    };
+    let run = if wanted.dry_run.unwrap_or(true) { BulkRun::Dry } else { BulkRun::Real };
+    Ok(Json(store.bulk(caller.name(), kind, wanted.filter.get(), run).await?))
+}
+
+/// How far a bulk action is: a row of the view bulk_actions.
+#[utoipa::path(
+    get,
+    path = "/v1/bulk/{id}",
+    operation_id = "getBulkAction",
+    tag = "actions",
+    params(("id" = i64, Path, description = "Its bulk_id")),
+    responses(
+        (status = 200, description = "How far it is", body = Object),
+        (status = 404, description = "There is no such bulk action", body = Shape)
+    )
+)]
+pub(super) async fn show(caller: Caller, Ready(store): Ready, InPath(id): InPath<i64>) -> Result<Json<Value>, Problem> {
+    let mut row = store
+        .read_bulk_action(id)
+        .await?
+        .ok_or_else(|| Problem::new(Kind::NotFound, format!("there is no bulk action {id}")))?;
+    if !caller.may_see_payloads() {
+        veil::row(&mut row);
+    }
+    Ok(Json(row))
+}
+
+/// Ends a bulk action after its current batch; what it has done stays done.
+#[utoipa::path(
+    post,
+    path = "/v1/bulk/{id}/stop",
+    operation_id = "stopBulkAction",
+    tag = "actions",
+    params(("id" = i64, Path, description = "Its bulk_id")),
+    responses(
+        (status = 204, description = "It is stopped"),
+        (status = 404, description = "There is no such bulk action", body = Shape),
+        (status = 409, description = "It had ended", body = Shape)
+    )
+)]
+pub(super) async fn stop(caller: Caller, Ready(store): Ready, InPath(id): InPath<i64>) -> Result<Response, Problem> {
+    store.stop_bulk(caller.name(), id).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

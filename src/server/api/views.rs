@@ -1,0 +1,71 @@
+//! `GET /v1/{view}`: the operators' views as JSON.
+
+use axum::Json;
+use axum::http::Uri;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::input::InQuery;
+use super::veil;
+use crate::server::access::Caller;
+use crate::server::problem::{Kind, Problem, Shape};
+use crate::server::readiness::Ready;
+use crate::store::view::VIEWS;
+
+/// Who acted is for those who act.
+pub(super) const AUDIT: &str = "audit";
+/// Rows, unless told otherwise, and at most.
+const ROWS: i32 = 100;
+const ROWS_MAX: i32 = 1_000;
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Asked {
+    /// Rows at most, 1 to 1000; 100 unless told otherwise.
+    limit: Option<i32>,
+}
+
+/// The rows of a view, each an object of its columns; the comments on the view say what they mean.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Rows {
+    /// The first ones, in an order that suits the view.
+    #[schema(value_type = Vec<Object>)]
+    rows: Vec<Value>,
+}
+
+/// The rows of a view: health, queue_state, outbox_lag, stuck, dead_letters, attempts, workers, instances, throughput,
+/// latency, channel_health, bulk_actions, schedules, schedule_runs, events_waiting, event_consumers or audit.
+#[utoipa::path(
+    get,
+    path = "/v1/{view}",
+    operation_id = "readView",
+    tag = "views",
+    params(("view" = String, Path, description = "The view's name; audit needs scope operate"), Asked),
+    responses(
+        (status = 200, description = "Its first rows", body = Rows),
+        (status = 404, description = "There is no such view", body = Shape)
+    )
+)]
+pub(super) async fn show(
+    caller: Caller,
+    Ready(store): Ready,
+    uri: Uri,
+    InQuery(asked): InQuery<Asked>,
+) -> Result<Json<Rows>, Problem> {
+    let name = uri.path().rsplit('/').next().unwrap_or_default();
+    let view = VIEWS
+        .iter()
+        .find(|view| view.name == name)
+        .ok_or_else(|| Problem::new(Kind::NotFound, "there is no such view"))?;
+    let limit = asked.limit.unwrap_or(ROWS);
+    if !(1..=ROWS_MAX).contains(&limit) {
+        return Err(Problem::new(Kind::BadRequest, format!("limit is 1 to {ROWS_MAX}")));
+    }
+    let mut rows = store.read_view(view, limit).await?;
+    if !caller.may_see_payloads() {
+        rows.iter_mut().for_each(veil::row);
+    }
+    Ok(Json(Rows { rows }))
+}

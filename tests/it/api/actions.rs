@@ -1,0 +1,119 @@
+//! Views and actions: the same functions as in SQL, with statuses that say what happened.
+
+use serde_json::json;
+
+use super::{Api, assert_problem};
+use crate::support::sql::{run, value};
+
+/// Ended notifications, which nothing touches: their ids.
+async fn ended(api: &Api, status: &str, rows: i32) -> i64 {
+    let failed_at = if status == "FAILED" { "now()" } else { "NULL" };
+    let sql = format!(
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error)
+         SELECT 't', 'recipient-' || n, '{{}}', '{status}', now(), {failed_at}, 'no' FROM generate_series(1, {rows}) n RETURNING id"
+    );
+    value(&api.client, &format!("WITH new AS ({sql}) SELECT min(id) FROM new")).await
+}
+
+#[tokio::test]
+async fn every_view_is_shown_and_bounded() {
+    let api = Api::open().await;
+    run(&api.client, "SELECT outboxd.notify('t', 'r', '{}', send_at => now() + interval '1 h')").await;
+    ended(&api, "FAILED", 3).await;
+    for view in outboxd::store::view::VIEWS {
+        let answer = api.get(&format!("/v1/{}?limit=2", view.name), &[]).await;
+        assert_eq!(answer.status, 200, "{}: {answer:?}", view.name);
+        assert!(answer.json()["rows"].as_array().unwrap().len() <= 2, "{}: {answer:?}", view.name);
+    }
+    let dead = api.get("/v1/dead_letters?limit=2", &[]).await.json();
+    assert_eq!((dead["rows"].as_array().unwrap().len(), &dead["rows"][0]["error"]), (2, &json!("no")));
+    for limit in ["0", "1001", "-1", "x", "99999999999999999999"] {
+        assert_problem(&api.get(&format!("/v1/health?limit={limit}"), &[]).await, 400, "bad-request");
+    }
+    assert_problem(&api.get("/v1/nothing", &[]).await, 404, "not-found");
+    let shown = "SELECT string_agg(relname, ' ') FROM pg_class WHERE relnamespace = 'outboxd'::regnamespace AND relkind = 'v' AND left(relname, 1) <> '_'";
+    for view in value::<String>(&api.client, shown).await.split(' ').filter(|view| *view != "notifications") {
+        assert!(outboxd::store::view::VIEWS.iter().any(|known| known.name == view), "{view} is not under /v1");
+    }
+}
+
+#[tokio::test]
+async fn actions_on_a_notification_say_what_happened_or_why_not() {
+    let api = Api::open().await;
+    run(&api.client, "SELECT outboxd.pause('t')").await;
+    let (failed, sent) = (ended(&api, "FAILED", 2).await, ended(&api, "SENT", 1).await);
+    let waiting: i64 = value(&api.client, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    let act = async |id: i64, action: &str| api.act(&format!("/v1/notifications/{id}/{action}"), &[]).await;
+    let done = act(failed, "retry").await;
+    assert_eq!((done.status, done.json()), (200, json!({"id": failed, "outcome": "queued"})), "{done:?}");
+    assert_problem(&act(sent, "retry").await, 409, "conflict");
+    let done = act(failed + 1, "discard").await;
+    assert_eq!(done.json()["outcome"], "discarded", "{done:?}");
+    assert_problem(&act(sent, "discard").await, 409, "conflict");
+    let done = act(sent, "resend").await;
+    assert!(done.json()["new_id"].as_i64().unwrap() > waiting, "{done:?}");
+    assert_problem(&act(waiting, "resend").await, 409, "conflict");
+    let done = act(waiting, "cancel").await;
+    assert_eq!(done.json()["outcome"], "canceled", "{done:?}");
+    assert_problem(&act(sent, "cancel").await, 409, "conflict");
+    for action in ["retry", "cancel", "resend", "discard"] {
+        assert_problem(&act(999, action).await, 404, "not-found");
+    }
+    assert_problem(&act(sent, "explode").await, 404, "not-found");
+    assert_problem(&api.act("/v1/notifications/x/retry", &[]).await, 404, "not-found");
+}
+
+#[tokio::test]
+async fn topics_and_channels_are_held_and_freed() {
+    let api = Api::open().await;
+    for (path, look, wanted) in [
+        (
+            "/v1/topics/a%2Fb/pause",
+            "SELECT count(*) FROM outboxd.topic WHERE name = 'a/b' AND paused_at IS NOT NULL",
+            1,
+        ),
+        ("/v1/topics/a%2Fb/resume", "SELECT count(*) FROM outboxd.topic WHERE paused_at IS NOT NULL", 0),
+        ("/v1/channels/webhook/pause", "SELECT count(*) FROM outboxd.channel_state WHERE paused_at IS NOT NULL", 1),
+        ("/v1/channels/webhook/resume", "SELECT count(*) FROM outboxd.channel_state WHERE paused_at IS NOT NULL", 0),
+    ] {
+        let answer = api.act(path, &[]).await;
+        assert_eq!(answer.status, 204, "{path}: {answer:?}");
+        assert_eq!(value::<i64>(&api.client, look).await, wanted, "{path}");
+    }
+    let held = "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason)
+                VALUES ('hook', '', now() + interval '1 h', 'failures'), ('hook', 'https://a.example', now() + interval '1 h', 'failures')";
+    run(&api.client, held).await;
+    assert_eq!(api.act("/v1/channels/hook/probe", &[]).await.status, 204);
+    assert_eq!(api.act("/v1/channels/hook/close_circuit?origin=https://a.example", &[]).await.status, 204);
+    let left = "SELECT string_agg(concat_ws(' ', origin, reason, held_until <= now()), ',' ORDER BY origin) FROM outboxd.channel_state WHERE channel = 'hook'";
+    assert_eq!(value::<String>(&api.client, left).await, " failures t,https://a.example");
+    assert_problem(&api.act("/v1/topics/t/stop", &[]).await, 404, "not-found");
+    assert_problem(&api.act(&format!("/v1/topics/{}/pause", "x".repeat(201)), &[]).await, 422, "invalid");
+}
+
+#[tokio::test]
+async fn a_dry_run_counts_exactly_what_the_run_with_its_id_max_changes() {
+    let api = Api::open().await;
+    run(&api.client, "SELECT outboxd.pause('t')").await;
+    ended(&api, "FAILED", 5).await;
+    let bulk = async |body: serde_json::Value| api.post("/v1/bulk", &[], &body.to_string()).await;
+    let dry = bulk(json!({"action": "retry", "filter": {"topic": "t"}})).await.json();
+    assert_eq!((&dry["matched"], &dry["done"], &dry["bulk_id"]), (&json!(5), &json!(0), &json!(null)), "{dry}");
+    ended(&api, "FAILED", 3).await;
+    let filter = json!({"topic": "t", "id_max": dry["id_max"]});
+    let real = bulk(json!({"action": "retry", "filter": filter, "dry_run": false})).await.json();
+    assert_eq!((&real["matched"], &real["done"]), (&json!(5), &json!(5)), "{real}");
+    let cancel = json!({"action": "cancel", "filter": {"topic": "t", "id_max": 3}, "dry_run": false});
+    assert_eq!(bulk(cancel).await.json()["done"], 3);
+    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.dead_letters").await, 3);
+    for (body, status, name) in [
+        (json!({"action": "retry", "filter": {"colour": "red"}}), 422, "invalid"),
+        (json!({"action": "retry", "filter": []}), 422, "invalid"),
+        (json!({"action": "retry", "filter": {"since": "soon"}}), 422, "invalid"),
+        (json!({"action": "explode", "filter": {}}), 422, "invalid"),
+        (json!({"filter": {}}), 422, "invalid"),
+    ] {
+        assert_problem(&bulk(body).await, status, name);
+    }
+    assert_problem(&api.act("/v1/bulk/999/stop", &[]).await, 404, "not-found");
+}
