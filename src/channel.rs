@@ -33,6 +33,8 @@ mod compile;
 mod envelope;
 pub mod failover;
 mod forward;
+#[cfg(test)]
+mod fuzz;
 mod guard;
 mod headers;
 mod http;

@@ -187,6 +187,22 @@ impl Store {
         self.call(Commit::Durable, async |client| client.batch_execute("").await).await
     }
 
+    /// Whether Postgres answered the last call, whoever made it. While it does not, somebody tries again at least every
+    /// second: the heartbeat.
+    pub fn answers(&self) -> bool {
+        self.liveness.answers()
+    }
+
+    /// Until a call is answered; at once, if the last one was.
+    pub async fn answers_again(&self) {
+        self.liveness.until(true).await;
+    }
+
+    /// Until a call is not answered; at once, if the last one was not.
+    pub async fn falls_silent(&self) {
+        self.liveness.until(false).await;
+    }
+
     /// Connections in use and at most, of the durable pool.
     pub fn pool_use(&self) -> (usize, usize) {
         let status = self.durable.status();
@@ -272,16 +288,18 @@ impl Store {
         }
     }
 
-    /// Takes a connection, bounds the call, and throws the connection away if the call did not come back.
+    /// Runs a call and remembers whether it was answered.
     async fn call<T>(
         &self,
         commit: Commit,
         work: impl AsyncFnOnce(&Object) -> std::result::Result<T, tokio_postgres::Error>,
     ) -> Result<T> {
-        self.try_call(commit, work).await.map_err(|failed| match failed {
+        let outcome = self.try_call(commit, work).await.map_err(|failed| match failed {
             Failed::Said(error) => Error::of(&error),
             Failed::Away(error) => error,
-        })
+        });
+        self.liveness.note(!matches!(outcome, Err(Error::Unavailable(_))));
+        outcome
     }
 
     /// The same, with the server's own words.

@@ -19,6 +19,9 @@ use crate::config::{ChannelConfig, RateLimit};
 
 /// What a call is assumed to take before one has ended.
 const CALL_ASSUMED: Duration = Duration::from_millis(50);
+/// Of the time from the permit to the call, which is for the claim, so much counts at most: waiting for Postgres says nothing of
+/// the provider.
+const CLAIM_COUNTED: Duration = Duration::from_millis(50);
 /// Starts remembered at most; a higher rate is kept as the same rate over a shorter span.
 const STARTS_MAX: u32 = 10_000;
 /// What cannot start within a second is told to come back after at least and at most this.
@@ -38,6 +41,8 @@ const ON_THEIR_WAY: Duration = Duration::from_millis(200);
 pub struct Limits {
     in_flight_max: usize,
     in_flight_per_origin_max: usize,
+    /// No call takes longer; a process that was stopped has seen longer ones.
+    timeout: Duration,
     /// Messages of this channel that wait for a permit.
     waiting: AtomicUsize,
     state: Mutex<State>,
@@ -70,7 +75,7 @@ pub struct Permit {
     limits: Arc<Limits>,
     origin: Arc<str>,
     granted: Instant,
-    is_started: bool,
+    started: Option<Instant>,
 }
 
 impl Limits {
@@ -79,6 +84,7 @@ impl Limits {
         Arc::new(Limits {
             in_flight_max: config.max_in_flight.unwrap_or(usize::MAX).max(1),
             in_flight_per_origin_max: config.max_in_flight_per_origin.max(1),
+            timeout: config.timeout,
             waiting: AtomicUsize::new(0),
             state: Mutex::new(State {
                 rate: config.rate_limit.map(Window::new),
@@ -109,7 +115,7 @@ impl Limits {
             let like_the_others = Load { usual: channel.usual, ..Load::default() };
             origins.entry(Arc::clone(origin)).or_insert(like_the_others).in_flight += 1;
         }
-        Ok(Permit { limits: Arc::clone(self), origin: Arc::clone(origin), granted: now, is_started: false })
+        Ok(Permit { limits: Arc::clone(self), origin: Arc::clone(origin), granted: now, started: None })
     }
 
     /// How many calls to `origin` can be expected to start in a second, if `concurrency` are under way at most.
@@ -184,7 +190,7 @@ impl Limits {
 impl Permit {
     /// The call starts now: the rate counts when calls start, not when they were permitted.
     pub fn start(&mut self, now: Instant) {
-        self.is_started = true;
+        self.started = Some(now);
         if let Some(rate) = &mut self.limits.lock().rate {
             rate.start(now);
         }
@@ -193,9 +199,12 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let took = self.granted.elapsed();
+        let claim =
+            self.started.unwrap_or_else(Instant::now).saturating_duration_since(self.granted).min(CLAIM_COUNTED);
+        let call = self.started.map_or(Duration::ZERO, |started| started.elapsed()).min(self.limits.timeout);
+        let took = claim + call;
         let mut state = self.limits.lock();
-        if let Some(rate) = state.rate.as_mut().filter(|_| !self.is_started) {
+        if let Some(rate) = state.rate.as_mut().filter(|_| self.started.is_none()) {
             rate.reserved -= 1;
         }
         state.channel.end(took);
@@ -212,7 +221,7 @@ impl Drop for Permit {
 #[derive(Debug, Clone, Copy)]
 struct Load {
     in_flight: usize,
-    /// How long a permit is held, smoothed.
+    /// How long a permit is held, smoothed, as far as it is the provider's doing.
     usual: Duration,
     /// A call has ended: it is not only assumed.
     is_known: bool,

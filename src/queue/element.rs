@@ -39,6 +39,8 @@ end
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn message(id: i64, epoch: i32, route_step: i16, topic: &str) -> Message {
@@ -73,6 +75,27 @@ mod tests {
             b"99999999999999999999:1:0:0:t",
         ] {
             assert_eq!(decode(raw), None, "{raw:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_stands_in_redis_is_a_message_of_ours_or_none(
+            raw in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..60),
+                "-?[0-9]{0,20}:-?[0-9]{0,11}:-?[0-9]{0,6}:-?[0-9]{0,11}:\\PC{0,10}".prop_map(String::into_bytes),
+            ],
+        ) {
+            if let Some(Element { message, .. }) = decode(&raw) {
+                prop_assert!(!message.topic.is_empty());
+                prop_assert_eq!(decode(encode(&message).as_bytes()), Some(Element { message, deliveries_before: 0 }));
+            }
+        }
+
+        #[test]
+        fn every_message_decodes_to_itself(id in any::<i64>(), epoch in any::<i32>(), step in any::<i16>(), topic in "(?s).{1,40}") {
+            let message = message(id, epoch, step, &topic);
+            prop_assert_eq!(decode(encode(&message).as_bytes()), Some(Element { message, deliveries_before: 0 }));
         }
     }
 }

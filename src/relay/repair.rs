@@ -151,7 +151,7 @@ pub async fn run(repair: &Repair, shutdown: &CancellationToken) {
     let mut rounds = Rounds::new(&repair.reconcile);
     let mut outage = Outage::default();
     let mut wait = SWEEP_EVERY;
-    while shutdown.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+    while shutdown.run_until_cancelled(repair.rest(wait)).await.is_some() {
         let started = Instant::now();
         // Without Postgres no repair can be made.
         if outage.note(repair.store.ping().await, "sweeping waits").is_none() {
@@ -169,6 +169,11 @@ pub async fn run(repair: &Repair, shutdown: &CancellationToken) {
 }
 
 impl Repair {
+    /// Waits so long, but not if another server answers: what it has as published is repaired at once.
+    async fn rest(&self, wait: Duration) {
+        let _ = tokio::time::timeout(wait, self.presence.server_changes()).await;
+    }
+
     /// One bounded sweep. Each repair is made whatever became of the others.
     pub async fn pass(&self, rounds: &mut Rounds) -> Counts {
         let mut counts = Counts::default();

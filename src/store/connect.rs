@@ -10,6 +10,7 @@
 //!
 //! As in libpq, an `sslrootcert` with `prefer` or `require` verifies like `verify-ca`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -99,7 +100,8 @@ impl Target {
     }
 
     /// Makes one connection and runs `first` on it before anything else: statements of the simple protocol. Each address
-    /// has `timeout` for all of that, beginning a second after the one before it.
+    /// has `timeout` for all of that, beginning a second after the one before it. While one is silent, those that say that
+    /// they are standbys are asked again.
     pub async fn open(&self, timeout: Duration, first: &str) -> Result<Opened, Error> {
         let wants_primary = self.config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite
             || endpoint::hosts(&self.config) > 1;
@@ -107,36 +109,42 @@ impl Target {
         let endpoints = tokio::time::timeout(timeout, endpoint::all(&self.config)).await;
         let mut endpoints = endpoints.map_err(|_| silent(timeout))?.map_err(|reason| Error::Unreachable { reason })?;
         endpoint::begin_with(&mut endpoints, self.preferred.load(Ordering::Relaxed));
-        let mut waiting = endpoints.into_iter();
+        let mut waiting = VecDeque::from(endpoints);
         let mut attempts = FuturesUnordered::new();
         let mut failure = None;
         loop {
             if attempts.is_empty() {
-                match waiting.next() {
+                match waiting.pop_front() {
                     Some(next) => attempts.push(self.attempt(next, timeout, &first)),
                     None => return Err(failure.unwrap_or_else(|| silent(timeout))),
                 }
             }
             let next_is_due = tokio::time::sleep(NEXT_AFTER);
             tokio::select! {
-                Some((host, made)) = attempts.next() => match made {
+                Some((endpoint, made)) = attempts.next() => match made {
                     Ok(opened) => {
-                        self.preferred.store(host, Ordering::Relaxed);
+                        self.preferred.store(endpoint.host, Ordering::Relaxed);
                         return Ok(opened);
                     }
-                    // Whoever said most is quoted.
-                    Err(error) => failure = Some(failure.filter(Error::says_more).unwrap_or(error)),
+                    Err(error) => {
+                        // It may be promoted while another is silent.
+                        if matches!(error, Error::Standby) && !attempts.is_empty() {
+                            waiting.push_back(endpoint);
+                        }
+                        // Whoever said most is quoted.
+                        failure = Some(failure.filter(Error::says_more).unwrap_or(error));
+                    }
                 },
-                () = next_is_due, if waiting.len() > 0 => {
-                    attempts.extend(waiting.next().map(|next| self.attempt(next, timeout, &first)));
+                () = next_is_due, if !waiting.is_empty() => {
+                    attempts.extend(waiting.pop_front().map(|next| self.attempt(next, timeout, &first)));
                 }
             }
         }
     }
 
-    async fn attempt(&self, endpoint: Endpoint, timeout: Duration, first: &str) -> (usize, Result<Opened, Error>) {
+    async fn attempt(&self, endpoint: Endpoint, timeout: Duration, first: &str) -> (Endpoint, Result<Opened, Error>) {
         let made = tokio::time::timeout(timeout, self.greet(&endpoint.config, first)).await;
-        (endpoint.host, made.unwrap_or_else(|_| Err(silent(timeout))))
+        (endpoint, made.unwrap_or_else(|_| Err(silent(timeout))))
     }
 
     async fn greet(&self, config: &tokio_postgres::Config, first: &str) -> Result<Opened, Error> {

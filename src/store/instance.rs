@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use tokio::sync::Notify;
 
 use super::refusal::Values;
 use super::{Error, Result, Store, query};
@@ -86,6 +87,7 @@ pub struct Presence {
     queue_counter_of_all: AtomicI64,
     alive: AtomicI64,
     server: Mutex<Server>,
+    server_changed: Notify,
     fallback_since: Mutex<Option<Instant>>,
     beats: Mutex<Beats>,
 }
@@ -175,7 +177,15 @@ impl Presence {
         }
         let mut server = lock(&self.server);
         let before = server.started_at.replace(peers.server_started_at);
-        server.has_changed |= before.is_some_and(|before| before != peers.server_started_at);
+        if before.is_some_and(|before| before != peers.server_started_at) {
+            server.has_changed = true;
+            self.server_changed.notify_one();
+        }
+    }
+
+    /// Until another server answers than before.
+    pub async fn server_changes(&self) {
+        self.server_changed.notified().await;
     }
 
     /// Whether another server answers than before, or the same one started again; told once.

@@ -8,6 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
 use tracing::warn;
 
 use super::connect::{self, Target};
@@ -67,6 +68,8 @@ pub(super) struct Liveness {
     last: tokio::sync::Mutex<Option<Answer>>,
     /// Connections made before this are not to be used any more.
     given_up: Mutex<Instant>,
+    /// Whether the last call was answered.
+    answers: watch::Sender<bool>,
 }
 
 impl std::fmt::Debug for Liveness {
@@ -84,7 +87,24 @@ impl Liveness {
             false => format!("{}; {AT_WORK}", settings.for_session()),
         };
         let last = tokio::sync::Mutex::new(None);
-        Liveness { target, timeout, question, last, given_up: Mutex::new(Instant::now()) }
+        let (answers, _) = watch::channel(true);
+        Liveness { target, timeout, question, last, given_up: Mutex::new(Instant::now()), answers }
+    }
+
+    /// A call was answered, or it was not.
+    pub(super) fn note(&self, answered: bool) {
+        self.answers.send_if_modified(|answers| std::mem::replace(answers, answered) != answered);
+    }
+
+    /// Ends when calls are answered, or when they are not; at once, if that is so now.
+    pub(super) async fn until(&self, answers: bool) {
+        // It cannot fail: the sender is in `self`.
+        let _ = self.answers.subscribe().wait_for(|now| *now == answers).await;
+    }
+
+    /// Whether the last call was answered.
+    pub(super) fn answers(&self) -> bool {
+        *self.answers.borrow()
     }
 
     /// Whether nothing is to be expected any more of a session that is silent.

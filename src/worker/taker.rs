@@ -1,4 +1,7 @@
 //! Takes messages from the queue, ahead of the claim by one batch, and keeps the consumer alive there.
+//!
+//! Whoever cannot reach Postgres cannot claim: it takes nothing, and what it holds goes back to the queue for those who can.
+//! Copies that are still here are dropped at the claim.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +17,15 @@ use crate::retry::ErrorWait;
 
 /// How long one take waits for a first message.
 const TAKE_WAIT: Duration = Duration::from_millis(500);
+/// How long Postgres may be away before what is held goes back: a session that was ended is replaced at once.
+const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
+
+/// Why taking stopped without an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    Shutdown,
+    PostgresAway,
+}
 
 /// Messages taken, and how to acknowledge them.
 pub(super) struct Batch {
@@ -28,7 +40,10 @@ pub(super) async fn run(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutd
     let mut is_down = false;
     while !shutdown.is_cancelled() {
         match take_until_error(&worker, &name, &mut consumer, &batches, &shutdown, &mut is_down).await {
-            Ok(()) => break,
+            Ok(Stop::Shutdown) => break,
+            Ok(Stop::PostgresAway) => {
+                shutdown.run_until_cancelled(wait_for_postgres(&worker, &mut consumer)).await;
+            }
             Err(error) => {
                 if !is_down {
                     warn!(%error, "taking waits");
@@ -43,6 +58,11 @@ pub(super) async fn run(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutd
     }
     // The claimer has stopped when nobody receives any more; what it did not claim goes back to the queue.
     batches.closed().await;
+    sign_off(consumer).await;
+}
+
+/// What was taken and is not done goes back to the queue.
+async fn sign_off(consumer: Option<Box<dyn Consumer>>) {
     if let Some(consumer) = consumer
         && let Err(error) = consumer.close().await
     {
@@ -50,7 +70,18 @@ pub(super) async fn run(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutd
     }
 }
 
-/// Ends well only at shutdown.
+/// Until Postgres answers again.
+async fn wait_for_postgres(worker: &Worker, consumer: &mut Option<Box<dyn Consumer>>) {
+    if tokio::time::timeout(GIVE_BACK_AFTER, worker.store.answers_again()).await.is_ok() {
+        return;
+    }
+    warn!("Postgres does not answer; nothing is taken, and what was goes back to the queue");
+    sign_off(consumer.take()).await;
+    worker.store.answers_again().await;
+    info!("Postgres answers; taking goes on");
+}
+
+/// Ends well only at shutdown, or when Postgres does not answer.
 async fn take_until_error(
     worker: &Worker,
     name: &str,
@@ -58,7 +89,7 @@ async fn take_until_error(
     batches: &mpsc::Sender<Batch>,
     shutdown: &CancellationToken,
     is_down: &mut bool,
-) -> queue::Result<()> {
+) -> queue::Result<Stop> {
     let consumer = match consumer {
         Some(consumer) => consumer,
         None => consumer.insert(worker.queue.consumer(name).await?),
@@ -66,6 +97,9 @@ async fn take_until_error(
     let acks = Acks::new(consumer.acker());
     let mut tended_at: Option<Instant> = None;
     loop {
+        if !worker.store.answers() {
+            return Ok(Stop::PostgresAway);
+        }
         if tended_at.is_none_or(|at| at.elapsed() > worker.tend_every) {
             consumer.tend().await?;
             tended_at = Some(Instant::now());
@@ -74,12 +108,13 @@ async fn take_until_error(
         let permit = tokio::select! {
             permit = batches.reserve() => permit,
             () = tokio::time::sleep(worker.tend_every) => continue,
-            () = shutdown.cancelled() => return Ok(()),
+            () = worker.store.falls_silent() => return Ok(Stop::PostgresAway),
+            () = shutdown.cancelled() => return Ok(Stop::Shutdown),
         };
-        let Ok(permit) = permit else { return Ok(()) };
+        let Ok(permit) = permit else { return Ok(Stop::Shutdown) };
         let taken = tokio::select! {
             taken = consumer.take(worker.config.concurrency, TAKE_WAIT.min(worker.tend_every)) => taken?,
-            () = shutdown.cancelled() => return Ok(()),
+            () = shutdown.cancelled() => return Ok(Stop::Shutdown),
         };
         // Said once per outage.
         if std::mem::take(is_down) {

@@ -192,3 +192,29 @@ fn the_pages_name_the_newest_migration() {
         }
     }
 }
+
+/// A promise names the test that keeps it.
+#[test]
+fn every_test_that_a_page_names_exists() {
+    let is_part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    let mut missing = Vec::new();
+    let mut named = 0;
+    for page in pages() {
+        let text = read(&page);
+        for name in
+            text.split('`').skip(1).step_by(2).filter(|name| name.contains("::") && name.split("::").all(is_part))
+        {
+            let Some((modules, test)) = name.rsplit_once("::") else { continue };
+            let file = root().join("tests/it").join(modules.replace("::", "/")).with_extension("rs");
+            let Ok(source) = fs::read_to_string(&file) else { continue };
+            named += 1;
+            if !source.contains(&format!("fn {test}(")) {
+                missing.push(format!("{page}: {name}"));
+            }
+        }
+    }
+    assert!(named > 30, "{named} names were found");
+    assert_eq!(missing, [""; 0]);
+}

@@ -10,6 +10,7 @@ mod fallback;
 mod keys;
 mod leases;
 mod limits;
+mod open_transaction;
 mod outage;
 mod outcomes;
 mod panics;

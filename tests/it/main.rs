@@ -47,6 +47,7 @@ mod channel;
 
 mod embed;
 mod faults;
+mod fuzz;
 mod invariants;
 
 mod leader;

@@ -83,6 +83,8 @@ pub(super) struct Row {
     pub(super) witnesses: Vec<Option<u32>>,
     /// One of them is a late success: it came after the row had ended otherwise.
     pub(super) is_late: bool,
+    /// How many of them are probes of an open circuit that failed.
+    pub(super) probes: usize,
 }
 
 /// An event as the consumer of its stream saw it.

@@ -22,9 +22,10 @@ const LIVE: &str = "SELECT (SELECT count(*) FROM outboxd.notifications WHERE fin
                          + (SELECT count(*) FROM outboxd.event_outbox)";
 const ROWS: &str = "
     SELECT n.id, (extract(epoch FROM n.created_at) * 1000000)::bigint, n.payload ->> 'n', n.status, n.dedup_key,
-           n.attempts, coalesce(a.numbers, '{}'), coalesce(a.is_late, false)
+           n.attempts, coalesce(a.numbers, '{}'), coalesce(a.is_late, false), coalesce(a.probes, 0)
       FROM outboxd.notifications n
-      LEFT JOIN (SELECT notification_id, array_agg(number) AS numbers, bool_or(outcome = 'late success') AS is_late
+      LEFT JOIN (SELECT notification_id, array_agg(number) AS numbers, bool_or(outcome = 'late success') AS is_late,
+                        count(*) FILTER (WHERE number IS NULL AND outcome = 'failed') AS probes
                    FROM outboxd.attempts GROUP BY 1) a ON a.notification_id = n.id";
 /// After the last row has ended: calls that nobody waits for any more.
 const STRAGGLERS: Duration = Duration::from_secs(3);
@@ -65,6 +66,7 @@ pub(super) async fn collect(world: &World, client: &Client) -> Result<Evidence> 
             attempts: u32::try_from(row.get::<_, i32>(5)).unwrap_or(0),
             witnesses: row.get::<_, Vec<Option<i32>>>(6).iter().map(|number| number.and_then(as_u32)).collect(),
             is_late: row.get(7),
+            probes: usize::try_from(row.get::<_, i64>(8)).unwrap_or(0),
         };
         rows.insert(subject, seen);
     }

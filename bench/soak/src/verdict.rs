@@ -256,6 +256,8 @@ fn judge_repeats(index: &Index<'_>, subject: &Subject, row: &Row, arrivals: &[&A
     let unrecorded = arrivals.len() - arrivals.iter().filter(is_recorded).count();
     // Those recorded late tell no number: each stands for one.
     let late = row.witnesses.iter().filter(|number| number.is_none()).count();
+    // A probe that failed uses up no attempt: the next call has its number.
+    let same_attempt = same_attempt.saturating_sub(row.probes);
     let unexplained = unrecorded.saturating_sub(late).max(same_attempt);
     if arrivals.iter().any(|arrival| arrival.webhook_id != arrivals[0].webhook_id) {
         let known = format!("more than one webhook-id; {}", calls(arrivals));

@@ -133,6 +133,23 @@ fn a_channel_has_room_for_a_second_of_work_less_what_waits_and_what_is_on_its_wa
     assert_eq!(room(200), 100);
 }
 
+/// Claims that waited for Postgres, and calls of a process that was stopped, would let messages be told to come back in a minute.
+#[test]
+fn an_outage_says_nothing_of_how_long_a_call_takes() {
+    let mut config = config("https://a.example/");
+    config.timeout = Duration::from_secs(2);
+    let limits = Limits::new(&config);
+    let Some(long_ago) = Instant::now().checked_sub(Duration::from_secs(30)) else { return };
+    for _ in 0..100 {
+        limits.try_acquire(&origin(CHANNEL_WIDE), long_ago).unwrap().start(Instant::now());
+    }
+    assert!(limits.per_second(CHANNEL_WIDE, 32) >= 600, "{} a second", limits.per_second(CHANNEL_WIDE, 32));
+    for _ in 0..100 {
+        limits.try_acquire(&origin(CHANNEL_WIDE), long_ago).unwrap().start(long_ago);
+    }
+    assert!(limits.per_second(CHANNEL_WIDE, 32) >= 15, "{} a second", limits.per_second(CHANNEL_WIDE, 32));
+}
+
 #[test]
 fn a_very_high_rate_is_kept_over_a_shorter_span() {
     let limits = with_rate(1_000_000, Duration::from_secs(1));

@@ -34,6 +34,7 @@ async fn random_kills_lose_nothing_and_repeat_only_what_was_unknown() {
         .setup
         .clone()
         .redis(redis.url(), "stream", &unique_prefix())
+        .set("queue.fallback_after", "1s")
         .set("queue.window", 160)
         .set("routes.default.max_attempts", 100);
     world.provider.answer_with(|call| match Fate::of(call) {
@@ -100,7 +101,8 @@ async fn write(database: Database, mut random: StdRng, end: Instant) -> i64 {
     committed
 }
 
-/// SIGKILL for one of the instances, or for Redis, which then has forgotten everything.
+/// SIGKILL for one of the instances, or for Redis, which then has forgotten everything, and may stay away for so long that the
+/// instances go on without it.
 async fn kill_at_random(
     world: &World,
     instances: &mut [Instance; 3],
@@ -109,17 +111,30 @@ async fn kill_at_random(
     end: Instant,
 ) -> u32 {
     let mut kills = 0;
+    let mut away_until: Option<Instant> = None;
     while Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(random.random_range(400..1_600))).await;
         keep_running(world, instances);
-        match random.random_range(0..4) {
+        if away_until.is_some_and(|until| Instant::now() >= until) {
+            redis.launch();
+            away_until = None;
+        }
+        match random.random_range(0..5) {
             victim @ 0..=2 => std::mem::replace(&mut instances[victim], world.setup.spawn()).kill().await,
-            _ => {
+            _ if away_until.is_some() => continue,
+            3 => {
                 redis.kill();
                 redis.launch();
             }
+            _ => {
+                redis.kill();
+                away_until = Some(Instant::now() + Duration::from_millis(random.random_range(1_500..4_000)));
+            }
         }
         kills += 1;
+    }
+    if away_until.is_some() {
+        redis.launch();
     }
     kills
 }

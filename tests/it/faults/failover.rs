@@ -13,9 +13,8 @@ use crate::support::proxy::{Fault, Proxy};
 use crate::support::world::{Carrier, World};
 use crate::support::{command, http, redis, sql, verdict};
 
-/// How long connections to a silent server may be waited for, and what a busy machine adds.
+/// How long after it falls silent a server is given up, and after how long work goes on where somebody answers.
 const GIVEN_UP_WITHIN: Duration = Duration::from_secs(10);
-const SLACK: Duration = Duration::from_secs(8);
 /// Three of four have one of three keys.
 const KEY: &str = "ordering_key => nullif('k' || n % 4, 'k0')";
 
@@ -82,7 +81,8 @@ async fn a_frozen_primary_is_given_up_and_its_successor_is_served() {
         "FROM outboxd.notification_log WHERE status = 'SENT' AND topic = 'orders' AND recipient NOT LIKE 'lost%'";
     sql::until(&new, &format!("SELECT count(*) > 0 {sent} AND recipient LIKE 'b%'")).await;
     let took = frozen_at.elapsed();
-    assert!(took < GIVEN_UP_WITHIN + SLACK, "work went on after {took:?}");
+    println!("the first row of the new primary was sent {took:?} after the old one froze");
+    assert!(took < GIVEN_UP_WITHIN, "work went on after {took:?}");
     let addr = instance.http_addr().await;
     assert_eq!(http::get(addr, "/readyz", &[]).await.status, 200);
     // Nothing is stuck: neither what was in flight, nor what the lost tail had said of it.
@@ -94,6 +94,41 @@ async fn a_frozen_primary_is_given_up_and_its_successor_is_served() {
     sql::until(&new, "SELECT count(*) > 0 FROM pg_stat_activity WHERE query = 'LISTEN outboxd'").await;
     assert_eq!(instance.drain().await, 0);
     primary.thaw();
+}
+
+/// In-process queues know nothing of a loss. What the standby has as published, and the old primary had as claimed and sent,
+/// is in nobody's queue.
+#[tokio::test]
+async fn what_a_lost_tail_left_published_is_published_again() {
+    let (primary, standby, way) = pair().await;
+    let database = primary.migrated_database().await;
+    let provider = Provider::start();
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port, standby.port);
+    let _instance = Setup::new(&format!("postgres://postgres@{hosts}/{}", database.name))
+        .webhook(&provider.url("/hook"))
+        .start()
+        .await;
+    let old = database.connect().await;
+    // Claims wait until the standby has everything as published.
+    let hold = "CREATE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock_shared(1); RETURN NEW; END $$;
+                CREATE TRIGGER hold BEFORE UPDATE ON outboxd.outbox
+                FOR EACH ROW WHEN (NEW.state = 'processing') EXECUTE FUNCTION public.hold();
+                SELECT pg_catalog.pg_advisory_lock(1)";
+    sql::run(&old, hold).await;
+    sql::run(&old, "SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 40) n").await;
+    sql::until(&old, "SELECT count(*) = 40 FROM outboxd.outbox WHERE state = 'published'").await;
+    until_caught_up(&primary, &database.name).await;
+    // From here on it hears nothing of claims and outcomes.
+    way.set(Fault::BlackHole);
+    sql::run(&old, "SELECT pg_catalog.pg_advisory_unlock(1)").await;
+    sql::until(&old, "SELECT count(*) = 40 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    let new = standby.promote(&database.name).await;
+    let published = "SELECT count(*) FROM outboxd.outbox WHERE state = 'published'";
+    assert_eq!(sql::value::<i64>(&new, published).await, 40, "the new one believes that they are on their way");
+    drop((old, primary));
+    sql::until(&new, "SELECT count(*) = 40 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    verdict::assert_rows_are_legal(&new).await;
 }
 
 #[tokio::test]
@@ -179,8 +214,8 @@ async fn a_primary_that_freezes_and_comes_back_is_served_again() {
     server.thaw();
     let thawed_at = Instant::now();
     sql::run(&client, "SELECT outboxd.notify('orders', 'b' || n, '{}') FROM generate_series(1, 20) n").await;
-    provider.wait_for(40, GIVEN_UP_WITHIN + SLACK).await;
-    assert!(thawed_at.elapsed() < GIVEN_UP_WITHIN + SLACK);
+    provider.wait_for(40, GIVEN_UP_WITHIN).await;
+    println!("all were called {:?} after it thawed", thawed_at.elapsed());
     verdict::settle(&client, &provider).await.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(instance.drain().await, 0);
 }

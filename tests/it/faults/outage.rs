@@ -80,3 +80,24 @@ async fn an_instance_that_starts_as_postgres_comes_back_leaves_the_others_time_t
     way.heal();
     world.settle().await.assert_nothing_lost().assert_no_duplicate();
 }
+
+/// What it took before it noticed must not wait for it: the other has to be enough, for as long as the silence lasts.
+#[tokio::test]
+async fn an_instance_that_cannot_reach_postgres_leaves_the_queue_to_the_others() {
+    for carrier in [Carrier::Stream, Carrier::List] {
+        let world = World::new(carrier).await;
+        let (way, mut first) = start_behind_a_proxy(&world, &world.setup).await;
+        let _second = world.setup.start().await;
+        way.set(Fault::BlackHole);
+        world.notify(300).await;
+        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        first.wait_for_log("what was goes back to the queue").await;
+        // From then on it takes nothing.
+        world.notify(300).await;
+        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        way.heal();
+        first.wait_for_log("Postgres answers; taking goes on").await;
+        world.notify(300).await;
+        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    }
+}

@@ -15,7 +15,15 @@ fn write(number: i64) -> Write {
 }
 
 fn row(id: i64, status: &str) -> Row {
-    Row { id, status: status.to_owned(), dedup_key: None, attempts: 1, witnesses: Vec::new(), is_late: false }
+    Row {
+        id,
+        status: status.to_owned(),
+        dedup_key: None,
+        attempts: 1,
+        witnesses: Vec::new(),
+        is_late: false,
+        probes: 0,
+    }
 }
 
 fn arrival(number: i64, at: Micros, attempt: u32, reply: Reply) -> Arrival {
@@ -117,6 +125,16 @@ fn one_attempt_that_calls_twice_has_no_witness() {
     evidence.rows.insert(Subject::Number(2), Row { witnesses, ..row(102, "SENT") });
     evidence.arrivals.push(arrival(2, 9 * S, 1, Reply::Accepted));
     assert_eq!(rules(&evidence), [(Rule::Repeat, Some(2))]);
+}
+
+#[test]
+fn a_probe_that_failed_is_a_witness_of_one_call_and_uses_up_no_attempt() {
+    let mut evidence = clean();
+    evidence.rows.insert(Subject::Number(2), Row { witnesses: vec![None], probes: 1, ..row(102, "SENT") });
+    evidence.arrivals.insert(1, arrival(2, 2 * S, 1, Reply::Refused(503)));
+    assert_eq!(rules(&evidence), []);
+    evidence.arrivals.insert(1, arrival(2, 2 * S, 1, Reply::Refused(503)));
+    assert_eq!(rules(&evidence), [(Rule::Repeat, Some(2))], "a third call");
 }
 
 #[test]
