@@ -1,7 +1,7 @@
 //! An app that embeds the crate: order and notification in one transaction, pushed right after its commit.
 //!
 //! ```text
-//! DATABASE_URL=postgres://… REDIS_URL=redis://… cargo run --example after_commit
+//! DATABASE_URL=postgres://… REDIS_URL=redis://… cargo run --locked --example after_commit
 //! ```
 //!
 //! Needs a running instance of outboxd on the same database and Redis.

@@ -1,7 +1,7 @@
 //! A consuming service: reads the events of a topic from their Redis stream and handles each once.
 //!
 //! ```text
-//! DATABASE_URL=postgres://… REDIS_URL=redis://… cargo run --example event_consumer -- TOPIC
+//! DATABASE_URL=postgres://… REDIS_URL=redis://… cargo run --locked --example event_consumer -- TOPIC
 //! ```
 //!
 //! Streams are at-least-once: after a loss of Redis or a crash of this process an event may come again.

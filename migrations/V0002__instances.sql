@@ -39,7 +39,7 @@ CREATE TABLE outboxd.instance_report (
 -- lock of a session would not work through a transaction-mode pooler.
 --
 -- Every statement done under a lease checks the lease itself and locks this row FOR KEY SHARE meanwhile, so the lease
--- cannot change hands in the middle of it, and a former owner that wakes up late does nothing.
+-- cannot change its owner in the middle of it, and a former owner that wakes up late does nothing.
 
 CREATE TABLE outboxd.leader_lease (
     name  text PRIMARY KEY,

@@ -1,4 +1,4 @@
--- What holds a channel, for every instance: an operator's pause, an open circuit, a provider's Retry-After.
+-- Why a channel is held, for every instance: an operator's pause, an open circuit, a provider's Retry-After.
 -- origin '' speaks for the whole channel.
 CREATE TABLE outboxd.channel_state (
     channel     text NOT NULL,
@@ -14,7 +14,7 @@ CREATE TABLE outboxd.channel_state (
     changed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (channel, origin),
     CONSTRAINT only_whole_channels_are_paused CHECK (paused_at IS NULL OR origin = ''),
-    CONSTRAINT holds_and_only_they_have_a_reason CHECK ((held_until IS NULL) = (reason IS NULL)),
+    CONSTRAINT what_is_held_and_only_that_has_a_reason CHECK ((held_until IS NULL) = (reason IS NULL)),
     CONSTRAINT probes_have_an_owner_and_an_end CHECK ((probe_by IS NULL) = (probe_until IS NULL))
 );
 

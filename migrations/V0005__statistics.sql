@@ -57,7 +57,7 @@ CREATE TABLE outboxd.snapshot (
     rows             bigint NOT NULL DEFAULT 0,
     ready            bigint NOT NULL DEFAULT 0,
     ready_since      timestamptz,
-    CONSTRAINT there_is_one_census CHECK (only_row)
+    CONSTRAINT there_is_one_snapshot CHECK (only_row)
 ) WITH (fillfactor = 50);
 INSERT INTO outboxd.snapshot DEFAULT VALUES;
 

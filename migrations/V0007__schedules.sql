@@ -15,7 +15,7 @@ CREATE TABLE outboxd.schedule (
     catch_up   interval NOT NULL,
     version    integer NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Slots after this moment count.
+    -- Slots after this time count.
     changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     next_slot  timestamptz,
     error      text,

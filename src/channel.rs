@@ -99,7 +99,7 @@ pub struct Channel {
     http: Http,
 }
 
-/// Where one attempt goes: known before the call, so that limits and holds of its origin can be asked first.
+/// Where one attempt goes: known before the call, so that limits and the circuit of its origin can be asked first.
 #[derive(Debug)]
 pub struct Target {
     url: Arc<Url>,

@@ -8,7 +8,7 @@
 //! check`'s.
 //!
 //! A new key is added to [`KEYS`], to a struct here, to `outboxd.example.toml` and to `docs/configuration.md`; tests
-//! compare the four.
+//! compare the four. May change: any default. Must not: a second source for one value, or a key that is read elsewhere.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,6 +27,7 @@ mod file;
 pub(crate) mod forward;
 pub mod key;
 mod keys;
+mod live;
 mod load;
 mod mask;
 pub(crate) mod redis_url;
@@ -41,6 +42,7 @@ mod value;
 pub use error::{Error, Errors, Origin};
 pub use expand::Env;
 pub use keys::KEYS;
+pub use live::LiveConfig;
 pub use load::{DEFAULT_FILES, Database, Loaded, Sources, load, load_database};
 pub use mask::url as mask_url;
 pub use settings::Shown;
@@ -64,8 +66,6 @@ pub struct Config {
     pub database: DatabaseConfig,
     /// The queue.
     pub queue: QueueConfig,
-    /// The producer.
-    pub producer: ProducerConfig,
     /// The relay.
     pub relay: RelayConfig,
     /// The workers.
@@ -74,6 +74,8 @@ pub struct Config {
     pub reconcile: ReconcileConfig,
     /// Domain events.
     pub events: EventsConfig,
+    /// The live feed.
+    pub live: LiveConfig,
     /// How long ended rows are kept.
     pub retention: RetentionConfig,
     /// Where spans go.
@@ -128,13 +130,6 @@ pub struct QueueConfig {
     pub fallback_after: Option<Duration>,
 }
 
-/// `[producer]`
-#[derive(Debug, Clone)]
-pub struct ProducerConfig {
-    /// Due rows released per transaction.
-    pub batch: u32,
-}
-
 /// How commits are seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wakeup {
@@ -155,8 +150,6 @@ pub struct RelayConfig {
     pub poll: Duration,
     /// The slow poll of a sleeper.
     pub idle_poll: Duration,
-    /// Rows reserved and pushed at a time.
-    pub batch: u32,
 }
 
 /// `[worker]`
@@ -326,7 +319,7 @@ pub struct CircuitConfig {
 
 /// What happens to work whose channel is held (circuit open, Retry-After).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnHold {
+pub enum WhileHeld {
     /// It waits, burning no attempt. The default: nothing turns into paid SMS by accident.
     Wait,
     /// It moves to the next channel at once.
@@ -345,7 +338,7 @@ pub struct RouteConfig {
     /// Waits between attempts.
     pub backoff: Backoff,
     /// What happens while the channel is held.
-    pub on_hold: OnHold,
+    pub while_held: WhileHeld,
 }
 
 /// Exponential waits: `base · 2ⁿ`, at most `max`, spread by ± `jitter`.

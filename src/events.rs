@@ -11,7 +11,7 @@
 //!
 //! - *A crash after the reservation, before the append*: the number is above Redis's; the next owner appends it.
 //! - *A crash after the append, or no answer to it*: Redis says that it has the number; nothing is appended twice.
-//! - *The lease changes hands in the middle of an append*: the script appends only to where its caller saw the streams.
+//! - *The lease changes its owner in the middle of an append*: the script appends only to where its caller saw the streams.
 //!   The first of the two is let in; what it appends is the same, whoever does it. The other finds another number and
 //!   asks.
 //! - *A loss at any of these points*: the number falls with the entries, because one script wrote both. The next look
@@ -19,6 +19,8 @@
 //!   was lost.
 //! - *A loss during the repair of a loss*: the same again.
 //! - *A database set back to an earlier time*: Redis is further than Postgres; numbering goes on above that.
+//!
+//! May change: how much is appended at a time. Must not: an entry without its number raised in the same script.
 
 mod watch;
 
@@ -33,6 +35,7 @@ use crate::queue::events::EventStreams;
 use crate::store::event::{Portion, Progress};
 use crate::store::leader::LeaderLease;
 use crate::store::{StageError, Store};
+use crate::telemetry::outage::Outage;
 use watch::Watch;
 
 /// The lease's name in the database.
@@ -151,23 +154,12 @@ impl Events {
 
 /// Appends until `shutdown`, while the lease is ours.
 pub async fn run(mut events: Events, shutdown: &CancellationToken) {
-    let mut is_down = false;
+    let mut outage = Outage::default();
     while !shutdown.is_cancelled() {
-        let wait = match events.pass().await {
-            Ok(counts) => {
-                if is_down {
-                    info!("appending events goes on");
-                }
-                is_down = false;
-                if counts.has_more { Duration::ZERO } else { LOOK_EVERY }
-            }
-            Err(error) => {
-                if !is_down {
-                    warn!(%error, "appending events waits");
-                }
-                is_down = true;
-                ERROR_WAIT
-            }
+        let wait = match outage.note(events.pass().await, "appending events waits") {
+            Some(counts) if counts.has_more => Duration::ZERO,
+            Some(_) => LOOK_EVERY,
+            None => ERROR_WAIT,
         };
         shutdown.run_until_cancelled(tokio::time::sleep(wait)).await;
     }

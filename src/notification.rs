@@ -1,4 +1,4 @@
-//! Ids, statuses and the legal ways from one status to the next. Pure: no SQL, no clock, no runtime.
+//! Ids and statuses. Pure: no SQL, no clock, no runtime.
 
 use std::fmt;
 
@@ -11,13 +11,6 @@ impl fmt::Display for NotificationId {
         self.0.fmt(f)
     }
 }
-
-/// Counts the publications and attempts of a row, upwards only.
-///
-/// The same integer is the publish epoch inside a queue message and, raised by the claim, the token of
-/// the attempt. It survives in the log, so an operator's retry never reuses an old one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Epoch(pub i32);
 
 /// What an operator sees in the view `notifications`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,20 +55,6 @@ impl Status {
     pub fn is_terminal(self) -> bool {
         matches!(self, Status::Sent | Status::Failed | Status::Canceled)
     }
-
-    /// Whether the protocol ever makes this step. `FAILED|CANCELED → SENT` is a late success, `FAILED → CANCELED` a dead
-    /// letter that was discarded.
-    pub fn may_become(self, next: Status) -> bool {
-        use Status::{Canceled, Failed, Pending, Processing, Queued, Sent};
-        matches!(
-            (self, next),
-            (Pending, Queued | Failed | Canceled)
-                | (Queued, Processing | Failed | Canceled | Sent)
-                | (Processing, Queued | Sent | Failed | Canceled)
-                | (Failed | Canceled, Queued | Sent)
-                | (Failed, Canceled)
-        )
-    }
 }
 
 impl fmt::Display for Status {
@@ -94,23 +73,5 @@ mod tests {
             assert_eq!(Status::parse(status.name()), Some(status));
         }
         assert_eq!(Status::parse("sent"), None);
-    }
-
-    #[test]
-    fn sent_is_final() {
-        for next in Status::ALL {
-            assert!(!Status::Sent.may_become(next), "SENT must not become {next}");
-        }
-    }
-
-    #[test]
-    fn only_retry_discard_and_a_late_success_leave_a_terminal_status() {
-        for from in [Status::Failed, Status::Canceled] {
-            for next in Status::ALL {
-                let is_discard = (from, next) == (Status::Failed, Status::Canceled);
-                let expected = is_discard || matches!(next, Status::Queued | Status::Sent);
-                assert_eq!(from.may_become(next), expected, "{from} → {next}");
-            }
-        }
     }
 }

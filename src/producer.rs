@@ -18,18 +18,19 @@ use std::time::{Duration, Instant};
 
 pub mod embed;
 
-use crate::config::ProducerConfig;
 use crate::failpoint;
+use crate::retry::rest_after;
 use crate::store::release::{Cursor, Released, TopicScan, Waiting};
 use crate::store::{self, Store};
 
-/// Looks are this far apart if they are expensive, and this many times as long as one takes.
+/// Looks are this far apart if they are expensive.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const LOOK_SHARE: u32 = 20;
 /// A look that costs less than this comes with every pass.
 const CHEAP_LOOK: Duration = Duration::from_millis(3);
 /// Topics seen by one look; the next look goes on with the rest.
 const TOPICS_MAX: u32 = 1_000;
+/// Rows released by one transaction, about.
+const BATCH: u32 = 500;
 /// Rows of a topic without a backlog, per pass.
 const FRESH_TAKE: u32 = 100;
 
@@ -44,7 +45,6 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Producer {
     store: Store,
-    batch: u32,
     /// Topics that have, or lately had, PENDING rows.
     topics: BTreeMap<String, Topic>,
     look: Look,
@@ -71,9 +71,9 @@ struct Look {
 
 impl Producer {
     /// A producer that has seen nothing yet.
-    pub fn new(store: Store, config: &ProducerConfig) -> Producer {
+    pub fn new(store: Store) -> Producer {
         let look = Look { next_at: Instant::now(), cost: Duration::ZERO, after: String::new() };
-        Producer { store, batch: config.batch, topics: BTreeMap::new(), look }
+        Producer { store, topics: BTreeMap::new(), look }
     }
 
     /// One bounded batch.
@@ -112,7 +112,7 @@ impl Producer {
         }
         let waiting = self.store.waiting_topics(&self.look.after, TOPICS_MAX).await?;
         self.look.cost = started.elapsed();
-        self.look.next_at = Instant::now() + LOOK_EVERY.max(self.look.cost * LOOK_SHARE);
+        self.look.next_at = Instant::now() + rest_after(self.look.cost, LOOK_EVERY);
         let is_full = waiting.len() >= TOPICS_MAX as usize;
         self.look.after = waiting.last().filter(|_| is_full).map(|last| last.topic.clone()).unwrap_or_default();
         if self.topics.len() + waiting.len() > TOPICS_MAX as usize {
@@ -141,11 +141,11 @@ impl Producer {
             self.topics.iter().filter(|(_, topic)| !is_exact || topic.due_at.is_some_and(|at| at <= now)).collect();
         let backlogged = due.iter().filter(|(_, topic)| topic.is_backlogged).count();
         let share = |rows: u32, of: usize| (rows / u32::try_from(of.max(1)).unwrap_or(u32::MAX)).max(1);
-        let backlog_take = share(self.batch, backlogged);
+        let backlog_take = share(BATCH, backlogged);
         let fresh_take = if backlogged == 0 && due.len() == 1 {
-            self.batch
+            BATCH
         } else {
-            FRESH_TAKE.min(share(self.batch * 4, due.len() - backlogged))
+            FRESH_TAKE.min(share(BATCH * 4, due.len() - backlogged))
         };
         let scan = |(name, topic): &(&String, &Topic)| TopicScan {
             topic: (*name).clone(),

@@ -35,22 +35,22 @@ use self::due::DueTopics;
 use self::publisher::Publisher;
 use self::topics::Topics;
 use crate::channel::availability::{Availability, Flow};
-use crate::config::RelayConfig;
 use crate::failpoint;
+use crate::retry::rest_after;
 use crate::store::instance::InstanceId;
 use crate::store::publish::{Found, FreshScan};
 use crate::store::{StageError, Store};
 
+/// Rows reserved and pushed at a time.
+const BATCH: u32 = 500;
 /// How far below the last number the fast path begins, and how far once in a while.
 const OVERLAP: i64 = 500;
 const OVERLAP_WIDE: i64 = 5_000;
 const WIDE_EVERY: Duration = Duration::from_millis(100);
-/// How often every topic is looked at from its beginning, and how many times longer than that takes.
+/// How often every topic is looked at from its beginning.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-const LOOK_SHARE: u32 = 20;
-/// How old the knowledge of what may go now may be, and how many times longer than it takes to get.
+/// How old the knowledge of what may go now may be.
 const FLOW_MAX_AGE: Duration = Duration::from_millis(5);
-const FLOW_SHARE: u32 = 20;
 /// Rows that came back may always take so much of the window, however long the backlogs.
 const DUE_MIN: u32 = 100;
 /// A topic with little to say may always have so many published, although its channel has enough waiting: its line takes turns
@@ -81,7 +81,6 @@ pub struct Relay {
     publisher: Publisher,
     availability: Arc<Availability>,
     instance: InstanceId,
-    batch: u32,
     topics: Topics,
     due: DueTopics,
     /// The last number drawn at the previous poll.
@@ -93,21 +92,14 @@ pub struct Relay {
 
 impl Relay {
     /// A relay that has seen nothing yet: its first pass looks at every topic from its beginning.
-    pub fn new(
-        store: Store,
-        publisher: Publisher,
-        availability: Arc<Availability>,
-        instance: InstanceId,
-        config: &RelayConfig,
-    ) -> Relay {
+    pub fn new(store: Store, publisher: Publisher, availability: Arc<Availability>, instance: InstanceId) -> Relay {
         let now = Instant::now();
         Relay {
             store,
             publisher,
             availability,
             instance,
-            batch: config.batch,
-            topics: Topics::new(config.batch),
+            topics: Topics::new(BATCH),
             due: DueTopics::new(),
             last_id: i64::MAX,
             wide_at: now,
@@ -124,7 +116,7 @@ impl Relay {
         self.publish_fresh(&mut counts).await?;
         self.publish_topics(&mut counts).await?;
         if let Some(began) = look_began {
-            self.look_at = Instant::now() + LOOK_EVERY.max(began.elapsed() * LOOK_SHARE);
+            self.look_at = Instant::now() + rest_after(began.elapsed(), LOOK_EVERY);
         }
         self.publish_due(&mut counts).await?;
         counts.has_more |= self.topics.have_backlog();
@@ -170,11 +162,11 @@ impl Relay {
             let flow = self.availability.flow(&topic);
             self.topics.set_flow(&topic, flow, OVERLAP);
         }
-        self.flow_at = Instant::now() + FLOW_MAX_AGE.max(began.elapsed() * FLOW_SHARE);
+        self.flow_at = Instant::now() + rest_after(began.elapsed(), FLOW_MAX_AGE);
     }
 
     async fn publish_fresh(&mut self, counts: &mut Counts) -> Result<(), StageError> {
-        let take = self.publisher.allowance().await?.fresh.min(self.batch);
+        let take = self.publisher.allowance().await?.fresh.min(BATCH);
         if take == 0 {
             counts.is_full = true;
             return Ok(());
@@ -218,7 +210,7 @@ impl Relay {
     /// remembered of positions would hide what is numbered now.
     fn begin_anew(&mut self) {
         info!("numbers went back; every topic is looked at from its beginning");
-        self.topics = Topics::new(self.batch);
+        self.topics = Topics::new(BATCH);
         self.look_again();
     }
 
@@ -244,7 +236,7 @@ impl Relay {
         }
         let due: Vec<Arc<str>> = self.due.due(Instant::now());
         let allowance = self.publisher.allowance().await?;
-        let rows_max = allowance.backlog.max(allowance.fresh.min(DUE_MIN)).min(self.batch);
+        let rows_max = allowance.backlog.max(allowance.fresh.min(DUE_MIN)).min(BATCH);
         let share = rows_max.div_ceil(u32::try_from(due.len().max(1)).unwrap_or(u32::MAX));
         let may_take = |topic: Arc<str>| match self.availability.flow(&topic) {
             Flow::Held => None,

@@ -1,5 +1,5 @@
-//! What follows a failed attempt: wait, the next channel, or give up. Pure: no clock, no runtime, and the
-//! random number is an argument.
+//! What follows a failed attempt: wait, the next channel, or give up. And how long to wait before we try again what failed
+//! or is expensive. Pure: no clock, no runtime, and the random number is an argument.
 //!
 //! | failure | not the last channel | the last channel |
 //! |---|---|---|
@@ -10,11 +10,11 @@
 //!
 //! An ambiguous failure may have been a delivery, so the same channel, where the receiver can recognise the
 //! repeat by its `webhook-id`, is always asked once more before another channel delivers a second time.
-//! An unreadable one is our own mistake and would be the same again: it is left to an operator.
+//! An unreadable one is our own error and would be the same again: it is left to an operator.
 
 use std::time::Duration;
 
-use crate::config::{Backoff, OnHold, RouteConfig};
+use crate::config::{Backoff, RouteConfig, WhileHeld};
 
 /// Why an attempt did not succeed, as the caller must decide on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -95,18 +95,18 @@ pub fn decide(
 
 /// What happens to work whose channel is held: where it moves on, no attempt is burnt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HoldDecision {
-    /// Parked until the hold is over.
+pub enum HeldDecision {
+    /// Parked until it is over.
     Wait,
     /// The route's next channel, at once.
     NextChannel,
 }
 
 /// Decides what happens while the channel at `position` is held. The last channel always waits.
-pub fn decide_on_hold(route: &RouteConfig, channel: usize) -> HoldDecision {
-    match route.on_hold {
-        OnHold::Failover if channel + 1 < route.channels.len() => HoldDecision::NextChannel,
-        OnHold::Failover | OnHold::Wait => HoldDecision::Wait,
+pub fn decide_while_held(route: &RouteConfig, channel: usize) -> HeldDecision {
+    match route.while_held {
+        WhileHeld::Failover if channel + 1 < route.channels.len() => HeldDecision::NextChannel,
+        WhileHeld::Failover | WhileHeld::Wait => HeldDecision::Wait,
     }
 }
 
@@ -125,6 +125,35 @@ pub fn backoff(backoff: &Backoff, attempts: u32, random: f64) -> Duration {
     Duration::try_from_secs_f64(spread).unwrap_or(backoff.max).min(backoff.max)
 }
 
+/// Waits between tries of our own while Postgres or the queue is away: doubled up to a limit, and spread.
+#[derive(Debug, Clone, Copy)]
+pub struct ErrorWait(Duration);
+
+impl ErrorWait {
+    const MIN: Duration = Duration::from_millis(50);
+    const MAX: Duration = Duration::from_secs(2);
+
+    /// The wait after this error; the next is longer. `random` is in `[0, 1)`.
+    pub fn next(&mut self, random: f64) -> Duration {
+        let wait = self.0;
+        self.0 = (wait * 2).min(ErrorWait::MAX);
+        wait.mul_f64(0.5 + random)
+    }
+}
+
+/// No error yet.
+impl Default for ErrorWait {
+    fn default() -> ErrorWait {
+        ErrorWait(ErrorWait::MIN)
+    }
+}
+
+/// How long to leave the database alone after work that took so long: at least `every`, and so long that the work takes no
+/// more than a twentieth of the time. What is cheap now may become expensive, behind somebody's old snapshot.
+pub fn rest_after(took: Duration, every: Duration) -> Duration {
+    every.max(took * 20)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -139,7 +168,7 @@ mod tests {
             max_attempts,
             attempts_before_failover,
             backoff: Backoff { base: BASE, max: Duration::from_secs(3600), jitter: 0.0 },
-            on_hold: OnHold::Wait,
+            while_held: WhileHeld::Wait,
         }
     }
 
@@ -196,10 +225,17 @@ mod tests {
     #[test]
     fn held_work_waits_unless_the_route_says_failover_and_has_a_next_channel() {
         let mut route = route(2, 4, 3);
-        assert_eq!(decide_on_hold(&route, 0), HoldDecision::Wait);
-        route.on_hold = OnHold::Failover;
-        assert_eq!(decide_on_hold(&route, 0), HoldDecision::NextChannel);
-        assert_eq!(decide_on_hold(&route, 1), HoldDecision::Wait);
+        assert_eq!(decide_while_held(&route, 0), HeldDecision::Wait);
+        route.while_held = WhileHeld::Failover;
+        assert_eq!(decide_while_held(&route, 0), HeldDecision::NextChannel);
+        assert_eq!(decide_while_held(&route, 1), HeldDecision::Wait);
+    }
+
+    #[test]
+    fn waits_after_errors_double_up_to_two_seconds() {
+        let mut wait = ErrorWait::default();
+        let waits: Vec<u128> = (0..8).map(|_| wait.next(0.5).as_millis()).collect();
+        assert_eq!(waits, [50, 100, 200, 400, 800, 1_600, 2_000, 2_000]);
     }
 
     proptest! {

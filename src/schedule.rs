@@ -10,6 +10,9 @@
 //!
 //! A slow or broken audience fails its own run; the others are prepared beside it.
 //!
+//! May change: how runs are planned and prepared. Must not: the dedup key of a run's notification, and that each statement
+//! checks the lease.
+//!
 //! Metrics: `outboxd_schedule_prepared_total`, `outboxd_schedule_runs_failed_total`,
 //! `outboxd_schedule_runs_missed_total`.
 
@@ -22,9 +25,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::failpoint;
+use crate::retry::rest_after;
 use crate::store::leader::LeaderLease;
 use crate::store::schedule::{Schedule, Slot};
 use crate::store::{self, Store};
+use crate::telemetry::outage::Outage;
 
 pub mod calendar;
 mod preparation;
@@ -39,9 +44,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const SCHEDULES_MAX: u32 = 100;
 /// Runs prepared at a time: each holds a connection.
 const PREPARING_MAX: usize = 3;
-/// Counting what is released rests this many times as long as it takes.
-const SETTLE_SHARE: u32 = 20;
-const SETTLE_RUNS_MAX: u32 = 20;
+/// Runs of which what is released is counted by one look.
+const FINISH_RUNS_MAX: u32 = 20;
 /// Rows of canceled runs removed by one look.
 const CLEAR_ROWS: u32 = 5_000;
 
@@ -59,7 +63,7 @@ pub struct Counts {
 pub struct Scheduler {
     store: Store,
     lease: LeaderLease,
-    settle_at: Instant,
+    finish_at: Instant,
     /// Runs being prepared, by their tasks.
     tasks: JoinSet<store::Result<()>>,
     preparing: HashMap<Id, i64>,
@@ -68,7 +72,7 @@ pub struct Scheduler {
 impl Scheduler {
     /// Works only while the lease is ours.
     pub fn new(store: Store, lease: LeaderLease) -> Scheduler {
-        Scheduler { store, lease, settle_at: Instant::now(), tasks: JoinSet::new(), preparing: HashMap::new() }
+        Scheduler { store, lease, finish_at: Instant::now(), tasks: JoinSet::new(), preparing: HashMap::new() }
     }
 
     /// One look: begins the runs that are due, goes on with those that are not prepared, counts what is released.
@@ -80,14 +84,14 @@ impl Scheduler {
             counts.begun += self.begin(owner, &schedule).await?;
         }
         self.start_preparing(owner, shutdown).await?;
-        if Instant::now() >= self.settle_at {
+        if Instant::now() >= self.finish_at {
             let started = Instant::now();
-            for run in self.store.settle_runs(owner, SETTLE_RUNS_MAX).await?.iter().filter(|run| run.is_done) {
+            for run in self.store.finish_runs(owner, FINISH_RUNS_MAX).await?.iter().filter(|run| run.is_done) {
                 info!(schedule = run.schedule, slot = %run.slot, notifications = run.prepared, "released");
-                failpoint::hit("after_settle").await;
+                failpoint::hit("after_finish").await;
                 counts.released += 1;
             }
-            self.settle_at = Instant::now() + LOOK_EVERY.max(started.elapsed() * SETTLE_SHARE);
+            self.finish_at = Instant::now() + rest_after(started.elapsed(), LOOK_EVERY);
         }
         self.store.clear_recipients(owner, CLEAR_ROWS).await?;
         Ok(counts)
@@ -172,17 +176,9 @@ fn plan(schedule: &Schedule) -> Result<Due, calendar::Error> {
 
 /// Keeps schedules until `shutdown`, while the lease is ours.
 pub async fn run(mut scheduler: Scheduler, shutdown: &CancellationToken) {
-    let mut is_down = false;
+    let mut outage = Outage::default();
     while !shutdown.is_cancelled() {
-        match scheduler.pass(shutdown).await {
-            Ok(_) => is_down = false,
-            Err(error) => {
-                if !is_down {
-                    warn!(%error, "schedules wait");
-                }
-                is_down = true;
-            }
-        }
+        outage.note(scheduler.pass(shutdown).await, "schedules wait");
         let wait = scheduler.lease.look_every().min(LOOK_EVERY);
         shutdown.run_until_cancelled(tokio::time::sleep(wait)).await;
     }

@@ -6,6 +6,8 @@
 //! | `/readyz` | 200, or 503 while starting, draining or without Postgres, queue or schema | anyone |
 //! | `/metrics` | Prometheus text | scope `read` |
 //! | `/version` | version, commit, schema | scope `read` |
+//! | `/v1/live` | domain events over WebSocket; see [`live`] | a ticket, or a token that may see payloads or write |
+//! | `/v1/live/tickets` | POST: a ticket for an app's own client | scope `write` |
 //! | `/openapi.json` | what `/v1/…` takes and gives | any token |
 //! | `/v1/…` | notifications, views, actions; see [`api`] | by scope |
 //! | `/`, `/notifications`, `/dead`, … | the dashboard; see [`dashboard`] | scope `read`; to act, `operate` |
@@ -41,6 +43,7 @@ mod api;
 mod browser;
 mod connections;
 mod dashboard;
+mod live;
 mod metrics;
 mod problem;
 mod readiness;
@@ -49,6 +52,7 @@ mod version;
 
 use access::Access;
 pub use api::openapi;
+use live::Live;
 use problem::{Kind, Problem};
 pub use readiness::{Parts, Readiness};
 
@@ -90,6 +94,7 @@ struct Bound {
     listener: TcpListener,
     router: Router,
     readiness: Arc<Readiness>,
+    live: Arc<Live>,
     stop: CancellationToken,
 }
 
@@ -105,8 +110,9 @@ impl Api {
         recorder::handle();
         let stop = CancellationToken::new();
         let pages = dashboard::routes(config, Arc::clone(&readiness), stop.clone());
-        let router = router(access, Arc::clone(&readiness), pages);
-        Ok(Api(Some(Bound { listener, router, readiness, stop })))
+        let live = Live::new(&config.live, Arc::clone(&access), Arc::clone(&readiness));
+        let router = router(access, Arc::clone(&readiness), &live, pages);
+        Ok(Api(Some(Bound { listener, router, readiness, live, stop })))
     }
 
     /// Whether [`Api::bind`] could listen now.
@@ -116,11 +122,12 @@ impl Api {
 
     /// Serves for as long as `work` goes on, in a task of its own: a busy instance still answers its probes.
     pub async fn beside<T>(self, work: impl Future<Output = T>) -> T {
-        let Some(Bound { listener, router, readiness, stop }) = self.0 else { return work.await };
+        let Some(Bound { listener, router, readiness, live, stop }) = self.0 else { return work.await };
         // Should nobody wait for us any more, the server ends as well.
         let end = stop.clone().drop_guard();
         let server = tokio::spawn(async move {
-            tokio::join!(connections::run(listener, router, &stop), sampler::run(&readiness, &stop));
+            let serve = connections::run(listener, router, &stop);
+            tokio::join!(serve, sampler::run(&readiness, &stop), live.run(&stop));
         });
         let outcome = work.await;
         drop(end);
@@ -138,7 +145,7 @@ async fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), Error> {
     Ok((listener, addr))
 }
 
-fn router(access: Arc<Access>, readiness: Arc<Readiness>, pages: Router) -> Router {
+fn router(access: Arc<Access>, readiness: Arc<Readiness>, live: &Arc<Live>, pages: Router) -> Router {
     let is_open = access.is_open();
     let open = Router::new().route("/livez", get(|| async { "alive\n" })).route("/readyz", get(readiness::show));
     let guarded = Router::new()
@@ -150,12 +157,14 @@ fn router(access: Arc<Access>, readiness: Arc<Readiness>, pages: Router) -> Rout
         .with_state(Arc::clone(&readiness))
         .merge(api::routes(readiness))
         .merge(access::routes(Arc::clone(&access)))
+        .merge(live::ticket_routes(Arc::clone(live)))
         .merge(pages)
         .fallback(async || Problem::new(Kind::NotFound, "there is nothing under this path"))
         .method_not_allowed_fallback(async || {
             Problem::new(Kind::MethodNotAllowed, "this path does not take this method; see Allow")
         })
         .layer(middleware::from_fn_with_state(access, access::identify))
+        .merge(live::routes(Arc::clone(live)))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(within_time));
     if is_open {

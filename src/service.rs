@@ -7,8 +7,8 @@
 //! **Guarantee.** Every task is joined before [`run`] returns. **Limit.** Calls that outlast `worker.drain` are cut
 //! off, and their outcomes are recorded as unknown.
 //!
-//! This is the only place that knows all stages. They know each other only through [`Presence`], [`Availability`] and
-//! [`Statistics`].
+//! Only this module knows all stages. They know each other only through [`Presence`], [`Availability`] and [`Statistics`].
+//! May change: what an instance is made of. Must not: a task that nobody joins, and the order of the stop.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -122,8 +122,10 @@ impl Instance {
         schema::prepare(&config).await?;
         let store = Store::open(&config)?;
         let (queue, fallback) = open_queue(&config, &roles).await?;
+        // The relay appends, the API lets clients listen.
+        let uses_events = roles.contains(&Role::Relay) || roles.contains(&Role::Api);
         let event_streams = match &config.redis_url {
-            Some(url) if config.queue.kind != QueueKind::Memory && roles.contains(&Role::Relay) => {
+            Some(url) if config.queue.kind != QueueKind::Memory && uses_events => {
                 Some(EventStreams::open(&config.queue, url, config.events.stream_max).await?)
             }
             _ => None,
@@ -269,7 +271,7 @@ impl Instance {
 
     /// Domain events go to Redis, if there is one.
     async fn append_events(&self, shutdown: &CancellationToken) {
-        if let Some(streams) = self.event_streams.clone() {
+        if let Some(streams) = self.event_streams.clone().filter(|_| self.roles.contains(&Role::Relay)) {
             let events = Events::new(self.store.clone(), streams, self.lease(events::LEASE));
             events::run(events, shutdown).await;
         }
@@ -285,6 +287,7 @@ impl Instance {
             queue: Arc::clone(&self.queue),
             availability: Arc::clone(&self.availability),
             channels: self.config.channels.keys().cloned().collect(),
+            events: self.event_streams.clone(),
         }
     }
 
@@ -293,15 +296,9 @@ impl Instance {
         let instance = self.heartbeat.instance.clone();
         let has = |role: Role| self.roles.contains(&role);
         Pump {
-            producer: has(Role::Producer).then(|| Producer::new(store.clone(), &self.config.producer)),
+            producer: has(Role::Producer).then(|| Producer::new(store.clone())),
             relay: has(Role::Relay).then(|| {
-                Relay::new(
-                    store.clone(),
-                    publisher.clone(),
-                    Arc::clone(&self.availability),
-                    instance.clone(),
-                    &self.config.relay,
-                )
+                Relay::new(store.clone(), publisher.clone(), Arc::clone(&self.availability), instance.clone())
             }),
             publisher,
             store,

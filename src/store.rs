@@ -12,7 +12,7 @@
 //! **Limit.** After [`Error::Unavailable`] a change may or may not have been made; every statement may be repeated.
 //!
 //! May change: any statement, if its interleavings are written in its header and raced in a test. Must not: SQL
-//! elsewhere.
+//! on tables elsewhere; commands use the public views and functions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -3,6 +3,9 @@
 //!
 //! **Guarantee.** No recipient, payload or secret is logged, counted or traced. **Limit.** Spans and statistics of the
 //! last seconds are lost with the process; nothing else depends on them.
+//!
+//! May change: what is logged. Must not: the names of metrics without `docs/metrics.md`, the dashboard and the alerts; tests
+//! compare them.
 
 use std::io::IsTerminal;
 
@@ -15,6 +18,7 @@ const CLIENT_FILTERS: [&str; 3] = ["reqwest=warn", "hyper_util=warn", "h2=warn"]
 
 pub mod catalog;
 pub mod otlp;
+pub mod outage;
 pub mod recorder;
 pub mod statistics;
 pub mod trace;

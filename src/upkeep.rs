@@ -7,6 +7,9 @@
 //!
 //! Each file is one loop: `run` waits and stops, `pass` does one bounded piece of work. What one instance does at a time for
 //! all (retention) does it under a leader lease ([`crate::store::leader`]).
+//!
+//! May change: what is counted and how often. Must not: a delivery that waits for anything here, or a lock that the app's
+//! writes wait for.
 
 pub mod bulk;
 pub mod circuits;

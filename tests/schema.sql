@@ -155,9 +155,9 @@ TABLE channel_state
     probe_until timestamp with time zone
     changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
     CONSTRAINT channel_state_pkey PRIMARY KEY (channel, origin)
-    CONSTRAINT holds_and_only_they_have_a_reason CHECK (((held_until IS NULL) = (reason IS NULL)))
     CONSTRAINT only_whole_channels_are_paused CHECK (((paused_at IS NULL) OR (origin = ''::text)))
     CONSTRAINT probes_have_an_owner_and_an_end CHECK (((probe_by IS NULL) = (probe_until IS NULL)))
+    CONSTRAINT what_is_held_and_only_that_has_a_reason CHECK (((held_until IS NULL) = (reason IS NULL)))
     CREATE UNIQUE INDEX channel_state_pkey ON outboxd.channel_state USING btree (channel, origin)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
@@ -672,7 +672,7 @@ TABLE snapshot WITH (fillfactor=50)
     ready bigint NOT NULL DEFAULT 0
     ready_since timestamp with time zone
     CONSTRAINT snapshot_pkey PRIMARY KEY (only_row)
-    CONSTRAINT there_is_one_census CHECK (only_row)
+    CONSTRAINT there_is_one_snapshot CHECK (only_row)
     CREATE UNIQUE INDEX snapshot_pkey ON outboxd.snapshot USING btree (only_row)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
@@ -778,14 +778,18 @@ VIEW workers
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 FUNCTION _admit(keys text[]) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _begin_retention_step(name text, owner integer, rescan interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _bulk_start(action text, filter jsonb, rows_max bigint, dry_run boolean) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _bulk_step() RETURNS TABLE(bulk_id bigint, changed bigint, ended boolean) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _bulk_where(action text, filter jsonb, dry_run boolean) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _cancel(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _cancel_runs(schedule_id bigint, slots_after timestamp with time zone) RETURNS bigint LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _circuit_changed(action text, channel text, origin text, was_held boolean, rows_max integer) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
+FUNCTION _end_retention_step(name text, through bigint, is_caught_up boolean) RETURNS boolean LANGUAGE sql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _hasten(channel text, rows_max integer) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _items(items jsonb) RETURNS TABLE(n bigint, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _owns_lease(name text, owner integer) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _pick_dead(filter jsonb, upto timestamp with time zone, after_at timestamp with time zone, after_id bigint, looks integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _pick_waiting(filter jsonb, upto timestamp with time zone, phase smallint, after_part text, after_at timestamp with time zone, after_id bigint, looks integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _post(token text, key text, digest bytea, items jsonb) RETURNS TABLE(outcome text, ids bigint[]) LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service

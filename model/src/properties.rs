@@ -3,7 +3,7 @@
 use crate::action::Action;
 use crate::protocol::{Protocol, Step};
 use crate::scope::App;
-use crate::state::{Answer, Hand, Stage, State, Status, WorkState};
+use crate::state::{Answer, Claim, Stage, State, Status, WorkState};
 
 /// I2: from every state, without further faults, every row ends.
 pub const NOTHING_IS_LOST: &str = "nothing is lost";
@@ -33,7 +33,7 @@ pub const QUEUED_HAS_WORK: &str = "a record is QUEUED if and only if it has work
 pub fn broken(protocol: &Protocol, before: &State, step: &Step) -> Option<&'static str> {
     match step.action {
         Action::Call { by, answer, .. } => {
-            let broken = before.processes[by].hand.and_then(|hand| broken_by_call(protocol, before, hand, answer));
+            let broken = before.processes[by].claim.and_then(|claim| broken_by_call(protocol, before, claim, answer));
             if broken.is_some() {
                 return broken;
             }
@@ -41,7 +41,7 @@ pub fn broken(protocol: &Protocol, before: &State, step: &Step) -> Option<&'stat
         Action::Claim { row, .. } if before.row(row).past.answer != Answer::None => return Some(CANCEL_KEEPS_ITS_WORD),
         Action::Claim { row, .. } if before.row(row).past.backs_off => return Some(BACKOFF_IS_KEPT),
         Action::Record { by, row, answer: Stage::Accepted | Stage::Late, .. }
-            if step.after.processes[by].hand.is_none() && step.after.row(row).status != Status::Sent =>
+            if step.after.processes[by].claim.is_none() && step.after.row(row).status != Status::Sent =>
         {
             return Some(SUCCESS_WINS);
         }
@@ -56,9 +56,9 @@ pub fn broken(protocol: &Protocol, before: &State, step: &Step) -> Option<&'stat
     broken_rows(before, &step.after).or_else(|| broken_keys(protocol, &step.after))
 }
 
-fn broken_by_call(protocol: &Protocol, before: &State, hand: Hand, answer: Stage) -> Option<&'static str> {
-    let row = before.row(hand.row);
-    let (past, token) = (&row.past, 1_u32 << hand.token);
+fn broken_by_call(protocol: &Protocol, before: &State, claim: Claim, answer: Stage) -> Option<&'static str> {
+    let row = before.row(claim.row);
+    let (past, token) = (&row.past, 1_u32 << claim.token);
     let unexplained = past.called & !past.witnessed;
     let has_successor = past.called & !(token | (token - 1)) != 0;
     if past.called & token != 0 || unexplained & (token - 1) != 0 || has_successor && past.witnessed & token == 0 {
@@ -68,12 +68,12 @@ fn broken_by_call(protocol: &Protocol, before: &State, hand: Hand, answer: Stage
         return Some(CANCEL_KEEPS_ITS_WORD);
     }
     let is_first = answer != Stage::Refused && !past.is_accepted && !past.was_over;
-    if is_first && protocol.scope.app == App::OneAfterAnother && protocol.scope.rows[usize::from(hand.row)].has_key {
+    if is_first && protocol.scope.app == App::OneAfterAnother && protocol.scope.rows[usize::from(claim.row)].has_key {
         let waits = |earlier: &u8| {
             let row = before.row(*earlier);
             protocol.scope.rows[usize::from(*earlier)].has_key && !row.past.is_accepted && !row.past.was_over
         };
-        if (0..hand.row).any(|earlier| waits(&earlier)) {
+        if (0..claim.row).any(|earlier| waits(&earlier)) {
             return Some(KEYS_ARE_IN_ORDER);
         }
     }

@@ -107,7 +107,7 @@ impl Protocol {
             memory: Messages::default(),
             knows_loss: false,
             buried: 0,
-            hand: None,
+            claim: None,
             sweep: None,
             admission: None,
             release: None,

@@ -167,7 +167,7 @@ pub struct Process {
     /// Dead instances, by number, whose queues it has dealt with: `Rounds::buried`.
     pub buried: u8,
     /// The worker's claim.
-    pub hand: Option<Hand>,
+    pub claim: Option<Claim>,
     /// The sweeper's: a claim that it has read and will end.
     pub sweep: Option<Overdue>,
     /// A head that it has read and will admit: row and seq.
@@ -193,9 +193,9 @@ pub enum Stage {
     Late,
 }
 
-/// A claim in a worker's hand.
+/// A worker's claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Hand {
+pub struct Claim {
     /// The row.
     pub row: u8,
     /// The token.

@@ -1,4 +1,4 @@
--- Cancels the open runs of a schedule with a slot after the moment given, and what of them is not yet released; returns
+-- Cancels the open runs of a schedule with a slot after the time given, and what of them is not yet released; returns
 -- how many notifications.
 --
 -- Interleavings: a chunk being copied holds the run's row, so it is either done before (a later statement: its rows

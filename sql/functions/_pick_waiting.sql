@@ -33,7 +33,7 @@ BEGIN
                     AND (f.recipient IS NULL OR l.recipient = f.recipient) AND (f.id_max IS NULL OR o.id <= f.id_max)
                     AND l.send_at >= coalesce(f.since, '-infinity') AND l.send_at < coalesce(f.until, 'infinity')) IS TRUE
               FROM (SELECT w.id, w.topic, w.cancel FROM outboxd.outbox w WHERE w.id > after_id ORDER BY w.id LIMIT looks) o
-              -- OFFSET 0 keeps this a probe of the primary key: a join could walk up the whole history.
+              -- OFFSET 0 keeps this a probe of the primary key: a join could read the whole history.
               LEFT JOIN LATERAL (
                    SELECT r.created_at, r.send_at, r.recipient FROM outboxd.notification_log r WHERE r.id = o.id OFFSET 0) l ON true
              ORDER BY o.id;

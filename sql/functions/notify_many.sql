@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION outboxd.notify_many(topic text, items jsonb) RETURNS 
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    moment timestamptz := clock_timestamp();
+    began  timestamptz := clock_timestamp();
     ids    bigint[];
     -- The answer: as long as it is not known, each item is still to be inserted.
     known  bigint[];
@@ -25,9 +25,9 @@ BEGIN
             INSERT INTO outboxd.notification_log
                    (id, created_at, topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers, status)
             OVERRIDING SYSTEM VALUE
-            SELECT ids[i.n], clock_timestamp(), notify_many.topic, i.recipient, i.payload, coalesce(i.send_at, moment), i.dedup_key,
+            SELECT ids[i.n], clock_timestamp(), notify_many.topic, i.recipient, i.payload, coalesce(i.send_at, began), i.dedup_key,
                    i.ordering_key, i.expires_at, i.headers,
-                   CASE WHEN i.send_at > moment THEN 'PENDING' ELSE 'QUEUED' END::outboxd.notification_status
+                   CASE WHEN i.send_at > began THEN 'PENDING' ELSE 'QUEUED' END::outboxd.notification_status
               FROM outboxd._items(notify_many.items) i WHERE known[i.n] IS NULL
              ORDER BY i.dedup_key NULLS FIRST, i.n
             -- Only this index: a clash of ids must be an error, not a lost row.

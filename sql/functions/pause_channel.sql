@@ -1,4 +1,4 @@
--- Holds a channel on all instances until resume_channel(). Work for it waits and burns no attempts. A channel that nobody
+-- Stops a channel on all instances until resume_channel(). Work for it waits and burns no attempts. A channel that nobody
 -- knows is paused too, with a notice: it may be a slip of the pen. Locks: the channel's row. Index: channel_state_pkey.
 CREATE OR REPLACE FUNCTION outboxd.pause_channel(name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -22,4 +22,4 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION outboxd.pause_channel IS
-    'Hold a channel on all instances within a second; its work waits. A notice tells if nobody knows a channel of that name.';
+    'Stop a channel on all instances within a second; its work waits. A notice tells if nobody knows a channel of that name.';

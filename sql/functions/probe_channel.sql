@@ -1,22 +1,14 @@
 -- Lets the next call of a channel, or of one origin of it, go out as a probe: open → half-open, now instead of at the end of
--- the hold. Its outcome closes the circuit, or opens it again for longer. A probe that fails uses up no attempt of its
+-- its time. Its outcome closes the circuit, or opens it again for longer. A probe that fails uses up no attempt of its
 -- notification. A few rows that wait for the channel are due at once, so that there is one to probe with.
 -- Interleavings: a probe that is under way stays the only one.
--- Locks: the channel's row; what _hasten() locks. Index: channel_state_pkey.
+-- Locks: the channel's row; what _circuit_changed() locks. Index: channel_state_pkey.
 CREATE OR REPLACE FUNCTION outboxd.probe_channel(channel text, origin text DEFAULT '') RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE outboxd.channel_state h SET held_until = least(h.held_until, clock_timestamp()), changed_at = clock_timestamp()
      WHERE h.channel = probe_channel.channel AND h.origin = probe_channel.origin AND h.reason IS NOT NULL;
-    IF NOT FOUND THEN
-        RAISE NOTICE 'nothing holds channel %, origin %', quote_nullable(probe_channel.channel), quote_nullable(probe_channel.origin)
-            USING HINT = 'outboxd.channel_health lists what is held.';
-        RETURN;
-    END IF;
-    PERFORM outboxd._hasten(probe_channel.channel, 10);
-    INSERT INTO outboxd.audit (action, subject, affected)
-    VALUES ('probe_channel', concat_ws(' ', probe_channel.channel, nullif(probe_channel.origin, '')), 1);
-    PERFORM pg_notify('outboxd', 'control');
+    PERFORM outboxd._circuit_changed('probe_channel', probe_channel.channel, probe_channel.origin, FOUND, 10);
 END $$;
 
 COMMENT ON FUNCTION outboxd.probe_channel IS

@@ -1,4 +1,4 @@
--- Ends pause_channel(). A circuit that is open, or a provider's Retry-After, goes on holding the channel.
+-- Ends pause_channel(). A circuit that is open, or a provider's Retry-After, still keeps the channel from being called.
 CREATE OR REPLACE FUNCTION outboxd.resume_channel(name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,5 +1,5 @@
 -- How each channel, and each origin of it where the URL comes from data, fares: the statistics of the last 5 minutes, and
--- what holds it now. Channels of the routes in use are listed even when idle.
+-- why it is held now. Channels of the routes in use are listed even when idle.
 CREATE OR REPLACE VIEW outboxd.channel_health AS
 WITH called AS (
     SELECT r.channel, r.origin, sum(r.sent) FILTER (WHERE r.minute > now() - interval '5 min') AS sent,
@@ -27,7 +27,7 @@ SELECT k.channel, nullif(k.origin, '') AS origin,
   LEFT JOIN outboxd.channel_state h ON h.channel = k.channel AND h.origin = k.origin
   LEFT JOIN outboxd._spans s ON s.measure = 'call' AND s.subject = k.channel AND s.origin = k.origin;
 
-COMMENT ON VIEW outboxd.channel_health IS 'How each channel fares: calls of the last 5 minutes, and what holds it now.';
+COMMENT ON VIEW outboxd.channel_health IS 'How each channel fares: calls of the last 5 minutes, and why it is held now.';
 COMMENT ON COLUMN outboxd.channel_health.channel IS 'As named in the configuration.';
 COMMENT ON COLUMN outboxd.channel_health.origin IS
     'scheme://host:port, where the URL comes from data; NULL: the whole channel; (other): origins beyond the first '

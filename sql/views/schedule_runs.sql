@@ -8,7 +8,7 @@ COMMENT ON VIEW outboxd.schedule_runs IS 'One row per slot of each schedule, als
 COMMENT ON COLUMN outboxd.schedule_runs.run IS
     'Its number; the dedup_key of its notifications begins with schedule:<run>:.';
 COMMENT ON COLUMN outboxd.schedule_runs.schedule IS 'The schedule''s name.';
-COMMENT ON COLUMN outboxd.schedule_runs.slot IS 'The moment that cron named.';
+COMMENT ON COLUMN outboxd.schedule_runs.slot IS 'The time that cron named.';
 COMMENT ON COLUMN outboxd.schedule_runs.state IS
     'preparing, prepared (waits for the slot or is being released), released, missed (nobody ran in time), failed, '
     'canceled.';

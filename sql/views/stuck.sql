@@ -8,7 +8,7 @@ WITH oldest AS (
            EXISTS (SELECT FROM outboxd.route r) AND NOT EXISTS (SELECT FROM outboxd.route r WHERE r.topic IN (o.topic, 'default'))
                AS is_routeless
       FROM (SELECT w.* FROM outboxd.outbox w ORDER BY w.id LIMIT 2000) o
-      -- OFFSET 0 keeps this a probe of the primary key: a join could walk up the whole history.
+      -- OFFSET 0 keeps this a probe of the primary key: a join could read the whole history.
       LEFT JOIN LATERAL (SELECT r.recipient, r.created_at, r.send_at FROM outboxd.notification_log r WHERE r.id = o.id OFFSET 0) l ON true
       LEFT JOIN outboxd.topic t ON t.name = o.topic
       LEFT JOIN outboxd.route own ON own.topic = o.topic AND own.position = o.route_step
@@ -60,6 +60,6 @@ COMMENT ON COLUMN outboxd.stuck.stuck_for IS 'For how long.';
 COMMENT ON COLUMN outboxd.stuck.since IS 'Since when.';
 COMMENT ON COLUMN outboxd.stuck.channel IS 'The channel it waits for, by the routes of the running instances.';
 COMMENT ON COLUMN outboxd.stuck.attempts IS 'Calls to providers so far, all channels.';
-COMMENT ON COLUMN outboxd.stuck.worker IS 'The instance that has, or had, it in hand (see outboxd.workers).';
+COMMENT ON COLUMN outboxd.stuck.worker IS 'The instance that has, or had, claimed it (see outboxd.workers).';
 COMMENT ON COLUMN outboxd.stuck.ordering_key IS
     'The key it waits behind, if that is the reason: SELECT * FROM outboxd.notifications WHERE ordering_key = …';

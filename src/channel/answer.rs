@@ -7,7 +7,7 @@
 //! | `permanent`, `false` or nothing | a failure that stays: the next channel |
 //! | anything else, or an error | nobody can tell: FAILED, neither repeated nor sent elsewhere |
 //!
-//! The provider has the request, so what cannot be read is never repeated by itself: a mistake in a template would
+//! The provider has the request, so what cannot be read is never repeated by itself: an error in a template would
 //! otherwise be paid for with every repeat and every failover. A streak of it opens the circuit, so that the backlog
 //! waits for the mended template.
 

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-use super::circuit::{HoldChange, HoldReason, Pass, Verdict};
-use super::circuits::{Circuits, SharedHold};
+use super::circuit::{CircuitChange, OpenReason, Pass, Verdict};
+use super::circuits::{Circuits, SharedCircuit};
 use super::failover::Router;
 use super::{CHANNEL_WIDE, Outcome};
 use crate::config::ChannelConfig;
-use crate::retry::{HoldDecision, decide_on_hold};
+use crate::retry::{HeldDecision, decide_while_held};
 
 /// Work of a paused channel looks again after this.
 pub const PAUSED_WAIT: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ impl Availability {
     }
 
     /// Brings the picture in step with what all instances see. Says whether something may go that could not.
-    pub fn apply(&self, held: &[SharedHold], paused: Paused) -> bool {
+    pub fn apply(&self, held: &[SharedCircuit], paused: Paused) -> bool {
         let has_freed = self.circuits.apply(held, Instant::now());
         let mut known = self.paused.write().unwrap_or_else(PoisonError::into_inner);
         let has_resumed = !known.channels.is_subset(&paused.channels) || !known.topics.is_subset(&paused.topics);
@@ -84,11 +84,11 @@ impl Availability {
     }
 
     /// Origins that may not be called now, or whose circuit waits for its probe: the channel and the reason of each.
-    pub fn held(&self) -> Vec<(String, HoldReason)> {
+    pub fn held(&self) -> Vec<(String, OpenReason)> {
         let now = Instant::now();
-        let holds = self.circuits.holds().into_iter();
-        let in_force = holds.filter(|(_, _, hold)| hold.until > now || hold.reason != HoldReason::RetryAfter);
-        in_force.map(|(channel, _, hold)| (channel, hold.reason)).collect()
+        let open = self.circuits.open().into_iter();
+        let in_force = open.filter(|(_, _, open)| open.until > now || open.reason != OpenReason::RetryAfter);
+        in_force.map(|(channel, _, open)| (channel, open.reason)).collect()
     }
 
     /// The only topics that are published here; `None`: all are. What has no route here is left to instances that have one.
@@ -108,7 +108,7 @@ impl Availability {
         let provider = &route.channels[0];
         let channel = provider.channel.name();
         let is_held = || self.held_for(channel, CHANNEL_WIDE).is_some();
-        if decide_on_hold(&route.policy, 0) == HoldDecision::Wait && is_held() {
+        if decide_while_held(&route.policy, 0) == HeldDecision::Wait && is_held() {
             return Flow::Held;
         }
         Flow::Room(provider.limits.room(self.concurrency, Instant::now()))
@@ -130,7 +130,7 @@ impl Availability {
         let now = Instant::now();
         match self.circuits.may_call(channel, origin, now) {
             Verdict::Go => May::Call(Pass::Normal),
-            Verdict::HeldUntil(until) => May::Wait(until.saturating_duration_since(now)),
+            Verdict::OpenUntil(until) => May::Wait(until.saturating_duration_since(now)),
             Verdict::Probe => May::Call(Pass::Probe),
         }
     }
@@ -154,7 +154,7 @@ impl Availability {
     }
 
     /// Takes an outcome in. What it returns concerns all instances.
-    pub fn on_outcome(&self, channel: &str, origin: &Arc<str>, pass: Pass, outcome: &Outcome) -> Option<HoldChange> {
+    pub fn on_outcome(&self, channel: &str, origin: &Arc<str>, pass: Pass, outcome: &Outcome) -> Option<CircuitChange> {
         self.circuits.on_outcome(channel, origin, pass, Instant::now(), outcome)
     }
 

@@ -1,14 +1,14 @@
 //! When a provider, or one origin of it, should be left alone. Pure: the time is an argument.
 //!
 //! ```text
-//!            failures or 401/403 in a row             hold over: one probe
+//!            failures or 401/403 in a row             time over: one probe
 //!   closed ───────────────────────────────► open ───────────────────────────► half-open
 //!     ▲                                      ▲                                  │   │
 //!     └──────────────────────────────────────┼────────── the probe succeeds ────┘   │
 //!                                            └── it fails: open for twice as long ──┘
 //! ```
 //!
-//! `Retry-After` holds in the same way but needs no probe: the provider said when to come back.
+//! `Retry-After` opens it in the same way but needs no probe: the provider said when to come back.
 
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,12 @@ use crate::retry::Failure;
 
 /// An open circuit stays open for at most this many times `open_for`.
 const OPEN_FOR_FACTOR_MAX: u32 = 16;
-/// A hold that would move by less than this is left where it is: a crowd of 429 is one hold.
-const HOLD_STEP_MIN: Duration = Duration::from_secs(1);
+/// An end that would move by less than this is left where it is: a crowd of 429 opens once.
+const OPEN_STEP_MIN: Duration = Duration::from_secs(1);
 
 /// Why calls are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum HoldReason {
+pub enum OpenReason {
     /// The provider asked for it.
     RetryAfter,
     /// Too many failures in a row: the circuit is open.
@@ -32,36 +32,36 @@ pub enum HoldReason {
     Unauthorized,
 }
 
-impl HoldReason {
+impl OpenReason {
     /// Every reason.
-    pub const ALL: [HoldReason; 3] = [HoldReason::RetryAfter, HoldReason::Failures, HoldReason::Unauthorized];
+    pub const ALL: [OpenReason; 3] = [OpenReason::RetryAfter, OpenReason::Failures, OpenReason::Unauthorized];
 
     /// The name used in SQL, logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
-            HoldReason::RetryAfter => "retry_after",
-            HoldReason::Failures => "failures",
-            HoldReason::Unauthorized => "unauthorized",
+            OpenReason::RetryAfter => "retry_after",
+            OpenReason::Failures => "failures",
+            OpenReason::Unauthorized => "unauthorized",
         }
     }
 
-    /// The inverse of [`HoldReason::name`].
-    pub fn parse(name: &str) -> Option<HoldReason> {
-        HoldReason::ALL.into_iter().find(|reason| reason.name() == name)
+    /// The inverse of [`OpenReason::name`].
+    pub fn parse(name: &str) -> Option<OpenReason> {
+        OpenReason::ALL.into_iter().find(|reason| reason.name() == name)
     }
 
     fn is_circuit(self) -> bool {
-        self != HoldReason::RetryAfter
+        self != OpenReason::RetryAfter
     }
 }
 
-/// Calls are held until then.
+/// A circuit that is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hold {
+pub struct Open {
     /// When it is over; then an open circuit is half-open.
     pub until: Instant,
     /// Why.
-    pub reason: HoldReason,
+    pub reason: OpenReason,
     /// How often the circuit opened without closing in between; 0 for `Retry-After`.
     pub openings: u32,
 }
@@ -74,7 +74,7 @@ pub enum Verdict {
     /// This one alone, to see whether the provider is back.
     Probe,
     /// Not before then.
-    HeldUntil(Instant),
+    OpenUntil(Instant),
 }
 
 /// On which verdict a call was made.
@@ -88,18 +88,18 @@ pub enum Pass {
 
 /// What all instances have to learn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HoldChange {
+pub enum CircuitChange {
     /// Calls are held for this long from now.
-    Hold {
+    Open {
         /// How long.
         wait: Duration,
         /// Why.
-        reason: HoldReason,
-        /// How often in a row; to be kept with the hold.
+        reason: OpenReason,
+        /// How often in a row; to be kept with it.
         openings: u32,
     },
-    /// The circuit closed: there is no hold any more.
-    Release,
+    /// The circuit closed: calls go out again.
+    Close,
     /// The probe said nothing about the provider: another may be made.
     ProbeAgain,
 }
@@ -109,7 +109,7 @@ pub enum HoldChange {
 pub struct Circuit {
     failures: u32,
     unauthorized: u32,
-    hold: Option<Hold>,
+    open: Option<Open>,
     probe_until: Option<Instant>,
 }
 
@@ -128,20 +128,20 @@ enum Signal {
 }
 
 impl Circuit {
-    /// The hold in force or, for an open circuit, waiting for its probe.
-    pub fn hold(&self) -> Option<Hold> {
-        self.hold
+    /// Until when and why it is open; past that time it waits for its probe.
+    pub fn opened(&self) -> Option<Open> {
+        self.open
     }
 
     /// Whether there is nothing to remember.
     pub fn is_idle(&self) -> bool {
-        self.hold.is_none() && self.failures == 0 && self.unauthorized == 0
+        self.open.is_none() && self.failures == 0 && self.unauthorized == 0
     }
 
     /// Takes over what another instance decided.
-    pub fn set_hold(&mut self, hold: Option<Hold>) {
-        self.hold = hold;
-        if hold.is_none() {
+    pub fn set_open(&mut self, open: Option<Open>) {
+        self.open = open;
+        if open.is_none() {
             *self = Circuit::default();
         }
     }
@@ -159,15 +159,15 @@ impl Circuit {
     /// Whether a call may be made now. [`Verdict::Probe`] is given once; the next only after `probe_for`,
     /// should the first never report.
     pub fn verdict(&mut self, now: Instant, probe_for: Duration) -> Verdict {
-        match self.hold {
+        match self.open {
             None => Verdict::Go,
-            Some(hold) if hold.until > now => Verdict::HeldUntil(hold.until),
-            Some(hold) if !hold.reason.is_circuit() => {
-                self.hold = None;
+            Some(open) if open.until > now => Verdict::OpenUntil(open.until),
+            Some(open) if !open.reason.is_circuit() => {
+                self.open = None;
                 Verdict::Go
             }
             Some(_) => match self.probe_until {
-                Some(until) if until > now => Verdict::HeldUntil(until),
+                Some(until) if until > now => Verdict::OpenUntil(until),
                 _ => {
                     self.probe_until = Some(now + probe_for);
                     Verdict::Probe
@@ -183,13 +183,13 @@ impl Circuit {
         pass: Pass,
         now: Instant,
         outcome: &Outcome,
-    ) -> Option<HoldChange> {
+    ) -> Option<CircuitChange> {
         if pass == Pass::Probe {
             self.probe_until = None;
         }
-        let is_open = self.hold.is_some_and(|hold| hold.reason.is_circuit());
+        let is_open = self.open.is_some_and(|open| open.reason.is_circuit());
         let change = match signal(outcome) {
-            Signal::None => return (pass == Pass::Probe).then_some(HoldChange::ProbeAgain),
+            Signal::None => return (pass == Pass::Probe).then_some(CircuitChange::ProbeAgain),
             Signal::Works => self.close(),
             // Of the calls that began before the circuit opened only a success says that it should close.
             Signal::Answers if is_open && pass == Pass::Normal => None,
@@ -199,53 +199,53 @@ impl Circuit {
                 self.failures = 0;
                 self.unauthorized += 1;
                 let due = pass == Pass::Probe || self.unauthorized >= config.unauthorized.max(1);
-                due.then(|| self.open(config, now, HoldReason::Unauthorized))
+                due.then(|| self.trip(config, now, OpenReason::Unauthorized))
             }
             Signal::Fails => {
                 self.unauthorized = 0;
                 self.failures += 1;
                 let due = pass == Pass::Probe || self.failures >= config.failures.max(1);
-                due.then(|| self.open(config, now, HoldReason::Failures))
+                due.then(|| self.trip(config, now, OpenReason::Failures))
             }
         };
         match outcome {
             Outcome::Failed(Failed { failure: Failure::Transient, retry_after: Some(wait), .. }) => {
-                self.hold_at_least(now, *wait).or(change)
+                self.stay_open_at_least(now, *wait).or(change)
             }
             _ => change,
         }
     }
 
-    fn close(&mut self) -> Option<HoldChange> {
+    fn close(&mut self) -> Option<CircuitChange> {
         self.failures = 0;
         self.unauthorized = 0;
-        if !self.hold?.reason.is_circuit() {
+        if !self.open?.reason.is_circuit() {
             return None;
         }
-        self.hold = None;
-        Some(HoldChange::Release)
+        self.open = None;
+        Some(CircuitChange::Close)
     }
 
-    fn open(&mut self, config: &CircuitConfig, now: Instant, reason: HoldReason) -> HoldChange {
-        let (held_until, openings) = self.hold.map_or((now, 0), |hold| (hold.until, hold.openings));
+    fn trip(&mut self, config: &CircuitConfig, now: Instant, reason: OpenReason) -> CircuitChange {
+        let (held_until, openings) = self.open.map_or((now, 0), |open| (open.until, open.openings));
         let factor = 1u32.checked_shl(openings).unwrap_or(OPEN_FOR_FACTOR_MAX).min(OPEN_FOR_FACTOR_MAX);
         let openings = openings.saturating_add(1);
         let until = held_until.max(now + config.open_for * factor);
-        self.hold = Some(Hold { until, reason, openings });
+        self.open = Some(Open { until, reason, openings });
         self.failures = 0;
         self.unauthorized = 0;
-        HoldChange::Hold { wait: until.duration_since(now), reason, openings }
+        CircuitChange::Open { wait: until.duration_since(now), reason, openings }
     }
 
-    /// Extends the hold to what the provider asked for; an open circuit stays one.
-    fn hold_at_least(&mut self, now: Instant, wait: Duration) -> Option<HoldChange> {
-        let held_until = self.hold.map_or(now, |hold| hold.until.max(now));
-        if wait.is_zero() || (self.hold.is_some() && now + wait < held_until + HOLD_STEP_MIN) {
+    /// Open for as long as the provider asked for; an open circuit stays one.
+    fn stay_open_at_least(&mut self, now: Instant, wait: Duration) -> Option<CircuitChange> {
+        let held_until = self.open.map_or(now, |open| open.until.max(now));
+        if wait.is_zero() || (self.open.is_some() && now + wait < held_until + OPEN_STEP_MIN) {
             return None;
         }
-        let (reason, openings) = self.hold.map_or((HoldReason::RetryAfter, 0), |hold| (hold.reason, hold.openings));
-        self.hold = Some(Hold { until: now + wait, reason, openings });
-        Some(HoldChange::Hold { wait, reason, openings })
+        let (reason, openings) = self.open.map_or((OpenReason::RetryAfter, 0), |open| (open.reason, open.openings));
+        self.open = Some(Open { until: now + wait, reason, openings });
+        Some(CircuitChange::Open { wait, reason, openings })
     }
 }
 

@@ -1,14 +1,14 @@
-//! The holds of all channels and origins: asked before each call, told after each, and kept in step with the
+//! The circuits of all channels and origins: asked before each call, told after each, and kept in step with the
 //! other instances through [`Circuits::apply`].
 //!
-//! It knows no database. What it returns as [`HoldChange`] is to be written where all instances see
+//! It knows no database. What it returns as [`CircuitChange`] is to be written where all instances see
 //! it, and what is written there is to be given back every second or so. Healthy origins take no memory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::circuit::{Circuit, Hold, HoldChange, HoldReason, Pass, Verdict};
+use super::circuit::{Circuit, CircuitChange, Open, OpenReason, Pass, Verdict};
 use super::{Cause, Outcome};
 use crate::config::{ChannelConfig, CircuitConfig};
 
@@ -22,7 +22,7 @@ const STREAK_MAX_AGE: Duration = Duration::from_secs(600);
 /// What a probe may take beyond the call's own timeout before another may be made.
 const PROBE_SLACK: Duration = Duration::from_secs(5);
 
-/// The holds of all channels.
+/// The circuits of all channels.
 #[derive(Debug)]
 pub struct Circuits {
     rules: HashMap<String, Rule>,
@@ -41,7 +41,7 @@ struct Entry {
     circuit: Circuit,
     /// The last outcome.
     seen_at: Instant,
-    /// When this instance last held or released it.
+    /// When this instance last opened or closed it.
     decided_at: Option<Instant>,
 }
 
@@ -51,13 +51,13 @@ impl Entry {
     }
 
     /// Whether what all instances see replaces what was decided here.
-    fn takes(&self, hold: &SharedHold, now: Instant) -> bool {
-        !self.is_own_word(now) || hold.changed_at > self.decided_at
+    fn takes(&self, shared: &SharedCircuit, now: Instant) -> bool {
+        !self.is_own_word(now) || shared.changed_at > self.decided_at
     }
 
     /// Whether calls are held now.
     fn is_in_force(&self, now: Instant) -> bool {
-        self.circuit.hold().is_some_and(|hold| hold.until > now)
+        self.circuit.opened().is_some_and(|open| open.until > now)
     }
 
     fn is_own_word(&self, now: Instant) -> bool {
@@ -65,9 +65,9 @@ impl Entry {
     }
 }
 
-/// A hold as all instances see it.
+/// A circuit as all instances see it.
 #[derive(Debug, Clone)]
-pub struct SharedHold {
+pub struct SharedCircuit {
     /// Which channel.
     pub channel: String,
     /// Which origin of it.
@@ -75,7 +75,7 @@ pub struct SharedHold {
     /// How much of it is left by the clock it was written with; zero for a circuit that waits for its probe.
     pub left: Duration,
     /// Why; `None`: an operator ended it.
-    pub reason: Option<HoldReason>,
+    pub reason: Option<OpenReason>,
     /// When it was written, at the earliest: what an instance decided before that is older news. `None`: long ago.
     pub changed_at: Option<Instant>,
     /// How often in a row the circuit opened.
@@ -108,8 +108,8 @@ impl Circuits {
     /// How long calls are still held, if they are; grants no probe.
     pub fn held_for(&self, channel: &str, origin: &str, now: Instant) -> Option<Duration> {
         let entries = self.lock();
-        let hold = entries.get(channel)?.get(origin)?.circuit.hold()?;
-        hold.until.checked_duration_since(now).filter(|left| !left.is_zero())
+        let open = entries.get(channel)?.get(origin)?.circuit.opened()?;
+        open.until.checked_duration_since(now).filter(|left| !left.is_zero())
     }
 
     /// Takes an outcome in. What it returns concerns all instances.
@@ -120,7 +120,7 @@ impl Circuits {
         pass: Pass,
         now: Instant,
         outcome: &Outcome,
-    ) -> Option<HoldChange> {
+    ) -> Option<CircuitChange> {
         let rule = self.rules.get(channel)?;
         let mut entries = self.lock();
         if entries.get(channel).is_none_or(|origins| !origins.contains_key(origin)) {
@@ -129,7 +129,7 @@ impl Circuits {
             }
             let origins = entries.entry(channel.to_owned()).or_default();
             if origins.len() >= ORIGINS_MAX {
-                origins.retain(|_, entry| entry.circuit.hold().is_some());
+                origins.retain(|_, entry| entry.circuit.opened().is_some());
             }
             if origins.len() >= ORIGINS_MAX {
                 return None;
@@ -148,7 +148,7 @@ impl Circuits {
         change
     }
 
-    /// Another instance holds the probe until then.
+    /// Another instance makes the probe until then.
     pub fn probe_is_elsewhere(&self, channel: &str, origin: &str, until: Instant) {
         self.with(channel, origin, |circuit| circuit.leave_probe_until(until));
     }
@@ -158,52 +158,52 @@ impl Circuits {
         self.with(channel, origin, Circuit::give_back_probe);
     }
 
-    /// Brings them in step with what all instances see: a whole picture, taken at `now`. Says whether a hold ended early.
-    pub fn apply(&self, shared: &[SharedHold], now: Instant) -> bool {
+    /// Brings them in step with what all instances see: a whole picture, taken at `now`. Says whether one closed early.
+    pub fn apply(&self, shared: &[SharedCircuit], now: Instant) -> bool {
         let mut entries = self.lock();
         let mut has_freed = false;
-        let known: HashMap<(&str, &str), &SharedHold> =
-            shared.iter().map(|hold| ((hold.channel.as_str(), hold.origin.as_str()), hold)).collect();
+        let known: HashMap<(&str, &str), &SharedCircuit> =
+            shared.iter().map(|seen| ((seen.channel.as_str(), seen.origin.as_str()), seen)).collect();
         for (channel, origins) in entries.iter_mut() {
             origins.retain(|origin, entry| {
                 if known.contains_key(&(channel.as_str(), &**origin)) || entry.is_own_word(now) {
                     return true;
                 }
-                // Released elsewhere, or by an operator. A streak that led to no hold yet is nobody's business.
+                // Closed elsewhere, or by an operator. A streak that opened nothing yet is nobody's business.
                 has_freed |= entry.is_in_force(now);
-                entry.circuit.hold().is_none() && now.saturating_duration_since(entry.seen_at) < STREAK_MAX_AGE
+                entry.circuit.opened().is_none() && now.saturating_duration_since(entry.seen_at) < STREAK_MAX_AGE
             });
         }
-        for hold in shared.iter().filter(|hold| self.rules.contains_key(&hold.channel)) {
-            let origins = entries.entry(hold.channel.clone()).or_default();
-            let Some(reason) = hold.reason else {
+        for seen in shared.iter().filter(|seen| self.rules.contains_key(&seen.channel)) {
+            let origins = entries.entry(seen.channel.clone()).or_default();
+            let Some(reason) = seen.reason else {
                 let ended = origins.extract_if(|origin, entry| {
-                    **origin == *hold.origin && entry.circuit.hold().is_some() && entry.takes(hold, now)
+                    **origin == *seen.origin && entry.circuit.opened().is_some() && entry.takes(seen, now)
                 });
                 has_freed |= ended.count() > 0;
                 continue;
             };
-            let entry = origins.entry(Arc::from(hold.origin.as_str())).or_insert_with(|| Entry::new(now));
-            if !entry.takes(hold, now) {
+            let entry = origins.entry(Arc::from(seen.origin.as_str())).or_insert_with(|| Entry::new(now));
+            if !entry.takes(seen, now) {
                 continue;
             }
-            has_freed |= hold.left.is_zero() && entry.is_in_force(now);
-            let until = now + hold.left;
-            entry.circuit.set_hold(Some(Hold { until, reason, openings: hold.openings }));
-            if let Some(left) = hold.probe_elsewhere {
+            has_freed |= seen.left.is_zero() && entry.is_in_force(now);
+            let until = now + seen.left;
+            entry.circuit.set_open(Some(Open { until, reason, openings: seen.openings }));
+            if let Some(left) = seen.probe_elsewhere {
                 entry.circuit.leave_probe_until(now + left);
             }
         }
         has_freed
     }
 
-    /// Holds in force or waiting for their probe: channel, origin, hold.
-    pub fn holds(&self) -> Vec<(String, Arc<str>, Hold)> {
+    /// Those that are open or wait for their probe: channel, origin, until when and why.
+    pub fn open(&self) -> Vec<(String, Arc<str>, Open)> {
         let entries = self.lock();
         let all = entries.iter().flat_map(|(channel, origins)| {
             origins
                 .iter()
-                .filter_map(move |(origin, entry)| Some((channel.clone(), Arc::clone(origin), entry.circuit.hold()?)))
+                .filter_map(move |(origin, entry)| Some((channel.clone(), Arc::clone(origin), entry.circuit.opened()?)))
         });
         all.collect()
     }
@@ -220,7 +220,7 @@ impl Circuits {
     }
 }
 
-/// Only what may become a streak or a hold is remembered.
+/// Only what may become a streak or open a circuit is remembered.
 fn is_worth_an_entry(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Sent { .. } => false,

@@ -56,7 +56,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     let loaded = match loaded {
         Ok(loaded) => loaded,
         Err(errors) if args.json => {
-            print(&report::mistakes_as_json(&errors))?;
+            print(&report::errors_as_json(&errors))?;
             return Ok(Exit::Config);
         }
         Err(errors) => return Err(errors.into()),

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::key::KeyPath;
+use super::live;
 use super::section::{Section, named, section};
 use super::settings::Settings;
 use super::token;
 use super::value::Value;
 use super::{
-    Backoff, ChannelConfig, CircuitConfig, Config, DatabaseConfig, EventsConfig, Method, OnHold, ProducerConfig,
-    QueueConfig, QueueKind, ReconcileConfig, RelayConfig, RetentionConfig, RouteConfig, TelemetryConfig, Wakeup,
-    WorkerConfig,
+    Backoff, ChannelConfig, CircuitConfig, Config, DatabaseConfig, EventsConfig, Method, QueueConfig, QueueKind,
+    ReconcileConfig, RelayConfig, RetentionConfig, RouteConfig, TelemetryConfig, Wakeup, WhileHeld, WorkerConfig,
 };
 
 /// Failed tries on a channel that has a successor, unless the route says otherwise.
@@ -31,10 +31,10 @@ pub(super) fn config(settings: &Settings) -> Config {
     let worker = worker(&section(settings, "worker"));
     Config {
         queue: queue(&section(settings, "queue"), redis_url.is_some()),
-        producer: ProducerConfig { batch: section(settings, "producer").number("batch") },
         relay: relay(&section(settings, "relay"), database.pooler),
         reconcile: reconcile(&section(settings, "reconcile")),
         events: EventsConfig { stream_max: section(settings, "events").number("stream_max") },
+        live: live::build(&section(settings, "live")),
         retention: retention(&section(settings, "retention")),
         telemetry: telemetry(&section(settings, "telemetry")),
         channels: named(settings, "channels", |s| channel(s, worker.concurrency)),
@@ -122,7 +122,6 @@ fn relay(s: &Section<'_>, pooler: bool) -> RelayConfig {
         wakeup,
         poll: s.duration("poll"),
         idle_poll: s.duration("idle_poll"),
-        batch: s.number("batch"),
     }
 }
 
@@ -217,9 +216,9 @@ fn route(s: &Section<'_>) -> RouteConfig {
             max: s.duration("backoff.max"),
             jitter: s.ratio("backoff.jitter"),
         },
-        on_hold: match s.text("on_hold").as_deref() {
-            Some("failover") => OnHold::Failover,
-            _ => OnHold::Wait,
+        while_held: match s.text("while_held").as_deref() {
+            Some("failover") => WhileHeld::Failover,
+            _ => WhileHeld::Wait,
         },
     }
 }

@@ -1,4 +1,4 @@
-//! The configuration file: a walk over its TOML that notes every error and goes on.
+//! The configuration file: a reader of its TOML that notes every error and goes on.
 
 use std::path::Path;
 
@@ -23,11 +23,11 @@ enum Meaning {
 /// missing may be hidden by that.
 pub(super) fn read(settings: &mut Settings, file: &Path, text: &str, env: &Env) -> bool {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut walk = Walk { settings, file, text, env };
-    walk.table(&KeyPath(Vec::new()), table.get_ref());
+    let mut reader = Reader { settings, file, text, env };
+    reader.table(&KeyPath(Vec::new()), table.get_ref());
     let broken: Vec<Error> = (errors.iter())
         .map(|error| {
-            let origin = walk.origin(error.span().map_or(0, |span| span.start));
+            let origin = reader.origin(error.span().map_or(0, |span| span.start));
             Error { origin: Some(origin), path: None, what: error.message().to_owned() }
         })
         .collect();
@@ -38,14 +38,14 @@ pub(super) fn read(settings: &mut Settings, file: &Path, text: &str, env: &Env) 
     proper
 }
 
-struct Walk<'a> {
+struct Reader<'a> {
     settings: &'a mut Settings,
     file: &'a Path,
     text: &'a str,
     env: &'a Env,
 }
 
-impl Walk<'_> {
+impl Reader<'_> {
     fn table(&mut self, at: &KeyPath, table: &DeTable<'_>) {
         for (name, value) in table {
             let path = at.child(name.get_ref());

@@ -23,7 +23,7 @@
 //!     +eval +multi +exec +hget +hgetall +hincrby +hmget +hset +hdel +hkeys +persist +time
 //!     +pexpire +set +del +exists +sadd +srem +smembers +mget
 //!     +lpush +lmove +blmove +lrange +lrem +lset +llen
-//!     +xadd +xreadgroup +xack +xdel +xlen +xrange +xpending +xclaim +xinfo +xgroup
+//!     +xadd +xread +xreadgroup +xack +xdel +xlen +xrange +xrevrange +xpending +xclaim +xinfo +xgroup
 //! ```
 
 use redis::io::tcp::TcpSettings;

@@ -8,6 +8,7 @@ use secrecy::ExposeSecret;
 use super::conninfo;
 use super::error::{Error, Errors};
 use super::key::KeyPath;
+use super::live;
 use super::redis_url::Address;
 use super::settings::Settings;
 use super::{Config, QueueKind, Role, Wakeup};
@@ -26,6 +27,7 @@ pub(super) fn config(settings: &mut Settings, config: &Config) {
     queue(settings, config);
     relay(settings, config);
     worker(settings, config);
+    live::validate(settings, &config.live);
     retention(settings, config);
     telemetry::validate(settings, &config.telemetry);
     for (name, channel) in &config.channels {

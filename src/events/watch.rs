@@ -11,6 +11,7 @@ use tracing::warn;
 use super::LEASE;
 use crate::queue::events::EventStreams;
 use crate::store::{StageError, Store};
+use crate::telemetry::outage::Outage;
 
 /// Between looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -25,13 +26,13 @@ pub struct Watch {
     looked_at: Option<Instant>,
     /// The topic that the last look ended with.
     after: String,
-    is_down: bool,
+    outage: Outage,
 }
 
 impl Watch {
     /// Has seen nothing yet.
     pub fn new(store: Store, streams: EventStreams) -> Watch {
-        Watch { store, streams, looked_at: None, after: String::new(), is_down: false }
+        Watch { store, streams, looked_at: None, after: String::new(), outage: Outage::default() }
     }
 
     /// One look at some streams, if it is time for one. Appending does not depend on it.
@@ -41,12 +42,7 @@ impl Watch {
         }
         let outcome = self.pass(owner).await;
         self.looked_at = Some(Instant::now());
-        if let Err(error) = &outcome
-            && !self.is_down
-        {
-            warn!(%error, "the consumer groups of events are not seen");
-        }
-        self.is_down = outcome.is_err();
+        self.outage.note(outcome, "the consumer groups of events are not seen");
     }
 
     async fn pass(&mut self, owner: i32) -> Result<(), StageError> {

@@ -11,6 +11,7 @@
 //! `events.stream_max` events. Entries that somebody removes while the number stays (XTRIM, DEL by hand) are not seen
 //! here.
 
+mod feed;
 mod groups;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use super::broker::Broker;
 use super::metrics;
 use crate::config::QueueConfig;
 
+pub use feed::{Entry, EntryId, Feed, Located, Mark};
 pub use groups::{Group, StreamFacts};
 
 /// KEYS: meta, streams. ARGV: the number to find, the number to leave, what a stream keeps; then of each event its
@@ -43,7 +45,7 @@ return tonumber(ARGV[2])
 ";
 
 /// A domain event, as its consumers see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Event {
     /// `event.id`; what consumers recognise repeats by.
     pub id: i64,

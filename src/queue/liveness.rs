@@ -3,7 +3,7 @@
 //!
 //! A consumer is alive while its key exists. One that registered and has no key is *suspect*, and *dead* only
 //! when it has been suspect for a third of the TTL: after Redis was away everybody's key has run out, and
-//! everybody alive needs a moment to show it. A consumer that started a moment ago likewise sees the others
+//! everybody alive needs a little time to show it. A consumer that just started likewise sees the others
 //! that start with it before it shares out what a dead one left.
 
 use std::collections::HashMap;

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Looks are this far apart, and this many times as long as one takes.
+use crate::retry::rest_after;
+
+/// Looks are this far apart, if nothing wakes us.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const LOOK_SHARE: u32 = 20;
 /// A look that costs less than this is also made whenever something may have become due.
 const CHEAP_LOOK: Duration = Duration::from_millis(3);
 
@@ -68,8 +69,8 @@ impl DueTopics {
     pub(super) fn looked(&mut self, found: Vec<(Arc<str>, Duration)>, began: Instant) {
         let now = Instant::now();
         self.cost = now - began;
-        self.look_at = now + LOOK_EVERY.max(self.cost * LOOK_SHARE);
-        self.woken_look_at = if self.cost < CHEAP_LOOK { now } else { now + self.cost * LOOK_SHARE };
+        self.look_at = now + rest_after(self.cost, LOOK_EVERY);
+        self.woken_look_at = if self.cost < CHEAP_LOOK { now } else { now + rest_after(self.cost, Duration::ZERO) };
         (self.is_woken, self.is_look_wanted) = (false, false);
         let before = std::mem::take(&mut self.topics);
         let next = |(topic, due_in): (Arc<str>, Duration)| {

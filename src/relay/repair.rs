@@ -21,8 +21,9 @@ use crate::store::claim::Calls;
 use crate::store::instance::{InstanceId, Presence};
 use crate::store::record::{self, Recorder};
 use crate::store::refusal::Unusable;
-use crate::store::repair::{Dead, Expired, PAGES_MAX, Undelivered, Walk};
+use crate::store::repair::{Dead, Expired, PAGES_MAX, Scan, Undelivered};
 use crate::store::{StageError, Store};
+use crate::telemetry::outage::Outage;
 use crate::telemetry::statistics::Statistics;
 
 /// Between sweeps, how many times longer than a sweep takes, and at most: a sweep that was slow because the database was
@@ -30,16 +31,15 @@ use crate::telemetry::statistics::Statistics;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_SHARE: u32 = 100;
 const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
-/// Between looks for keys that nobody admitted, and how many times longer than one takes.
+/// Between looks for keys that nobody admitted.
 const KEYS_EVERY: Duration = Duration::from_secs(4);
-const KEYS_SHARE: u32 = 20;
 /// Keys looked at by one sweep at most; the next goes on from there.
 const KEYS_MAX: u32 = 20_000;
 /// Claims and publications ended by one sweep at most.
 const ROWS_MAX: u32 = 500;
-/// How long one sweep walks over the live rows at most, and how many times longer it rests until it goes on from there.
-const WALK_TIME_MAX: Duration = Duration::from_millis(500);
-const WALK_SHARE: u32 = 10;
+/// How long one sweep scans the live rows at most, and how many times longer it rests until it goes on from there.
+const SCAN_TIME_MAX: Duration = Duration::from_millis(500);
+const SCAN_SHARE: u32 = 10;
 
 /// What the sweeps stand on.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct Repair {
     pub instance: InstanceId,
     /// What the instances have seen of the queue.
     pub presence: Arc<Presence>,
-    /// What is in our own hands.
+    /// What is in flight here.
     pub calls: Arc<Calls>,
     /// After how long without a heartbeat an instance is dead.
     pub ttl: Duration,
@@ -79,20 +79,20 @@ pub struct Counts {
     pub admitted: u64,
 }
 
-/// What a walk over the live rows did.
+/// What a scan of the live rows did.
 #[derive(Debug, Default)]
-struct Walked {
+struct Swept {
     leases_ended: u64,
-    /// How long the oldest of what is published has waited; known once the walk is through.
+    /// How long the oldest of what is published has waited; known once the scan is through.
     published_for: Option<Duration>,
 }
 
 /// When what was last done.
 #[derive(Debug)]
 pub struct Rounds {
-    walk: WalkState,
+    scan: ScanState,
     keys_at: Instant,
-    /// Where the walk over the keys goes on.
+    /// Where the scan of the keys goes on.
     keys_after: String,
     reconcile_at: Instant,
     /// Dead instances whose in-process queues have been dealt with, as of their last heartbeat: one that was only stopped
@@ -104,9 +104,9 @@ pub struct Rounds {
     failing: HashSet<&'static str>,
 }
 
-/// How far the walk over all that is live is.
+/// How far the scan of all that is live is.
 #[derive(Debug, Default)]
-struct WalkState {
+struct ScanState {
     page: u64,
     /// Since when the oldest of what is published, on the way so far, waits to be claimed.
     published_since: Option<Instant>,
@@ -117,7 +117,7 @@ impl Rounds {
     pub fn new(reconcile: &ReconcileConfig) -> Rounds {
         let now = Instant::now();
         Rounds {
-            walk: WalkState::default(),
+            scan: ScanState::default(),
             keys_at: now + KEYS_EVERY,
             keys_after: String::new(),
             reconcile_at: now + reconcile.every,
@@ -149,25 +149,21 @@ impl Rounds {
 /// Sweeps until `shutdown`.
 pub async fn run(repair: &Repair, shutdown: &CancellationToken) {
     let mut rounds = Rounds::new(&repair.reconcile);
-    let mut is_down = false;
+    let mut outage = Outage::default();
     let mut wait = SWEEP_EVERY;
     while shutdown.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
         let started = Instant::now();
-        // Without Postgres no repair can be made; that is told once.
-        if let Err(error) = repair.store.ping().await {
-            if !is_down {
-                warn!(%error, "sweeping waits");
-            }
-            (is_down, wait) = (true, SWEEP_EVERY);
+        // Without Postgres no repair can be made.
+        if outage.note(repair.store.ping().await, "sweeping waits").is_none() {
+            wait = SWEEP_EVERY;
             continue;
         }
-        is_down = false;
         let counts = repair.pass(&mut rounds).await;
         if counts != Counts::default() {
             info!(?counts, "repaired");
             repair.store.wake_relay();
         }
-        let share = if rounds.walk.page > 0 { WALK_SHARE } else { SWEEP_SHARE };
+        let share = if rounds.scan.page > 0 { SCAN_SHARE } else { SWEEP_SHARE };
         wait = (started.elapsed() * share).clamp(SWEEP_EVERY, SWEEP_REST_MAX);
     }
 }
@@ -182,9 +178,9 @@ impl Repair {
         let dead = self.store.dead_instances(self.instance.get(), self.presence.steady_for()).await;
         let dead = rounds.done("find dead instances", dead.map_err(StageError::from));
         let dead_ids: Vec<i32> = dead.iter().map(|dead| dead.id).collect();
-        let walked = self.walk(rounds, &dead_ids).await;
-        let walked = rounds.done("end leases", walked);
-        counts.leases_ended = walked.leases_ended;
+        let swept = self.scan(rounds, &dead_ids).await;
+        let swept = rounds.done("end leases", swept);
+        counts.leases_ended = swept.leases_ended;
 
         let buried = self.bury(&dead, rounds).await;
         counts.lost += rounds.done("bury dead instances", buried);
@@ -192,14 +188,14 @@ impl Repair {
         counts.lost += rounds.done("look for what the queue lost", lost);
         let another = self.look_for_another_server().await;
         counts.lost += rounds.done("look for another server", another);
-        let orphans = self.look_for_orphans(walked.published_for).await;
+        let orphans = self.look_for_orphans(swept.published_for).await;
         counts.lost += rounds.done("look for orphans", orphans);
 
         if Instant::now() >= rounds.keys_at {
             let began = Instant::now();
             let admitted = self.admit_forgotten(&mut rounds.keys_after).await;
             counts.admitted = rounds.done("admit keys", admitted);
-            rounds.keys_at = Instant::now() + KEYS_EVERY.max(began.elapsed() * KEYS_SHARE);
+            rounds.keys_at = Instant::now() + retry::rest_after(began.elapsed(), KEYS_EVERY);
         }
         if Instant::now() >= rounds.reconcile_at {
             let reconciled = self.reconcile().await;
@@ -209,36 +205,37 @@ impl Repair {
         counts
     }
 
-    /// Walks on over all that is live, one bounded step after the other, until it is through or this sweep's time is over.
+    /// Scans on over all that is live, one bounded step after the other, until it is through or this sweep's time is over.
     /// Leases of others are ended only once our own heartbeats have gone through for a whole TTL: whoever was cut off
     /// together with us has then had time to renew them.
-    async fn walk(&self, rounds: &mut Rounds, dead: &[i32]) -> Result<Walked, StageError> {
-        let (began, mut walked) = (Instant::now(), Walked::default());
+    async fn scan(&self, rounds: &mut Rounds, dead: &[i32]) -> Result<Swept, StageError> {
+        let (began, mut swept) = (Instant::now(), Swept::default());
         let ends_leases = self.presence.steady_for() >= self.ttl;
         loop {
-            let page = rounds.walk.page;
-            let walk = Walk { dead, ends_leases, page, pages_max: PAGES_MAX, claims_max: ROWS_MAX };
-            let look = self.store.look_over(walk).await?;
-            let since = look.published_for.and_then(|waited| Instant::now().checked_sub(waited));
-            rounds.walk.published_since = [rounds.walk.published_since, since].into_iter().flatten().min();
-            walked.leases_ended += self.end_leases(&look.expired, dead).await?;
-            self.give_up(&look.unusable).await?;
-            if look.expired.len() < ROWS_MAX as usize {
-                rounds.walk.page += u64::from(PAGES_MAX);
+            let page = rounds.scan.page;
+            let scan = Scan { dead, ends_leases, page, pages_max: PAGES_MAX, claims_max: ROWS_MAX };
+            let scanned = self.store.scan_live(scan).await?;
+            let since = scanned.published_for.and_then(|waited| Instant::now().checked_sub(waited));
+            rounds.scan.published_since = [rounds.scan.published_since, since].into_iter().flatten().min();
+            swept.leases_ended += self.end_leases(&scanned.expired, dead).await?;
+            self.give_up(&scanned.unusable).await?;
+            if scanned.expired.len() < ROWS_MAX as usize {
+                rounds.scan.page += u64::from(PAGES_MAX);
             }
-            if rounds.walk.page >= look.pages {
-                let through = std::mem::take(&mut rounds.walk);
-                walked.published_for = through.published_since.map(|since| since.elapsed());
-                return Ok(walked);
+            if rounds.scan.page >= scanned.pages {
+                let through = std::mem::take(&mut rounds.scan);
+                swept.published_for = through.published_since.map(|since| since.elapsed());
+                return Ok(swept);
             }
-            if began.elapsed() >= WALK_TIME_MAX {
-                return Ok(walked);
+            if began.elapsed() >= SCAN_TIME_MAX {
+                return Ok(swept);
             }
         }
     }
 
     /// What dead instances had in their in-process queues is published again, once.
     async fn bury(&self, dead: &[Dead], rounds: &mut Rounds) -> Result<u64, StageError> {
+        rounds.buried.retain(|known| dead.iter().any(|dead| *known == (dead.id, dead.heartbeat_at)));
         let unburied: Vec<&Dead> =
             dead.iter().filter(|dead| dead.memory && !rounds.buried.contains(&(dead.id, dead.heartbeat_at))).collect();
         if unburied.is_empty() {
@@ -250,9 +247,9 @@ impl Repair {
         Ok(lost)
     }
 
-    /// What is in our own hands is not unknown, whatever its lease says: its outcome is on its way.
+    /// What is in flight here is not unknown, whatever its lease says: its outcome is on its way.
     async fn end_leases(&self, expired: &[Expired], dead: &[i32]) -> Result<u64, StageError> {
-        let elsewhere = expired.iter().filter(|claim| !self.calls.holds(claim.id, claim.token));
+        let elsewhere = expired.iter().filter(|claim| !self.calls.contains(claim.id, claim.token));
         let unknown: Vec<record::Failed> = elsewhere.map(|claim| self.unknown(claim)).collect();
         if unknown.is_empty() {
             return Ok(0);
@@ -350,7 +347,7 @@ impl Repair {
         }
     }
 
-    /// Walks on over the keys, a bounded way.
+    /// Goes on through the keys, a bounded way.
     async fn admit_forgotten(&self, after: &mut String) -> Result<u64, StageError> {
         let (keys, next) = self.store.waiting_keys(after, KEYS_MAX).await?;
         *after = next.unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Slots: a cron expression read in a time zone.
 //!
-//! Daylight saving follows the zone. A time of day that a spring night skips becomes the first moment after the gap; one
+//! Daylight saving follows the zone. A time of day that a spring night skips becomes the first minute after the gap; one
 //! that an autumn night repeats comes once, the first time. Expressions that name every hour or minute come in each
 //! hour there is.
 
@@ -64,9 +64,9 @@ impl Calendar {
         Ok(Calendar { cron: parsed, text: cron.to_owned(), zone })
     }
 
-    /// The first slot after a moment.
-    pub fn after(&self, moment: DateTime<Utc>) -> Result<DateTime<Utc>, Error> {
-        let next = self.cron.find_next_occurrence(&moment.with_timezone(&self.zone), false);
+    /// The first slot after a time.
+    pub fn after(&self, time: DateTime<Utc>) -> Result<DateTime<Utc>, Error> {
+        let next = self.cron.find_next_occurrence(&time.with_timezone(&self.zone), false);
         next.map(|slot| slot.with_timezone(&Utc)).map_err(|_| Error::Never(self.text.clone()))
     }
 
@@ -109,13 +109,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// The slots after a moment, in the zone's own words.
+    /// The slots after a time, in the zone's own words.
     fn slots(cron: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
         let calendar = Calendar::parse(cron, zone).unwrap();
-        let mut moment = utc(after);
+        let mut time = utc(after);
         let next = || {
-            moment = calendar.after(moment).unwrap();
-            moment.with_timezone(&calendar.zone).format("%F %H:%M %:z").to_string()
+            time = calendar.after(time).unwrap();
+            time.with_timezone(&calendar.zone).format("%F %H:%M %:z").to_string()
         };
         std::iter::repeat_with(next).take(count).collect()
     }

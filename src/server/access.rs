@@ -30,6 +30,7 @@ use crate::config::{Config, HTTP_TOKEN, LOCAL, Scope, TokenConfig};
 mod login;
 mod origin;
 mod session;
+mod ticket;
 
 pub(super) use login::routes;
 pub(super) use origin::is_local;
@@ -113,11 +114,14 @@ pub(super) struct Access {
     tokens: Vec<Token>,
     /// Who asks while there are no tokens.
     local: Caller,
+    /// Signs their tickets.
+    local_tickets: ticket::Key,
 }
 
 struct Token {
     hash: [u8; 32],
     session_key: session::Key,
+    ticket_key: ticket::Key,
     caller: Caller,
 }
 
@@ -134,6 +138,7 @@ impl Access {
         let token = |name: &str, secret: &SecretString, rights: Rights| Token {
             hash: hash(&hasher, secret.expose_secret().as_bytes()).finalize().into_bytes().into(),
             session_key: session::Key::new(name, secret),
+            ticket_key: ticket::Key::new(name, secret),
             caller: Caller(Arc::new(rights)),
         };
         let of_config = |(name, given): (&String, &TokenConfig)| {
@@ -142,7 +147,8 @@ impl Access {
         };
         let http_token = config.http_token.as_ref().map(|secret| token(HTTP_TOKEN, secret, everything(HTTP_TOKEN)));
         let tokens = http_token.into_iter().chain(config.tokens.iter().map(of_config)).collect();
-        Access { hasher, tokens, local: Caller(Arc::new(everything(LOCAL))) }
+        let local = Caller(Arc::new(everything(LOCAL)));
+        Access { hasher, tokens, local, local_tickets: ticket::Key::random() }
     }
 
     /// Whether everybody who reaches us may do everything.
@@ -168,6 +174,13 @@ impl Access {
         }
         let caller = session::cookies(headers).find_map(|value| self.by_session(value))?;
         Some((caller, Proof::Cookie))
+    }
+
+    /// Who opens a WebSocket without a ticket. A page may, if it is ours or of one of these origins.
+    pub(super) fn listener(&self, headers: &HeaderMap, allowed_origins: &[String]) -> Result<Caller, Problem> {
+        let (caller, proof) = self.caller(headers).ok_or_else(nobody)?;
+        origin::check_socket(proof, headers, allowed_origins)?;
+        Ok(caller)
     }
 
     fn by_session(&self, value: &str) -> Option<Caller> {

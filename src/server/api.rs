@@ -31,7 +31,7 @@ use crate::store::view::VIEWS;
 
 mod actions;
 mod bulk;
-mod input;
+pub(super) mod input;
 pub(super) mod notifications;
 mod posting;
 pub(super) mod veil;
@@ -100,7 +100,8 @@ async fn describe(_: Caller) -> Response {
         actions::on_channel,
         bulk::start,
         bulk::show,
-        bulk::stop
+        bulk::stop,
+        super::live::tickets::issue
     ),
     components(schemas(super::problem::Shape)),
     modifiers(&BearerToken, &Problems)

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-/// Connections at a time; more wait in the kernel's queue.
+/// Connections at a time; more wait in the kernel's queue. A WebSocket counts until it is upgraded; see `live`.
 const CONNECTIONS_MAX: usize = 256;
 /// How long a request's head may take, and a connection may idle.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
@@ -28,21 +28,21 @@ const ERROR_WAIT: Duration = Duration::from_millis(200);
 
 /// Serves until `stop`.
 pub(super) async fn run(listener: TcpListener, router: Router, stop: &CancellationToken) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let connections = TaskTracker::new();
-    while let Some(accepted) = stop.run_until_cancelled(accept(&listener, &slots)).await {
-        if let Some((stream, slot)) = accepted {
-            connections.spawn(serve(stream, router.clone(), stop.clone(), slot));
+    while let Some(accepted) = stop.run_until_cancelled(accept(&listener, &permits)).await {
+        if let Some((stream, permit)) = accepted {
+            connections.spawn(serve(stream, router.clone(), stop.clone(), permit));
         }
     }
     connections.close();
     connections.wait().await;
 }
 
-async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, slot)),
+        Ok((stream, _)) => Some((stream, permit)),
         Err(error) => {
             warn!(%error, "a connection could not be accepted");
             tokio::time::sleep(ERROR_WAIT).await;
@@ -51,7 +51,7 @@ async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpSt
     }
 }
 
-async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, _slot: OwnedSemaphorePermit) {
+async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, _permit: OwnedSemaphorePermit) {
     // An answer is small, and nobody waits for a second one to fill the packet.
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "a connection keeps its small packets back");

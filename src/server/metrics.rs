@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use metrics::gauge;
 
 use super::{Parts, Readiness};
-use crate::channel::circuit::HoldReason;
+use crate::channel::circuit::OpenReason;
 use crate::telemetry::recorder;
 
 /// The version of the text format that we write.
@@ -17,7 +17,7 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(super) async fn show(State(readiness): State<Arc<Readiness>>) -> Response {
     if let Some(parts) = readiness.parts_now() {
         show_pool(parts);
-        show_holds(parts);
+        show_open_circuits(parts);
     }
     ([(CONTENT_TYPE, TEXT_FORMAT)], recorder::handle().render()).into_response()
 }
@@ -28,12 +28,12 @@ fn show_pool(parts: &Parts) {
     gauge!("outboxd_database_pool_connections_max").set(max as f64);
 }
 
-fn show_holds(parts: &Parts) {
+fn show_open_circuits(parts: &Parts) {
     let held = parts.availability.held();
     for name in &parts.channels {
         let is_paused = parts.availability.channel_is_paused(name);
         gauge!("outboxd_channel_paused", "channel" => name.clone()).set(f64::from(u8::from(is_paused)));
-        for reason in HoldReason::ALL {
+        for reason in OpenReason::ALL {
             let origins = held.iter().filter(|(channel, why)| channel == name && *why == reason).count();
             gauge!("outboxd_channel_held_origins", "channel" => name.clone(), "reason" => reason.name())
                 .set(origins as f64);

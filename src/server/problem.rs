@@ -1,6 +1,6 @@
 //! Answers that say no: `application/problem+json`, as of RFC 9457. `docs/api.md` lists the types.
 
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -26,6 +26,10 @@ pub(super) enum Kind {
     MethodNotAllowed,
     /// The Host is not ours to answer for.
     Misdirected,
+    /// The path speaks WebSocket only.
+    UpgradeRequired,
+    /// This configuration cannot do it.
+    NotImplemented,
     /// The body did not come in time.
     Timeout,
     /// The body is larger than can be taken.
@@ -59,6 +63,8 @@ impl Kind {
             Kind::NotFound => (StatusCode::NOT_FOUND, "not-found"),
             Kind::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed"),
             Kind::Misdirected => (StatusCode::MISDIRECTED_REQUEST, "misdirected"),
+            Kind::UpgradeRequired => (StatusCode::UPGRADE_REQUIRED, "upgrade-required"),
+            Kind::NotImplemented => (StatusCode::NOT_IMPLEMENTED, "not-implemented"),
             Kind::Timeout => (StatusCode::REQUEST_TIMEOUT, "timeout"),
             Kind::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large"),
             Kind::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json"),
@@ -131,6 +137,9 @@ impl From<Problem> for Response {
             Kind::Unauthorized => {
                 let challenge = HeaderValue::from_static("Bearer realm=\"outboxd\"");
                 response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            }
+            Kind::UpgradeRequired => {
+                response.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
             }
             Kind::Unavailable | Kind::Overloaded | Kind::KeyUnderWay => {
                 response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

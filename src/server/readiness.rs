@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::problem::{Kind, Problem};
 use crate::channel::availability::Availability;
+use crate::queue::events::EventStreams;
 use crate::queue::{self, Queue};
 use crate::store::migrate;
 use crate::store::{self, Store};
@@ -33,6 +34,8 @@ pub struct Parts {
     pub availability: Arc<Availability>,
     /// The names of all channels.
     pub channels: Vec<String>,
+    /// Domain events; `None`: there is no Redis.
+    pub events: Option<EventStreams>,
 }
 
 /// Shared by the instance, which tells, and the endpoints, which ask.
@@ -73,6 +76,11 @@ impl Readiness {
     /// Waits until the instance works.
     pub(super) async fn parts(&self) -> &Parts {
         self.parts.wait().await
+    }
+
+    /// Waits until the instance is told to stop.
+    pub(super) async fn draining(&self) {
+        self.shutdown.cancelled().await;
     }
 
     /// What the instance stands on, once it works.

@@ -15,14 +15,12 @@ use super::{Parts, Readiness};
 use crate::store::StageError;
 use crate::store::observe::Snapshot;
 use crate::telemetry::recorder;
+use crate::telemetry::statistics::{NAMES_MAX, OTHER};
 
 /// Between samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(2);
 /// Between looks at the view `health`, which asks the server's own statistics too.
 const HEALTH_EVERY: Duration = Duration::from_secs(30);
-/// Topics with a label of their own; later ones share [`OTHER_TOPICS`].
-const TOPICS_MAX: usize = 100;
-const OTHER_TOPICS: &str = "(other)";
 
 /// Which series exist: a series that has nothing to count any more must say 0.
 #[derive(Debug, Default)]
@@ -86,8 +84,8 @@ impl Series {
 
     fn label(&mut self, topic: &str) -> String {
         if !self.topics.contains(topic) {
-            if self.topics.len() >= TOPICS_MAX {
-                return OTHER_TOPICS.to_owned();
+            if self.topics.len() >= NAMES_MAX {
+                return OTHER.to_owned();
             }
             self.topics.insert(topic.to_owned());
         }
@@ -120,8 +118,8 @@ mod tests {
     #[test]
     fn however_many_topics_there_are_the_labels_are_bounded() {
         let mut series = Series::default();
-        series.show(&snapshot((0..TOPICS_MAX * 3).map(|n| rows(&format!("topic-{n}"), 1)).collect()));
-        assert_eq!(series.rows.len(), TOPICS_MAX + 1);
-        assert_eq!(series.rows[&(OTHER_TOPICS.to_owned(), "QUEUED")], TOPICS_MAX as u64 * 2);
+        series.show(&snapshot((0..NAMES_MAX * 3).map(|n| rows(&format!("topic-{n}"), 1)).collect()));
+        assert_eq!(series.rows.len(), NAMES_MAX + 1);
+        assert_eq!(series.rows[&(OTHER.to_owned(), "QUEUED")], NAMES_MAX as u64 * 2);
     }
 }

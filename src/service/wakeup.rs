@@ -21,17 +21,15 @@ use crate::relay::Relay;
 use crate::relay::listener::{Bell, Listener};
 use crate::relay::pace::Pace;
 use crate::relay::publisher::Publisher;
+use crate::retry::ErrorWait;
 use crate::store::{StageError, Store};
 
 /// Between polls while the window is full or a channel has enough waiting.
 const FULL_PAUSE: Duration = Duration::from_millis(5);
-/// What is due may be in somebody else's hands: then it is asked for no more often than this.
+/// What is due may be locked by somebody else: then it is asked for no more often than this.
 const DUE_PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Before a pause as long as this, what has arrived is confirmed by a statement of its own.
 const CONFIRM_BEFORE: Duration = Duration::from_millis(5);
-/// Waits after errors: the first, and at most.
-const ERROR_WAIT_MIN: Duration = Duration::from_millis(50);
-const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What the loop drives; an instance may have either role or both.
 #[derive(Debug)]
@@ -107,7 +105,7 @@ enum Event {
 /// Runs until `shutdown`: waits, polls, listens, and outlasts any outage of Postgres or the queue.
 pub async fn run(mut pump: Pump, config: &Config, shutdown: &CancellationToken) {
     let mut listener = Listener::new(config);
-    let mut error_wait = ERROR_WAIT_MIN;
+    let mut error_wait = ErrorWait::default();
     let mut is_down = false;
     while !shutdown.is_cancelled() {
         let mut loop_ = Loop { pump: &mut pump, listener: &mut listener, pace: Pace::new(), config };
@@ -115,13 +113,11 @@ pub async fn run(mut pump: Pump, config: &Config, shutdown: &CancellationToken) 
         if let Err(error) = ended {
             if !is_down {
                 warn!(%error, "publishing waits");
-                error_wait = ERROR_WAIT_MIN;
+                error_wait = ErrorWait::default();
             }
             is_down = true;
             pump.on_event(Event::Failed);
-            let jitter = error_wait.mul_f64(rand::random_range(0.5..1.5));
-            error_wait = (error_wait * 2).min(ERROR_WAIT_MAX);
-            shutdown.run_until_cancelled(tokio::time::sleep(jitter)).await;
+            shutdown.run_until_cancelled(tokio::time::sleep(error_wait.next(rand::random()))).await;
         }
     }
     // What has arrived need not be found unconfirmed by a sweep.

@@ -21,7 +21,7 @@ pub struct ChannelState {
     pub openings: u32,
     /// How long ago this was written.
     pub changed_ago: Duration,
-    /// How much of the hold is left.
+    /// How long it is still held.
     pub left: Duration,
     /// How long another instance still has for its probe.
     pub probe_elsewhere: Option<Duration>,

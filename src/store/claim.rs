@@ -116,7 +116,7 @@ impl Case {
     }
 }
 
-/// Claims in this instance's hands, from the claim until their outcome is recorded: their leases are renewed, and its own
+/// Claims of this instance in flight, from the claim until their outcome is recorded: their leases are renewed, and its own
 /// sweep does not end them. By notification: the token, and when it was claimed or renewed.
 #[derive(Debug, Default)]
 pub struct Calls(Mutex<HashMap<i64, (i32, Instant)>>);
@@ -135,8 +135,8 @@ impl Calls {
         }
     }
 
-    /// Whether this claim is in our hands.
-    pub fn holds(&self, id: i64, token: i32) -> bool {
+    /// Whether this claim is in flight here.
+    pub fn contains(&self, id: i64, token: i32) -> bool {
         self.lock().get(&id).is_some_and(|(held, _)| *held == token)
     }
 

@@ -1,7 +1,7 @@
 //! Leader leases: what one instance does at a time for all, such as retention, schedules and events.
 //!
 //! **Guarantee.** At most one instance works under a lease: each statement of the work names the owner and
-//! checks the lease in the database, under a lock that keeps the lease from changing hands meanwhile. An owner that was
+//! checks the lease in the database, under a lock that keeps it from changing its owner meanwhile. An owner that was
 //! paused and wakes up late changes nothing. When the owner signs off the next one takes over at its next look; when
 //! it dies, as soon as its lease has run out.
 //!

@@ -36,7 +36,7 @@ pub const PAGES_MAX: u32 = 8_192;
 
 /// What a sweep looks for, and in which part of all that is live.
 #[derive(Debug, Clone, Copy)]
-pub struct Walk<'a> {
+pub struct Scan<'a> {
     /// Claims of these instances.
     pub dead: &'a [i32],
     /// Also those whose lease is over, whoever holds them.
@@ -51,7 +51,7 @@ pub struct Walk<'a> {
 
 /// What a sweep sees of some pages of all that is live.
 #[derive(Debug, Clone, Default)]
-pub struct Look {
+pub struct Scanned {
     /// Claims to be ended.
     pub expired: Vec<Expired>,
     /// Claims of rows that cannot be read.
@@ -84,27 +84,29 @@ impl Store {
             .collect()
     }
 
-    /// Looks at a part of all that is live, once. What is to be done about it is decided again when it is done.
-    pub async fn look_over(&self, walk: Walk<'_>) -> Result<Look> {
+    /// Reads a part of all that is live, once. What is to be done about it is decided again when it is done.
+    pub async fn scan_live(&self, scan: Scan<'_>) -> Result<Scanned> {
         let query = query!("relay/find_expired_leases", Relaxed, [INT4_ARRAY, BOOL, INT4, INT8, INT8]);
-        let (first, pages) = (page_number(walk.page), i64::from(walk.pages_max));
-        let claims_max = bounded(walk.claims_max);
-        let mut look = Look::default();
-        for row in &self.query(query, &[&walk.dead, &walk.ends_leases, &claims_max, &first, &pages]).await? {
+        let (first, pages) = (page_number(scan.page), i64::from(scan.pages_max));
+        let claims_max = bounded(scan.claims_max);
+        let mut scanned = Scanned::default();
+        for row in &self.query(query, &[&scan.dead, &scan.ends_leases, &claims_max, &first, &pages]).await? {
             match row.value::<Option<i64>>("id")? {
                 Some(id) => match expired(row, id) {
-                    Ok(claim) => look.expired.push(claim),
-                    Err(Error::Value(error)) => look.unusable.push(Unusable { id, epoch: row.value("token")?, error }),
+                    Ok(claim) => scanned.expired.push(claim),
+                    Err(Error::Value(error)) => {
+                        scanned.unusable.push(Unusable { id, epoch: row.value("token")?, error })
+                    }
                     Err(error) => return Err(error),
                 },
                 None => {
                     let waited: Option<i64> = row.value("published_for")?;
-                    look.published_for = waited.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
-                    look.pages = u64::try_from(row.value::<i64>("pages")?).unwrap_or(0);
+                    scanned.published_for = waited.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+                    scanned.pages = u64::try_from(row.value::<i64>("pages")?).unwrap_or(0);
                 }
             }
         }
-        Ok(look)
+        Ok(scanned)
     }
 
     /// Publications not confirmed within `unconfirmed_for`: their rows are due again.
@@ -138,15 +140,15 @@ impl Store {
         }
     }
 
-    /// Walks up to so many keys after this one. Returns those whose head waits to be admitted, and where the walk goes on;
-    /// `None`: it is at the end.
+    /// Reads up to so many keys after this one. Returns those whose head waits to be admitted, and where the next scan goes on;
+    /// `None`: there are no more.
     pub async fn waiting_keys(&self, after: &str, keys_max: u32) -> Result<(Vec<String>, Option<String>)> {
         let query = query!("relay/find_waiting_keys", Relaxed, [TEXT, INT4]);
         let rows = self.query(query, &[&after, &bounded(keys_max)]).await?;
-        let walked: Vec<(String, bool)> =
+        let keys: Vec<(String, bool)> =
             rows.iter().map(|row| Ok((row.value(0)?, row.value(1)?))).collect::<Result<_>>()?;
-        let next = walked.last().filter(|_| rows.len() >= keys_max as usize).map(|(key, _)| key.clone());
-        Ok((walked.into_iter().filter(|(_, waits)| *waits).map(|(key, _)| key).collect(), next))
+        let next = keys.last().filter(|_| rows.len() >= keys_max as usize).map(|(key, _)| key.clone());
+        Ok((keys.into_iter().filter(|(_, waits)| *waits).map(|(key, _)| key).collect(), next))
     }
 }
 

@@ -9,9 +9,9 @@ use super::refusal::Values;
 use super::release::bounded;
 use super::{Query, Result, Store, query};
 
-/// A table that retention walks up by id or time.
+/// A table that retention goes up by id or time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Walked {
+pub enum Scanned {
     /// Attempts.
     Attempts,
     /// Events of `publish()`.
@@ -42,7 +42,7 @@ pub struct Kept {
 /// What one step did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Step {
-    /// `None`: the lease was not ours and nothing was done. Else whether the walk has come to what is too young.
+    /// `None`: the lease was not ours and nothing was done. Else whether the scan has come to what is too young.
     pub is_caught_up: Option<bool>,
     /// Rows deleted.
     pub deleted: u64,
@@ -52,9 +52,9 @@ pub struct Step {
 
 impl Store {
     /// One step up notification_log.
-    pub async fn delete_notifications(&self, owner: i32, rows: u32, kept: Kept, new_walk: Duration) -> Result<Step> {
+    pub async fn delete_notifications(&self, owner: i32, rows: u32, kept: Kept, new_scan: Duration) -> Result<Step> {
         let query = query!("upkeep/delete_notifications", Relaxed, [INT4, INT4, INT8, INT8, INT8, INT8, INT8]);
-        let spans = [kept.sent, kept.failed, kept.canceled, kept.border, new_walk].map(millis);
+        let spans = [kept.sent, kept.failed, kept.canceled, kept.border, new_scan].map(millis);
         let rows =
             self.query(query, &[&owner, &bounded(rows), &spans[0], &spans[1], &spans[2], &spans[3], &spans[4]]).await?;
         let attempts = rows.first().map_or(Ok(0), |row| count(row, 2))?;
@@ -62,23 +62,23 @@ impl Store {
     }
 
     /// One step up another table.
-    pub async fn delete_walked(
+    pub async fn delete_scanned(
         &self,
-        table: Walked,
+        table: Scanned,
         owner: i32,
         rows: u32,
         kept: Duration,
-        new_walk: Duration,
+        new_scan: Duration,
     ) -> Result<Step> {
         let query: &Query = match table {
-            Walked::Attempts => query!("upkeep/delete_attempts", Relaxed, [INT4, INT4, INT8, INT8]),
-            Walked::Events => query!("upkeep/delete_events", Relaxed, [INT4, INT4, INT8, INT8]),
-            Walked::Inbox => query!("upkeep/delete_inbox", Relaxed, [INT4, INT4, INT8, INT8]),
-            Walked::Idempotency => query!("upkeep/delete_idempotency", Relaxed, [INT4, INT4, INT8, INT8]),
-            Walked::Audit => query!("upkeep/delete_audits", Relaxed, [INT4, INT4, INT8, INT8]),
-            Walked::Runs => query!("upkeep/delete_runs", Relaxed, [INT4, INT4, INT8, INT8]),
+            Scanned::Attempts => query!("upkeep/delete_attempts", Relaxed, [INT4, INT4, INT8, INT8]),
+            Scanned::Events => query!("upkeep/delete_events", Relaxed, [INT4, INT4, INT8, INT8]),
+            Scanned::Inbox => query!("upkeep/delete_inbox", Relaxed, [INT4, INT4, INT8, INT8]),
+            Scanned::Idempotency => query!("upkeep/delete_idempotency", Relaxed, [INT4, INT4, INT8, INT8]),
+            Scanned::Audit => query!("upkeep/delete_audits", Relaxed, [INT4, INT4, INT8, INT8]),
+            Scanned::Runs => query!("upkeep/delete_runs", Relaxed, [INT4, INT4, INT8, INT8]),
         };
-        step(&self.query(query, &[&owner, &bounded(rows), &millis(kept), &millis(new_walk)]).await?)
+        step(&self.query(query, &[&owner, &bounded(rows), &millis(kept), &millis(new_scan)]).await?)
     }
 
     /// Rows of instances that ended long ago.

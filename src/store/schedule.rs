@@ -33,7 +33,7 @@ pub struct Schedule {
     pub lead: TimeDelta,
     /// How long after the slot it still runs.
     pub catch_up: TimeDelta,
-    /// Slots after this moment count.
+    /// Slots after this time count.
     pub changed_at: DateTime<Utc>,
     /// `None`: nobody has worked it out yet.
     pub next_slot: Option<DateTime<Utc>>,
@@ -44,7 +44,7 @@ pub struct Schedule {
 /// A slot on record from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
-    /// The moment that cron named.
+    /// The time that cron named.
     pub at: DateTime<Utc>,
     /// `preparing` or `missed`.
     pub state: &'static str,
@@ -91,7 +91,7 @@ pub struct Copied {
 
 /// A run that is being released.
 #[derive(Debug, Clone)]
-pub struct Settled {
+pub struct Finished {
     /// The schedule's name.
     pub schedule: String,
     /// Its slot.
@@ -220,18 +220,18 @@ impl Store {
     }
 
     /// Counts what of prepared runs is released.
-    pub async fn settle_runs(&self, owner: i32, runs_max: u32) -> Result<Vec<Settled>> {
-        let query = query!("schedule/settle_runs", Relaxed, [INT4, INT4]);
+    pub async fn finish_runs(&self, owner: i32, runs_max: u32) -> Result<Vec<Finished>> {
+        let query = query!("schedule/finish_runs", Relaxed, [INT4, INT4]);
         let rows = self.query(query, &[&owner, &bounded(runs_max)]).await?;
-        let settled = |row: &Row| -> Result<Settled> {
-            Ok(Settled {
+        let finished = |row: &Row| -> Result<Finished> {
+            Ok(Finished {
                 schedule: row.value(0)?,
                 slot: row.value(1)?,
                 is_done: row.value(2)?,
                 prepared: row.value(3)?,
             })
         };
-        rows.iter().map(settled).collect()
+        rows.iter().map(finished).collect()
     }
 
     /// Removes a chunk of what was staged for a run that ended early; false: there is none.

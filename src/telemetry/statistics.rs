@@ -1,4 +1,4 @@
-//! What happened since the last look, counted in memory: per topic, per channel and origin, and how long it took.
+//! What happened since it was last taken, counted in memory: per topic, per channel and origin, and how long it took.
 //!
 //! The loops of an instance add to it; the upkeep takes it every few seconds and adds it to the tables that the views
 //! `throughput`, `latency` and `channel_health` read. What is in here when a process dies is missing from those views;
@@ -9,12 +9,10 @@ use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Topics, and origins of channels, counted by name between two looks.
+/// Topics, and origins of channels, counted by name until it is taken.
 pub const NAMES_MAX: usize = 100;
 /// All the others.
 pub const OTHER: &str = "(other)";
-/// Rows that can never be sent have no route; they are counted under no topic.
-pub const NO_TOPIC: &str = "";
 /// Of an error only its beginning is shown.
 const ERROR_CHARS_MAX: usize = 300;
 /// Buckets for 0.1 ms … 12 days; what is beyond counts with the last.

@@ -7,11 +7,12 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::failpoint;
 use crate::store::Store;
 use crate::store::operate::BulkStep;
+use crate::telemetry::outage::Outage;
 
 /// Between looks while there is nothing to do.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -20,27 +21,16 @@ const STEP_EVERY: Duration = Duration::from_millis(10);
 
 /// Works until `shutdown`.
 pub async fn run(store: &Store, shutdown: &CancellationToken) {
-    let mut is_down = false;
+    let mut outage = Outage::default();
     let mut wait = LOOK_EVERY;
     while shutdown.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
         wait = LOOK_EVERY;
-        match store.step_bulk().await {
-            Ok(step) => {
-                is_down = false;
-                if let Some(step) = step {
-                    if step.changed > 0 {
-                        failpoint::hit("after_bulk_step").await;
-                    }
-                    note(store, step);
-                    wait = STEP_EVERY;
-                }
+        if let Some(Some(step)) = outage.note(store.step_bulk().await, "bulk actions wait") {
+            if step.changed > 0 {
+                failpoint::hit("after_bulk_step").await;
             }
-            Err(error) => {
-                if !is_down {
-                    warn!(%error, "bulk actions wait");
-                }
-                is_down = true;
-            }
+            note(store, step);
+            wait = STEP_EVERY;
         }
     }
 }

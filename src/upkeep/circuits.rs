@@ -7,14 +7,14 @@
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
 use crate::channel::availability::{Availability, Paused};
-use crate::channel::circuit::HoldReason;
-use crate::channel::circuits::SharedHold;
+use crate::channel::circuit::OpenReason;
+use crate::channel::circuits::SharedCircuit;
 use crate::store::circuit::ChannelState;
 use crate::store::instance::InstanceId;
 use crate::store::{Result, Store};
+use crate::telemetry::outage::Outage;
 
 /// How old the picture may be: a pause takes effect within a second.
 const REFRESH_EVERY: Duration = Duration::from_millis(500);
@@ -24,7 +24,7 @@ pub async fn pass(store: &Store, instance: &InstanceId, availability: &Availabil
     let asked = Instant::now();
     let states = store.channel_states(instance.get()).await?;
     let topics = store.paused_topics().await?;
-    let held: Vec<SharedHold> = states.iter().filter_map(|state| shared(state, asked)).collect();
+    let held: Vec<SharedCircuit> = states.iter().filter_map(|state| shared(state, asked)).collect();
     let paused = Paused {
         channels: states.iter().filter(|state| state.paused).map(|state| state.channel.clone()).collect(),
         topics: topics.into_iter().collect(),
@@ -37,12 +37,12 @@ pub async fn pass(store: &Store, instance: &InstanceId, availability: &Availabil
 
 /// A reason that this build does not know is a newer build's: it is left to that one. Without a reason an operator ended it,
 /// or only a pause is left.
-fn shared(state: &ChannelState, asked: Instant) -> Option<SharedHold> {
+fn shared(state: &ChannelState, asked: Instant) -> Option<SharedCircuit> {
     let reason = match &state.reason {
-        Some(name) => Some(HoldReason::parse(name)?),
+        Some(name) => Some(OpenReason::parse(name)?),
         None => None,
     };
-    Some(SharedHold {
+    Some(SharedCircuit {
         channel: state.channel.clone(),
         origin: state.origin.clone(),
         left: state.left,
@@ -55,17 +55,9 @@ fn shared(state: &ChannelState, asked: Instant) -> Option<SharedHold> {
 
 /// Keeps the picture fresh until `shutdown`.
 pub async fn run(store: &Store, instance: &InstanceId, availability: &Availability, shutdown: &CancellationToken) {
-    let mut is_stale = false;
+    let mut outage = Outage::default();
     while !shutdown.is_cancelled() {
-        match pass(store, instance, availability).await {
-            Ok(()) => is_stale = false,
-            Err(error) => {
-                if !is_stale {
-                    warn!(%error, "pauses and circuits may be out of date");
-                }
-                is_stale = true;
-            }
-        }
+        outage.note(pass(store, instance, availability).await, "pauses and circuits may be out of date");
         shutdown.run_until_cancelled(tokio::time::sleep(REFRESH_EVERY)).await;
     }
 }

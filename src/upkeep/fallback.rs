@@ -26,6 +26,7 @@ use crate::queue::fallback::FallbackQueue;
 use crate::queue::{self, Error};
 use crate::store::repair::Undelivered;
 use crate::store::{Result, Store};
+use crate::telemetry::outage::Outage;
 
 /// Between probes, at most.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
@@ -66,20 +67,12 @@ impl Default for Watch {
 /// Probes until `shutdown`.
 pub async fn run(fallback: &Fallback<'_>, shutdown: &CancellationToken) {
     let mut watch = Watch::default();
-    let mut is_down = false;
+    let mut outage = Outage::default();
     gauge!("outboxd_queue_fallback").set(0.0);
     let every = PROBE_EVERY.min(fallback.after / 4);
     while shutdown.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
-        match shutdown.run_until_cancelled(fallback.pass(&mut watch)).await {
-            Some(Err(error)) => {
-                if !is_down {
-                    warn!(%error, "neither Redis nor Postgres answers");
-                }
-                is_down = true;
-            }
-            Some(Ok(())) => is_down = false,
-            None => return,
-        }
+        let Some(passed) = shutdown.run_until_cancelled(fallback.pass(&mut watch)).await else { return };
+        outage.note(passed, "neither Redis nor Postgres answers");
     }
 }
 

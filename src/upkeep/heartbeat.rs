@@ -6,10 +6,11 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::store::Store;
 use crate::store::instance::{Description, InstanceId, Presence, Registered};
+use crate::telemetry::outage::Outage;
 
 /// Between tries after an error.
 const ERROR_WAIT: Duration = Duration::from_secs(1);
@@ -78,18 +79,11 @@ pub fn clock_skew_ms(database_time: DateTime<Utc>) -> i32 {
 
 /// Beats until `stop`.
 pub async fn run(heartbeat: &Heartbeat, clock_skew_ms: i32, stop: &CancellationToken) {
-    let mut is_down = false;
+    let mut outage = Outage::default();
     while !stop.is_cancelled() {
-        match heartbeat.beat(Some(clock_skew_ms)).await {
-            Ok(()) => is_down = false,
-            Err(error) => {
-                if !is_down {
-                    warn!(%error, "no heartbeat; the others will take over after the TTL");
-                }
-                is_down = true;
-            }
-        }
-        let wait = if is_down { heartbeat.every.min(ERROR_WAIT) } else { heartbeat.every };
+        let beaten = heartbeat.beat(Some(clock_skew_ms)).await;
+        outage.note(beaten, "no heartbeat; the others will take over after the TTL");
+        let wait = if outage.is_on() { heartbeat.every.min(ERROR_WAIT) } else { heartbeat.every };
         stop.run_until_cancelled(tokio::time::sleep(wait)).await;
     }
 }

@@ -4,8 +4,8 @@
 //! rows by primary key and lasts milliseconds; the pauses between steps leave the server to the app. No index serves
 //! retention: one that named `status` or `finished_at` would make every outcome a non-HOT update.
 //!
-//! **Limit.** A walk goes up each table once; rows that it had to leave (FAILED, kept longer; a row that ended long after
-//! it was written) go with the next walk, which starts about a day later, or after a quarter of the shortest
+//! **Limit.** A scan goes up each table once; rows that it had to leave (FAILED, kept longer; a row that ended long after
+//! it was written) go with the next scan, which starts about a day later, or after a quarter of the shortest
 //! retention. A dedup key is remembered as long as its row. Notifications that are alive are never deleted,
 //! however old.
 //!
@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 
 use metrics::counter;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::config::RetentionConfig;
 use crate::failpoint;
 use crate::store::leader::LeaderLease;
-use crate::store::retention::{Kept, Step, Walked};
+use crate::store::retention::{Kept, Scanned, Step};
 use crate::store::{self, Store};
+use crate::telemetry::outage::Outage;
 
 /// The leader lease's name in the database.
 pub const LEASE: &str = "retention";
@@ -35,9 +36,9 @@ const REST_MAX: Duration = Duration::from_secs(2);
 const FIRST_ROUND_AFTER: Duration = Duration::from_secs(2);
 /// Between rounds over all tables, at most.
 const ROUND_EVERY_MAX: Duration = Duration::from_secs(60);
-/// Between walks over the same rows, at most.
-const WALK_EVERY_MAX: Duration = Duration::from_secs(86_400);
-/// Most rows end within an hour of being written: the walk stays that far behind, to find them ended.
+/// Between scans over the same rows, at most.
+const SCAN_EVERY_MAX: Duration = Duration::from_secs(86_400);
+/// Most rows end within an hour of being written: the scan stays that far behind, to find them ended.
 const LIFE_MAX: Duration = Duration::from_secs(3_600);
 /// Rows of instances that ended are kept this long.
 const INSTANCES_KEPT: Duration = Duration::from_secs(86_400);
@@ -49,8 +50,8 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 pub enum Table {
     /// Ended notifications, with their attempts.
     Notifications,
-    /// Everything else that is walked.
-    Walked(Walked),
+    /// Everything else that is gone through.
+    Scanned(Scanned),
     /// Instances that ended.
     Instances,
 }
@@ -59,12 +60,12 @@ impl Table {
     /// A round.
     pub const ALL: [Table; 8] = [
         Table::Notifications,
-        Table::Walked(Walked::Attempts),
-        Table::Walked(Walked::Events),
-        Table::Walked(Walked::Inbox),
-        Table::Walked(Walked::Idempotency),
-        Table::Walked(Walked::Audit),
-        Table::Walked(Walked::Runs),
+        Table::Scanned(Scanned::Attempts),
+        Table::Scanned(Scanned::Events),
+        Table::Scanned(Scanned::Inbox),
+        Table::Scanned(Scanned::Idempotency),
+        Table::Scanned(Scanned::Audit),
+        Table::Scanned(Scanned::Runs),
         Table::Instances,
     ];
 
@@ -72,12 +73,12 @@ impl Table {
     pub fn name(self) -> &'static str {
         match self {
             Table::Notifications => "notification_log",
-            Table::Walked(Walked::Attempts) => "attempt",
-            Table::Walked(Walked::Events) => "event",
-            Table::Walked(Walked::Inbox) => "inbox",
-            Table::Walked(Walked::Idempotency) => "idempotency",
-            Table::Walked(Walked::Audit) => "audit",
-            Table::Walked(Walked::Runs) => "schedule_run",
+            Table::Scanned(Scanned::Attempts) => "attempt",
+            Table::Scanned(Scanned::Events) => "event",
+            Table::Scanned(Scanned::Inbox) => "inbox",
+            Table::Scanned(Scanned::Idempotency) => "idempotency",
+            Table::Scanned(Scanned::Audit) => "audit",
+            Table::Scanned(Scanned::Runs) => "schedule_run",
             Table::Instances => "instance",
         }
     }
@@ -101,23 +102,23 @@ impl Retention {
     pub async fn pass(&mut self, table: Table) -> store::Result<Step> {
         let Some(owner) = self.lease.hold().await? else { return Ok(Step::default()) };
         let config = &self.config;
-        let kept = |walked| match walked {
-            Walked::Attempts => config.attempts,
-            Walked::Events => config.events,
-            Walked::Inbox => config.inbox,
-            Walked::Idempotency => config.idempotency,
-            Walked::Audit | Walked::Runs => config.audit,
+        let kept = |scanned| match scanned {
+            Scanned::Attempts => config.attempts,
+            Scanned::Events => config.events,
+            Scanned::Inbox => config.inbox,
+            Scanned::Idempotency => config.idempotency,
+            Scanned::Audit | Scanned::Runs => config.audit,
         };
         let step = match table {
             Table::Notifications => {
                 let shortest = config.sent.min(config.failed).min(config.canceled);
                 let border = shortest + (shortest / 20).min(LIFE_MAX);
                 let kept = Kept { sent: config.sent, failed: config.failed, canceled: config.canceled, border };
-                self.store.delete_notifications(owner, STEP_ROWS, kept, walk_every(shortest)).await?
+                self.store.delete_notifications(owner, STEP_ROWS, kept, scan_every(shortest)).await?
             }
-            Table::Walked(walked) => {
-                let kept = kept(walked);
-                self.store.delete_walked(walked, owner, STEP_ROWS, kept, walk_every(kept)).await?
+            Table::Scanned(scanned) => {
+                let kept = kept(scanned);
+                self.store.delete_scanned(scanned, owner, STEP_ROWS, kept, scan_every(kept)).await?
             }
             Table::Instances => self.store.delete_instances(owner, INSTANCES_KEPT).await?,
         };
@@ -169,17 +170,17 @@ impl Retention {
         let config = &self.config;
         let notifications = config.sent.min(config.failed).min(config.canceled);
         let kept = [notifications, config.attempts, config.events, config.inbox, config.idempotency];
-        walk_every(kept.into_iter().min().unwrap_or(config.audit)).min(ROUND_EVERY_MAX)
+        scan_every(kept.into_iter().min().unwrap_or(config.audit)).min(ROUND_EVERY_MAX)
     }
 }
 
-fn walk_every(kept: Duration) -> Duration {
-    (kept / 4).min(WALK_EVERY_MAX)
+fn scan_every(kept: Duration) -> Duration {
+    (kept / 4).min(SCAN_EVERY_MAX)
 }
 
 /// Keeps retention until `shutdown`, while the lease is ours.
 pub async fn run(mut retention: Retention, shutdown: &CancellationToken) {
-    let mut is_down = false;
+    let mut outage = Outage::default();
     let mut round_at = Instant::now() + FIRST_ROUND_AFTER;
     while !shutdown.is_cancelled() {
         let outcome = match retention.lease.hold().await {
@@ -189,15 +190,7 @@ pub async fn run(mut retention: Retention, shutdown: &CancellationToken) {
             }
             held => held.map(|_| ()),
         };
-        match outcome {
-            Ok(()) => is_down = false,
-            Err(error) => {
-                if !is_down {
-                    warn!(%error, "retention waits");
-                }
-                is_down = true;
-            }
-        }
+        outage.note(outcome, "retention waits");
         shutdown.run_until_cancelled(tokio::time::sleep(retention.lease.look_every())).await;
     }
     retention.lease.let_go().await;

@@ -14,6 +14,7 @@ use crate::queue::Queue;
 use crate::store::instance::InstanceId;
 use crate::store::statistics::{QueueReport, Report};
 use crate::store::{Error, Result, Store};
+use crate::telemetry::outage::Outage;
 use crate::telemetry::statistics::Statistics;
 
 /// Between reports.
@@ -137,17 +138,9 @@ fn skew_ms(asked: DateTime<Utc>, database: DateTime<Utc>, heard: DateTime<Utc>) 
 /// Reports until `stop`, and once more then: the counts of a drain.
 pub async fn run(reporter: &Reporter, stop: &CancellationToken) {
     let mut told = Told::default();
-    let mut is_down = false;
+    let mut outage = Outage::default();
     while !stop.is_cancelled() {
-        match reporter.pass(&mut told).await {
-            Ok(()) => is_down = false,
-            Err(error) => {
-                if !is_down {
-                    warn!(%error, "the views do not learn what this instance does");
-                }
-                is_down = true;
-            }
-        }
+        outage.note(reporter.pass(&mut told).await, "the views do not learn what this instance does");
         stop.run_until_cancelled(tokio::time::sleep(REPORT_EVERY)).await;
     }
     if let Err(error) = reporter.add_counts().await {

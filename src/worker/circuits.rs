@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use super::Worker;
 use crate::channel::Outcome;
 use crate::channel::availability::{May, PAUSED_WAIT};
-use crate::channel::circuit::{HoldChange, Pass};
+use crate::channel::circuit::{CircuitChange, Pass};
 
 /// How long a probe may take before another instance makes one.
 const PROBE_FOR: Duration = Duration::from_secs(70);
@@ -30,7 +30,7 @@ pub(super) async fn take_probe(worker: &Worker, channel: &str, origin: &str) -> 
 pub(super) async fn no_call_was_made(worker: &Worker, channel: &str, origin: &str, pass: Pass) {
     if pass == Pass::Probe {
         worker.availability.give_back_probe(channel, origin);
-        tell(worker, channel, origin, HoldChange::ProbeAgain).await;
+        tell(worker, channel, origin, CircuitChange::ProbeAgain).await;
     }
 }
 
@@ -46,22 +46,22 @@ pub(super) async fn on_outcome(
     let change = worker.availability.on_outcome(channel, origin, pass, outcome)?;
     tell(worker, channel, origin, change).await;
     match change {
-        HoldChange::Hold { wait, .. } => Some(wait),
-        HoldChange::Release | HoldChange::ProbeAgain => None,
+        CircuitChange::Open { wait, .. } => Some(wait),
+        CircuitChange::Close | CircuitChange::ProbeAgain => None,
     }
 }
 
-async fn tell(worker: &Worker, channel: &str, origin: &str, change: HoldChange) {
+async fn tell(worker: &Worker, channel: &str, origin: &str, change: CircuitChange) {
     let told = match change {
-        HoldChange::Hold { wait, reason, openings } => {
+        CircuitChange::Open { wait, reason, openings } => {
             warn!(channel, origin, reason = reason.name(), wait_ms = wait.as_millis(), "calls are held");
             worker.store.open_circuit(channel, origin, wait, reason.name(), openings).await
         }
-        HoldChange::Release => {
+        CircuitChange::Close => {
             info!(channel, origin, "calls go on");
             worker.store.close_circuit(channel, origin).await
         }
-        HoldChange::ProbeAgain => worker.store.end_probe(channel, origin, worker.instance.get()).await,
+        CircuitChange::ProbeAgain => worker.store.end_probe(channel, origin, worker.instance.get()).await,
     };
     if let Err(error) = told {
         warn!(%error, channel, "the other instances could not be told of a circuit");

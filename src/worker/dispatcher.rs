@@ -1,6 +1,6 @@
 //! Holds messages until they may start, claims those that may, and starts their calls.
 //!
-//! A message is claimed only with its permits in hand: one of the instance's calls, and one of its channel's and
+//! A message is claimed only with its permits: one of the instance's calls, and one of its channel's and
 //! destination's. So no more is claimed than is called at once, a crash leaves few outcomes unknown, and nothing is
 //! claimed and given back. What cannot start within a second goes back to Postgres unclaimed, with its time.
 
@@ -23,25 +23,18 @@ use crate::channel::circuit::Pass;
 use crate::channel::limit::{Full, Permit};
 use crate::failpoint;
 use crate::queue::{Delivery, Message};
-use crate::retry::{HoldDecision, decide_on_hold};
+use crate::retry::{ErrorWait, HeldDecision, decide_while_held};
 use crate::store;
 use crate::store::claim::{Case, Claimed, Key, PutBack};
 
 /// Messages that may wait here, for each call there may be.
 const ROOM_FACTOR: usize = 8;
-/// Calls that a line may start before the next has its turn.
-const STARTS_A_TURN: usize = 8;
-/// Messages of a paused topic come back when it is resumed: the relay does not look at it before.
-const PAUSED_WAIT: Duration = Duration::ZERO;
 /// Messages of a topic that has no route here go back for an instance that has one.
 pub(super) const NO_ROUTE_WAIT: Duration = Duration::from_secs(2);
-/// Waits after errors: the first, and at most.
-const ERROR_WAIT_MIN: Duration = Duration::from_millis(50);
-const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What a call holds while it is claimed and made; dropping it lets the next start.
 pub(super) struct Permits {
-    slot: Option<OwnedSemaphorePermit>,
+    call: Option<OwnedSemaphorePermit>,
     limit: Option<Permit>,
     freed: Arc<Notify>,
 }
@@ -57,7 +50,7 @@ impl Permits {
 
 impl Drop for Permits {
     fn drop(&mut self) {
-        drop((self.limit.take(), self.slot.take()));
+        drop((self.limit.take(), self.call.take()));
         self.freed.notify_one();
     }
 }
@@ -78,7 +71,7 @@ pub(super) struct Dispatcher {
     pub(super) calls: TaskTracker,
     pub(super) finished: mpsc::Sender<Finished>,
     pub(super) cut_off: CancellationToken,
-    pub(super) slots: Arc<Semaphore>,
+    pub(super) concurrency: Arc<Semaphore>,
     /// One claim at a time: what may start while it waits for the disk goes into the next, and a big claim is cheap.
     pub(super) claims: Arc<Semaphore>,
     pub(super) freed: Arc<Notify>,
@@ -94,7 +87,7 @@ enum Event {
 impl Dispatcher {
     pub(super) fn new(worker: Arc<Worker>, finished: mpsc::Sender<Finished>, cut_off: CancellationToken) -> Dispatcher {
         Dispatcher {
-            slots: Arc::new(Semaphore::new(worker.config.concurrency)),
+            concurrency: Arc::new(Semaphore::new(worker.config.concurrency)),
             claims: Arc::new(Semaphore::new(1)),
             freed: Arc::new(Notify::new()),
             calls: TaskTracker::new(),
@@ -164,7 +157,8 @@ impl Dispatcher {
     ) {
         let worker = &self.worker;
         if worker.availability.topic_is_paused(topic) {
-            back.extend(taken.into_iter().map(|taken| (taken, PAUSED_WAIT, None)));
+            // The relay does not look at them before the topic is resumed.
+            back.extend(taken.into_iter().map(|taken| (taken, Duration::ZERO, None)));
             return;
         }
         if worker.router.route_for(topic).is_err() {
@@ -176,7 +170,7 @@ impl Dispatcher {
             return;
         };
         if let Some(wait) = worker.availability.held_for(provider.channel.name(), &origin) {
-            back.extend(taken.into_iter().map(|taken| self.on_hold(taken, wait)));
+            back.extend(taken.into_iter().map(|taken| self.while_held(taken, wait)));
             return;
         }
         let concurrency = worker.config.concurrency;
@@ -187,13 +181,13 @@ impl Dispatcher {
     }
 
     /// A held channel: wait for it, or go on with the next.
-    fn on_hold(&self, taken: Taken, wait: Duration) -> GoesBack {
+    fn while_held(&self, taken: Taken, wait: Duration) -> GoesBack {
         let message = &taken.delivery.message;
         let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, wait, None) };
         let step = usize::try_from(message.route_step).unwrap_or(0).min(route.channels.len() - 1);
-        match decide_on_hold(&route.policy, step) {
-            HoldDecision::Wait => (taken, wait, None),
-            HoldDecision::NextChannel => (taken, Duration::ZERO, i16::try_from(step + 1).ok()),
+        match decide_while_held(&route.policy, step) {
+            HeldDecision::Wait => (taken, wait, None),
+            HeldDecision::NextChannel => (taken, Duration::ZERO, i16::try_from(step + 1).ok()),
         }
     }
 
@@ -214,7 +208,7 @@ impl Dispatcher {
         rate_wait
     }
 
-    /// The first of a line start if they may.
+    /// The first of a line starts if it may. One call a turn, so that many destinations need few connections each.
     fn turn(
         &self,
         line: &mut Line,
@@ -227,40 +221,37 @@ impl Dispatcher {
             Some((provider, origin)) => match self.worker.availability.may_call(provider.channel.name(), origin) {
                 May::Call(pass) => pass,
                 May::Wait(wait) => {
-                    back.extend(line.messages.drain(..).map(|taken| self.on_hold(taken, wait)));
+                    back.extend(line.messages.drain(..).map(|taken| self.while_held(taken, wait)));
                     return Turn::Stop;
                 }
             },
         };
-        // A probe is one call.
-        let turns = if pass == Pass::Probe { 1 } else { STARTS_A_TURN };
-        for _ in 0..turns {
-            let permits = match self.permits(&line.destination) {
-                Ok(permits) => permits,
-                Err(full) => {
-                    if let (Pass::Probe, Some((provider, origin))) = (pass, &line.destination) {
-                        self.worker.availability.give_back_probe(provider.channel.name(), origin);
-                    }
-                    if let Some(Full::Rate(wait)) = full {
-                        *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
-                    }
-                    return Turn::Stop;
+        let permits = match self.permits(&line.destination) {
+            Ok(permits) => permits,
+            Err(full) => {
+                if let (Pass::Probe, Some((provider, origin))) = (pass, &line.destination) {
+                    self.worker.availability.give_back_probe(provider.channel.name(), origin);
                 }
-            };
-            let Some(taken) = line.messages.pop_front() else { return Turn::Stop };
-            starts.push(Start { taken, destination: line.destination.clone(), pass, permits });
-        }
+                if let Some(Full::Rate(wait)) = full {
+                    *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
+                }
+                return Turn::Stop;
+            }
+        };
+        let Some(taken) = line.messages.pop_front() else { return Turn::Stop };
+        starts.push(Start { taken, destination: line.destination.clone(), pass, permits });
+        // A probe is one call.
         if pass == Pass::Probe { Turn::Stop } else { Turn::Again }
     }
 
     /// What a call needs, or what is full; `None`: the instance has its calls under way.
     fn permits(&self, destination: &Destination) -> Result<Permits, Option<Full>> {
-        let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| None)?;
+        let call = Arc::clone(&self.concurrency).try_acquire_owned().map_err(|_| None)?;
         let limit = match destination {
             Some((provider, origin)) => Some(provider.limits.try_acquire(origin, Instant::now()).map_err(Some)?),
             None => None,
         };
-        Ok(Permits { slot: Some(slot), limit, freed: Arc::clone(&self.freed) })
+        Ok(Permits { call: Some(call), limit, freed: Arc::clone(&self.freed) })
     }
 
     async fn claim(&self, starts: Vec<Start>, shutdown: &CancellationToken) {
@@ -325,7 +316,7 @@ impl Dispatcher {
     /// Claims, waiting out any outage. `None`: shutdown; the messages stay ours in the queue and go back with the consumer.
     async fn claim_patiently(&self, messages: &[Message], shutdown: &CancellationToken) -> Option<Vec<(Key, Case)>> {
         let worker = &self.worker;
-        let mut wait = ERROR_WAIT_MIN;
+        let mut wait = ErrorWait::default();
         loop {
             match worker.store.claim(messages, worker.instance.get(), worker.config.lease).await {
                 Ok(cases) => return Some(cases),
@@ -335,9 +326,7 @@ impl Dispatcher {
                     if !matches!(error, store::Error::Contention(_)) {
                         warn!(%error, messages = messages.len(), "claiming waits");
                     }
-                    let pause = tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.5)));
-                    shutdown.run_until_cancelled(pause).await?;
-                    wait = (wait * 2).min(ERROR_WAIT_MAX);
+                    shutdown.run_until_cancelled(tokio::time::sleep(wait.next(rand::random()))).await?;
                 }
             }
         }
@@ -358,14 +347,13 @@ impl Dispatcher {
                     PutBack { id, epoch, wait: *wait, next_step: *next_step }
                 })
                 .collect();
-            let mut wait = ERROR_WAIT_MIN;
+            let mut wait = ErrorWait::default();
             while let Err(error) = dispatcher.worker.store.put_back(&rows).await {
                 warn!(%error, messages = rows.len(), "messages that cannot start now wait to be put back");
-                let pause = tokio::time::sleep(wait);
+                let pause = tokio::time::sleep(wait.next(rand::random()));
                 if dispatcher.cut_off.run_until_cancelled(pause).await.is_none() {
                     return;
                 }
-                wait = (wait * 2).min(ERROR_WAIT_MAX);
             }
             dispatcher.worker.store.wake_relay();
             let taken = messages.into_iter().map(|(taken, ..)| (taken.acks, taken.delivery));

@@ -4,34 +4,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
 use super::Worker;
+use crate::telemetry::outage::Outage;
 
 /// After an error. Short, however long the lease: once Postgres is back the others wait one heartbeat TTL and no longer.
 const ERROR_WAIT: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
     let third = worker.config.lease / 3;
-    let (mut wait, mut is_down) = (third / 2, false);
+    let (mut wait, mut outage) = (third / 2, Outage::default());
     while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
         wait = third / 2;
         let due = worker.calls.older_than(third);
         if due.is_empty() {
             continue;
         }
-        match worker.store.renew(&due, worker.config.lease).await {
-            Ok(()) => {
-                worker.calls.renewed(&due, Instant::now());
-                is_down = false;
-            }
-            Err(error) => {
-                if !is_down {
-                    warn!(%error, calls = due.len(), "leases could not be renewed");
-                }
-                is_down = true;
-                wait = ERROR_WAIT.min(third / 2);
-            }
+        let renewed = worker.store.renew(&due, worker.config.lease).await;
+        match outage.note(renewed, "leases of calls under way could not be renewed") {
+            Some(()) => worker.calls.renewed(&due, Instant::now()),
+            None => wait = ERROR_WAIT.min(third / 2),
         }
     }
 }

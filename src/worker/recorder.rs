@@ -12,6 +12,7 @@ use tracing::{debug, warn};
 use super::Worker;
 use crate::failpoint;
 use crate::queue::{Acker, Delivery};
+use crate::retry::ErrorWait;
 use crate::store;
 use crate::store::claim::Release;
 use crate::store::record::{Failed, Recorder, Sent, SentRecord};
@@ -19,9 +20,6 @@ use crate::store::refusal::Unusable;
 
 /// Outcomes recorded by one statement at most.
 const BATCH_MAX: usize = 500;
-/// Waits after errors: the first, and at most.
-const ERROR_WAIT_MIN: Duration = Duration::from_millis(50);
-const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What became of one claim.
 pub(super) enum Done {
@@ -113,7 +111,7 @@ impl Batch {
         (batch, messages)
     }
 
-    /// Records, waiting out any outage: an outcome in our hands is worth more than a slot.
+    /// Records, waiting out any outage: an outcome that is known is worth more than a free call.
     async fn record_patiently(&self, worker: &Worker) {
         let (mut keys, mut unusable) = (Vec::new(), self.unusable.clone());
         for (freed, refused) in [
@@ -152,15 +150,14 @@ async fn patiently<T, F>(what: &'static str, mut record: impl FnMut() -> F) -> T
 where
     F: Future<Output = store::Result<T>>,
 {
-    let mut wait = ERROR_WAIT_MIN;
+    let mut wait = ErrorWait::default();
     loop {
         match record().await {
             Ok(recorded) => return recorded,
             Err(error) => {
                 // A repeat after an unknown commit is harmless: what was recorded is found recorded.
                 warn!(%error, what, "recording waits");
-                tokio::time::sleep(wait.mul_f64(rand::random_range(0.5..1.5))).await;
-                wait = (wait * 2).min(ERROR_WAIT_MAX);
+                tokio::time::sleep(wait.next(rand::random())).await;
             }
         }
     }

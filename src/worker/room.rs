@@ -10,7 +10,7 @@ use super::recorder::Acks;
 use crate::channel::failover::Provider;
 use crate::queue::Delivery;
 
-/// A message in our hands, and how to acknowledge it.
+/// A message that was taken, and how to acknowledge it.
 pub(super) struct Taken {
     pub(super) delivery: Delivery,
     pub(super) acks: Acks,

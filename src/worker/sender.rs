@@ -18,15 +18,15 @@ use crate::channel::{Failed, Outcome, Outgoing, webhook_id};
 use crate::failpoint;
 use crate::notification::NotificationId;
 use crate::queue::Delivery;
-use crate::retry::{self, Decision, Failure, HoldDecision, Position};
+use crate::retry::{self, Decision, Failure, HeldDecision, Position};
 use crate::store::claim::{Claimed, Release};
 use crate::store::record;
 use crate::telemetry::statistics::Called;
 
-/// Work of a topic that was paused in the moment of its claim.
+/// Work of a topic that was paused while it was claimed.
 const PAUSED_WAIT: Duration = Duration::from_millis(500);
 
-/// Behind the others that wait for the same hold: the next probe is another's.
+/// Behind the others that wait for the same circuit: the next probe is another's.
 const PROBED_WAIT: Duration = Duration::from_secs(1);
 
 /// A claimed row on its way to its provider.
@@ -53,23 +53,26 @@ pub(super) async fn run(worker: &Worker, call: Call, mut permits: Permits, cut_o
 
 async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &CancellationToken) -> Done {
     let claimed = &call.claimed;
+    let not_called = |done| not_called(worker, call, done);
     if is_expired(call) {
-        return give_up(claimed, &Arc::from(""), "expired");
+        return not_called(give_up(claimed, &Arc::from(""), "expired"));
     }
     if worker.availability.topic_is_paused(&claimed.topic) {
-        return release(claimed, PAUSED_WAIT, None);
+        return not_called(release(claimed, PAUSED_WAIT, None));
     }
-    let Ok(route) = worker.router.route_for(&claimed.topic) else { return release(claimed, NO_ROUTE_WAIT, None) };
+    let Ok(route) = worker.router.route_for(&claimed.topic) else {
+        return not_called(release(claimed, NO_ROUTE_WAIT, None));
+    };
     // A route that became shorter goes on with its last channel.
     let position = usize::try_from(claimed.route_step).unwrap_or(0).min(route.channels.len() - 1);
     let provider = &route.channels[position];
     if call.delivery.times_delivered > worker.deliveries_max {
         let error = format!("delivered {} times by the queue without an outcome", call.delivery.times_delivered);
-        return after_failure(claimed, route, position, provider, unclaimed(error));
+        return not_called(after_failure(claimed, route, position, provider, unclaimed(error)));
     }
     let (payload, headers) = match (parse(&claimed.payload), claimed.headers.as_deref().map(parse).transpose()) {
         (Ok(payload), Ok(headers)) => (payload, headers),
-        (Err(error), _) | (_, Err(error)) => return give_up(claimed, provider.channel.name(), &error),
+        (Err(error), _) | (_, Err(error)) => return not_called(give_up(claimed, provider.channel.name(), &error)),
     };
     let id = NotificationId(claimed.id);
     let webhook_id = webhook_id(&worker.presence.install_id(), id, claimed.created_at);
@@ -101,24 +104,21 @@ async fn send(
     let name = provider.channel.name();
     let target = match provider.channel.target(outgoing) {
         Ok(target) => target,
-        Err(failed) => return after_failure(claimed, route, position, provider, failed),
+        Err(failed) => return not_called(worker, call, after_failure(claimed, route, position, provider, failed)),
     };
     let origin = Arc::clone(target.origin());
     // Elsewhere than expected (its route moved on, the id is another's after a restore): it starts again with the right permits.
     let is_expected = |(expected, at): &(Arc<Provider>, Arc<str>)| Arc::ptr_eq(expected, provider) && *at == origin;
-    if !call.destination.as_ref().is_some_and(is_expected) {
-        return release(claimed, Duration::ZERO, None);
-    }
-    // The answer must come while the row is ours.
-    if call.claimed_at.elapsed() + provider.timeout >= worker.config.lease {
-        circuits::no_call_was_made(worker, name, &origin, call.pass).await;
-        return release(claimed, Duration::ZERO, None);
+    // Else the answer would come when the row is not ours any more.
+    let is_in_time = call.claimed_at.elapsed() + provider.timeout < worker.config.lease;
+    if !call.destination.as_ref().is_some_and(is_expected) || !is_in_time {
+        return not_called(worker, call, release(claimed, Duration::ZERO, None));
     }
     let pass = match call.pass {
         Pass::Normal => Pass::Normal,
         Pass::Probe => match circuits::take_probe(worker, name, &origin).await {
             May::Call(pass) => pass,
-            May::Wait(wait) => return on_hold(claimed, route, position, wait),
+            May::Wait(wait) => return while_held(claimed, route, position, wait),
         },
     };
     if is_expired(call) {
@@ -153,6 +153,14 @@ async fn send(
             None => after_failure(claimed, route, position, provider, failed),
         },
     }
+}
+
+/// Nobody was called: if this was to be the probe, another may be.
+fn not_called(worker: &Worker, call: &Call, done: Done) -> Done {
+    if let (Pass::Probe, Some((provider, origin))) = (call.pass, &call.destination) {
+        worker.availability.give_back_probe(provider.channel.name(), origin);
+    }
+    done
 }
 
 /// Counts a call. Says for how long calls are held because of it.
@@ -210,10 +218,10 @@ fn release(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> Done {
     Done::Released(Release { id: claimed.id, token: claimed.token, wait, next_step })
 }
 
-fn on_hold(claimed: &Claimed, route: &Route, position: usize, wait: Duration) -> Done {
-    match retry::decide_on_hold(&route.policy, position) {
-        HoldDecision::Wait => release(claimed, wait, None),
-        HoldDecision::NextChannel => release(claimed, Duration::ZERO, Some(next(position))),
+fn while_held(claimed: &Claimed, route: &Route, position: usize, wait: Duration) -> Done {
+    match retry::decide_while_held(&route.policy, position) {
+        HeldDecision::Wait => release(claimed, wait, None),
+        HeldDecision::NextChannel => release(claimed, Duration::ZERO, Some(next(position))),
     }
 }
 
@@ -274,9 +282,9 @@ fn after_probe(
     let done = after_failure(claimed, route, position, provider, failed);
     match done {
         Done::Failed(failed) if !is_unknown => {
-            let next = match retry::decide_on_hold(&route.policy, position) {
-                HoldDecision::Wait => record::Next::Probe(held_for + PROBED_WAIT),
-                HoldDecision::NextChannel => record::Next::Channel(next(position)),
+            let next = match retry::decide_while_held(&route.policy, position) {
+                HeldDecision::Wait => record::Next::Probe(held_for + PROBED_WAIT),
+                HeldDecision::NextChannel => record::Next::Channel(next(position)),
             };
             Done::Failed(record::Failed { next, ..failed })
         }

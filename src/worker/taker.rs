@@ -10,12 +10,10 @@ use tracing::{info, warn};
 use super::Worker;
 use super::recorder::Acks;
 use crate::queue::{self, Consumer, Delivery};
+use crate::retry::ErrorWait;
 
 /// How long one take waits for a first message.
 const TAKE_WAIT: Duration = Duration::from_millis(500);
-/// Waits after errors: the first, and at most.
-const ERROR_WAIT_MIN: Duration = Duration::from_millis(50);
-const ERROR_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Messages taken, and how to acknowledge them.
 pub(super) struct Batch {
@@ -26,7 +24,7 @@ pub(super) struct Batch {
 pub(super) async fn run(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutdown: CancellationToken) {
     let name = format!("{}-{}", worker.presence.install_id(), worker.instance.get());
     let mut consumer: Option<Box<dyn Consumer>> = None;
-    let mut error_wait = ERROR_WAIT_MIN;
+    let mut error_wait = ErrorWait::default();
     let mut is_down = false;
     while !shutdown.is_cancelled() {
         match take_until_error(&worker, &name, &mut consumer, &batches, &shutdown, &mut is_down).await {
@@ -36,10 +34,10 @@ pub(super) async fn run(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutd
                     warn!(%error, "taking waits");
                 }
                 is_down = true;
-                shutdown
-                    .run_until_cancelled(tokio::time::sleep(error_wait.mul_f64(rand::random_range(0.5..1.5))))
-                    .await;
-                error_wait = if consumer.is_some() { ERROR_WAIT_MIN } else { (error_wait * 2).min(ERROR_WAIT_MAX) };
+                shutdown.run_until_cancelled(tokio::time::sleep(error_wait.next(rand::random()))).await;
+                if consumer.is_some() {
+                    error_wait = ErrorWait::default();
+                }
             }
         }
     }

@@ -60,7 +60,7 @@ async fn the_dead_entries_of_a_campaign_do_not_hide_another_topics_rows() {
     sql::run(&client, "ALTER TABLE outboxd.notification_log SET (autovacuum_enabled = off)").await;
     let config = config(&database, &[]);
     let store = Store::open(&config).unwrap();
-    let mut producer = Producer::new(store, &config.producer);
+    let mut producer = Producer::new(store);
     campaign(&client, 60_000).await;
     // Somebody's snapshot keeps what is released from being removed.
     sql::run(&watcher, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await;

@@ -71,7 +71,7 @@ fn with_nothing_configured_it_says_where_to_begin() {
 }
 
 #[test]
-fn mistakes_end_with_78_for_people_and_for_programs() {
+fn errors_end_with_78_for_people_and_for_programs() {
     let env = [("DATABASE_URL", "mysql://u:hunter2@127.0.0.1/x"), ("OUTBOXD_WORKER_LEESE", "1m")];
     let ran = outboxd(&["check"], &env);
     assert_eq!(ran.code, 78);
@@ -84,7 +84,7 @@ fn mistakes_end_with_78_for_people_and_for_programs() {
 }
 
 #[test]
-fn a_missing_file_that_was_named_is_a_mistake() {
+fn a_missing_file_that_was_named_is_an_error() {
     let ran = outboxd(&["--config", "/no/such.toml", "check"], &[("DATABASE_URL", "postgres://127.0.0.1/x")]);
     assert_eq!(ran.code, 78);
     assert!(ran.err.contains("/no/such.toml could not be read"), "{}", ran.err);

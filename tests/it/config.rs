@@ -57,7 +57,7 @@ fn without_keys_the_documented_defaults_hold() {
         (config.queue.kind, config.queue.prefix.as_str(), config.queue.window, config.queue.fallback_after),
         (QueueKind::Memory, "outboxd", 10_000, Some(seconds(10)))
     );
-    assert_eq!((config.producer.batch, config.relay.batch, config.relay.wakeup), (500, 500, Wakeup::Bell));
+    assert_eq!(config.relay.wakeup, Wakeup::Bell);
     assert_eq!((config.relay.republish_after, config.relay.poll), (seconds(5), Duration::from_millis(50)));
     let worker = &config.worker;
     assert_eq!((worker.concurrency, worker.lease, worker.drain), (256, seconds(60), seconds(25)));
@@ -224,7 +224,7 @@ fn tokens_have_a_scope_topics_and_by_scope_a_right_to_see_payloads() {
 }
 
 #[test]
-fn variables_of_kubernetes_and_of_the_command_line_are_no_mistakes() {
+fn variables_of_kubernetes_and_of_the_command_line_are_no_errors() {
     let names = [
         "OUTBOXD_SERVICE_HOST",
         "OUTBOXD_SERVICE_PORT",
@@ -273,11 +273,11 @@ fn secrets_never_print() {
 #[test]
 fn what_is_shown_is_what_was_written() {
     let text = format!(
-        "{BASE}[channels.webhook]\nurl = \"{{{{ recipient }}}}\"\n[queue]\nwindow = 20_000\n[producer]\nbatch = 0x10\n"
+        "{BASE}[channels.webhook]\nurl = \"{{{{ recipient }}}}\"\n[queue]\nwindow = 20_000\ndeliveries_max = 0x10\n"
     );
     let loaded = load_text(&text, &[], &[]).unwrap();
     let shown = |key: &str| loaded.shown.iter().find(|shown| shown.key == key).unwrap().value.clone();
     assert_eq!(shown("channels.webhook.url"), "{{ recipient }}");
     assert_eq!(shown("queue.kind"), "memory");
-    assert_eq!((loaded.config.queue.window, loaded.config.producer.batch), (20_000, 16));
+    assert_eq!((loaded.config.queue.window, loaded.config.queue.deliveries_max), (20_000, 16));
 }

@@ -65,7 +65,7 @@ async fn a_server_that_lets_us_in_and_then_says_nothing_is_given_up() {
     let overrides = overrides.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
     let store = Store::open(&load(&Sources { overrides, ..Sources::default() }).unwrap().config).unwrap();
     for _ in 0..20 {
-        let answer = tokio::time::timeout(PATIENCE, store.ping()).await.expect("bounded, also the slots of the pool");
+        let answer = tokio::time::timeout(PATIENCE, store.ping()).await.expect("bounded, also the wait for the pool");
         assert!(matches!(answer, Err(store::Error::Unavailable(_))), "{answer:?}");
     }
     silent.abort();

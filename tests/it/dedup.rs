@@ -36,7 +36,7 @@ async fn a_thousand_at_once_with_a_hundred_keys_give_a_hundred_ids() {
             let client = database.connect().await;
             let mut ids = Vec::new();
             for call in 0..20 {
-                // Each caller walks the keys from another start, so that most keys meet in a race.
+                // Each caller takes the keys from another start, so that most keys meet in a race.
                 let key = format!("key {}", (caller * 20 + call * 7) % 100);
                 let sql = "SELECT outboxd.notify('t', 'r', '{}', dedup_key => $1)";
                 ids.push((key.clone(), client.query_one(sql, &[&key]).await.unwrap().get::<_, i64>(0)));

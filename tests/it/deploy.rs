@@ -218,7 +218,7 @@ fn the_manifests_hold_what_kubernetes_knows() {
 }
 
 #[test]
-fn the_migration_job_runs_this_version_as_the_owner_and_gives_up_on_mistakes() {
+fn the_migration_job_runs_this_version_as_the_owner_and_gives_up_on_errors() {
     let job = manifest("Job");
     let spec = &job["spec"];
     let (pod, version) = (&spec["template"]["spec"], env!("CARGO_PKG_VERSION"));
@@ -276,7 +276,7 @@ fn pods_have_no_privileges_and_no_restart_for_an_outage() {
 }
 
 #[test]
-fn the_unit_notifies_drains_and_gives_up_only_on_mistakes() {
+fn the_unit_notifies_drains_and_gives_up_only_on_errors() {
     let unit = read("deploy/systemd/outboxd.service");
     let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(&format!("{key}="))).unwrap_or_default();
     assert_eq!((value("Type"), value("DynamicUser"), value("ProtectSystem")), ("notify", "yes", "strict"));

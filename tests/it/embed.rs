@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::leader::config;
 use crate::support::world::{Carrier, World};
-use crate::support::{postgres, redis, sql};
+use crate::support::{cli, postgres, redis, sql};
 
 const SOON: Duration = Duration::from_secs(15);
 
@@ -94,14 +94,13 @@ async fn an_app_without_redis_is_told_so() {
 async fn the_example_commits_and_pushes() {
     let world = World::new(Carrier::Stream).await;
     let _worker = world.setup.clone().roles("worker").start().await;
-    let output = tokio::process::Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--example", "after_commit"])
+    let output = tokio::process::Command::new(cli::example("after_commit").await)
         .env("DATABASE_URL", world.database.url())
         .env("REDIS_URL", redis::shared().url())
         .env("OUTBOXD_QUEUE_PREFIX", &world.prefix)
         .output()
         .await
-        .expect("cargo runs");
+        .expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     world.provider.wait_for(1, SOON).await;
     sql::until(&world.app, "SELECT status = 'SENT' FROM outboxd.notifications").await;

@@ -1,20 +1,14 @@
 //! The example of a consumer: repeats, a loss of Redis and a crash of its own have no second effect.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 use tokio::process::{Child, Command};
 
+use crate::support::cli;
 use crate::support::redis::{RedisServer, unique_prefix};
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
-
-async fn build() -> PathBuf {
-    let build = ["build", "--quiet", "--locked", "--all-features", "--example", "event_consumer"];
-    let built = Command::new(env!("CARGO")).args(build).output().await.expect("cargo runs");
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    Path::new(env!("CARGO_BIN_EXE_outboxd")).with_file_name("examples/event_consumer")
-}
 
 fn spawn(binary: &Path, world: &World, redis: &RedisServer, prefix: &str) -> Child {
     let mut command = Command::new(binary);
@@ -31,7 +25,7 @@ async fn publish(world: &World, from: i32, to: i32) {
 
 #[tokio::test]
 async fn the_example_consumer_handles_each_event_once_through_a_loss_and_a_crash() {
-    let binary = build().await;
+    let binary = cli::example("event_consumer").await;
     let redis = RedisServer::forgetful();
     let mut world = World::new(Carrier::Memory).await;
     let prefix = unique_prefix();

@@ -71,7 +71,7 @@ impl Stepped {
         // Without any route a relay publishes everything.
         let router = Arc::new(Router::new(&BTreeMap::new(), &BTreeMap::new()).unwrap());
         let availability = Arc::new(Availability::new(router, &config.channels, config.worker.concurrency));
-        let relay = Relay::new(store.clone(), publisher, Arc::clone(&availability), instance.clone(), &config.relay);
+        let relay = Relay::new(store.clone(), publisher, Arc::clone(&availability), instance.clone());
         Stepped { store, queue, availability, relay, instance: instance.get() }
     }
 

@@ -1,7 +1,5 @@
 //! `health` names what is not well, with the value and what to do; and never fails for lack of rights or rows.
 
-use std::time::Duration;
-
 use tokio_postgres::Client;
 
 use crate::support::postgres;
@@ -276,7 +274,5 @@ async fn health_answers_a_role_that_may_only_look() {
     let operator = database.connect_as_member_of("outboxd_operator").await;
     let rows: i64 = value(&operator, "SELECT count(*) FROM outboxd.health").await;
     assert_eq!(rows, 17);
-    let started = std::time::Instant::now();
     run(&operator, "SELECT * FROM outboxd.health").await;
-    assert!(started.elapsed() < Duration::from_secs(1));
 }

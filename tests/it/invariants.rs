@@ -12,7 +12,7 @@ use outboxd::store::Store;
 use outboxd::store::claim::{Case, Claimed};
 use outboxd::store::publish::FreshScan;
 use outboxd::store::record::{Failed, Next, Recorder, Sent};
-use outboxd::store::repair::{Undelivered, Walk};
+use outboxd::store::repair::{Scan, Undelivered};
 use tokio::task::JoinSet;
 
 use crate::leader::{config, register};
@@ -273,8 +273,8 @@ async fn i5_whatever_comes_late_sent_stays_sent() {
     };
     let Case::Claimed(claimed) = claim(0, one).await else { panic!("it was claimable") };
     // A sweep reads that the lease is over, and is paused before it writes; meanwhile the call succeeds.
-    let walk = Walk { dead: &[], ends_leases: true, page: 0, pages_max: 1_000, claims_max: 10 };
-    let expired = store.look_over(walk).await.unwrap().expired;
+    let scan = Scan { dead: &[], ends_leases: true, page: 0, pages_max: 1_000, claims_max: 10 };
+    let expired = store.scan_live(scan).await.unwrap().expired;
     assert_eq!((expired.len(), expired[0].token), (1, claimed.token));
     assert_eq!(store.record_sent(&[sent(&claimed)], one).await.unwrap().sent, [id]);
     for (token, next) in

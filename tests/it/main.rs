@@ -13,6 +13,7 @@ mod refusals;
 mod api;
 mod deploy;
 mod http;
+mod live;
 mod metrics;
 mod migrate;
 mod operator;

@@ -18,7 +18,7 @@ fn assert_is_current(page: &str, wanted: &str) {
     let at = found.lines().zip(wanted.lines()).position(|(found, wanted)| found != wanted);
     assert!(
         found == wanted,
-        "docs/{page} is stale (line {}): OUTBOXD_BLESS=1 cargo test --test it reference:: writes it anew",
+        "docs/{page} is stale (line {}): OUTBOXD_BLESS=1 scripts/test --test it reference:: writes it anew",
         at.unwrap_or_else(|| found.lines().count().min(wanted.lines().count())) + 1
     );
 }
@@ -116,16 +116,18 @@ fn the_metrics_page_is_current() {
 }
 
 #[test]
-fn the_consumers_on_the_events_page_are_those_of_the_examples() {
+fn the_programs_on_the_pages_of_events_are_those_of_the_examples() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = std::fs::read_to_string(root.join("docs/events.md")).unwrap();
-    let mut shown = 0;
-    for rest in page.split("<!-- ").skip(1) {
-        let (file, rest) = rest.split_once(" -->\n```").expect("a fence follows");
-        let code = rest.split_once('\n').and_then(|(_, rest)| rest.split_once("\n```")).expect("the fence ends").0;
-        let whole = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-        assert!(whole.contains(code), "docs/events.md shows what is not in {file}");
-        shown += 1;
+    for (name, programs) in [("docs/events.md", 3), ("docs/live.md", 2)] {
+        let page = std::fs::read_to_string(root.join(name)).unwrap();
+        let mut shown = 0;
+        for rest in page.split("<!-- ").skip(1) {
+            let (file, rest) = rest.split_once(" -->\n```").expect("a fence follows");
+            let code = rest.split_once('\n').and_then(|(_, rest)| rest.split_once("\n```")).expect("the fence ends").0;
+            let whole = std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            assert!(whole.contains(code), "{name} shows what is not in {file}");
+            shown += 1;
+        }
+        assert_eq!(shown, programs, "{name}");
     }
-    assert_eq!(shown, 3);
 }

@@ -1,7 +1,7 @@
 //! Retention: what is past its time goes, in steps that wait for nobody; what is not, stays.
 
 use outboxd::store::Store;
-use outboxd::store::retention::Walked;
+use outboxd::store::retention::Scanned;
 use outboxd::upkeep::retention::{Retention, Table};
 use tokio_postgres::Client;
 
@@ -22,8 +22,8 @@ async fn setup(set: &[(&str, &str)]) -> (Client, Retention) {
     (client, Retention::new(store, lease, config.retention))
 }
 
-/// Steps until the walk is at its end; rows deleted.
-async fn walk(retention: &mut Retention, table: Table) -> u64 {
+/// Steps until the scan is at its end; rows deleted.
+async fn clear(retention: &mut Retention, table: Table) -> u64 {
     let mut deleted = 0;
     loop {
         let step = retention.pass(table).await.unwrap();
@@ -34,7 +34,7 @@ async fn walk(retention: &mut Retention, table: Table) -> u64 {
     }
 }
 
-/// A day later, as far as walks go.
+/// A day later, as far as scans go.
 async fn next_day(client: &Client) {
     sql::run(client, "UPDATE outboxd.retention_progress SET restarted_at = restarted_at - interval '25 h'").await;
 }
@@ -47,7 +47,7 @@ async fn each_outcome_is_kept_for_its_own_time_and_what_is_alive_stays() {
     sql::run(&client, &format!("{ROWS} {rows}")).await;
     sql::run(&client, "INSERT INTO outboxd.attempt (notification_id, token, outcome) SELECT id, 1, 'failed' FROM outboxd.notification_log")
         .await;
-    assert_eq!(walk(&mut retention, Table::Notifications).await, 3);
+    assert_eq!(clear(&mut retention, Table::Notifications).await, 3);
     let left: Vec<String> = sql::values(&client, "SELECT dedup_key FROM outboxd.notification_log ORDER BY id").await;
     assert_eq!(left, ["SENT8", "SENT6", "FAILED29", "CANCELED8", "PENDING400", "QUEUED399"]);
     assert_eq!(
@@ -57,9 +57,9 @@ async fn each_outcome_is_kept_for_its_own_time_and_what_is_alive_stays() {
     );
 
     sql::run(&client, "UPDATE outboxd.notification_log SET finished_at = finished_at - interval '3 days'").await;
-    assert_eq!(walk(&mut retention, Table::Notifications).await, 0, "the walk has passed them");
+    assert_eq!(clear(&mut retention, Table::Notifications).await, 0, "the scan has passed them");
     next_day(&client).await;
-    assert_eq!(walk(&mut retention, Table::Notifications).await, 3, "the next walk finds what the first had to leave");
+    assert_eq!(clear(&mut retention, Table::Notifications).await, 3, "the next scan finds what the first had to leave");
     let left: Vec<String> = sql::values(&client, "SELECT dedup_key FROM outboxd.notification_log ORDER BY id").await;
     assert_eq!(left, ["SENT6", "PENDING400", "QUEUED399"]);
 }
@@ -71,11 +71,11 @@ async fn a_dedup_key_is_remembered_as_long_as_its_row() {
     let first: i64 = sql::value(&client, notify).await;
     let end = "UPDATE outboxd.notification_log SET status = 'SENT', created_at = now() - interval '9 days', finished_at = now() - ";
     sql::run(&client, &format!("{end} interval '6 days'")).await;
-    walk(&mut retention, Table::Notifications).await;
+    clear(&mut retention, Table::Notifications).await;
     assert_eq!(sql::value::<i64>(&client, notify).await, first);
     sql::run(&client, &format!("{end} interval '8 days'")).await;
     next_day(&client).await;
-    assert_eq!(walk(&mut retention, Table::Notifications).await, 1);
+    assert_eq!(clear(&mut retention, Table::Notifications).await, 1);
     assert!(sql::value::<i64>(&client, notify).await > first);
 }
 
@@ -100,17 +100,17 @@ async fn what_is_past_its_time_goes_but_no_event_that_is_still_to_be_appended() 
     )
     .await;
     for (table, deleted) in [
-        (Walked::Attempts, 71),
-        (Walked::Events, 50),
-        (Walked::Inbox, 94),
-        (Walked::Idempotency, 100),
-        (Walked::Audit, 11),
+        (Scanned::Attempts, 71),
+        (Scanned::Events, 50),
+        (Scanned::Inbox, 94),
+        (Scanned::Idempotency, 100),
+        (Scanned::Audit, 11),
     ] {
-        assert_eq!(walk(&mut retention, Table::Walked(table)).await, deleted, "{table:?}");
-        assert_eq!(walk(&mut retention, Table::Walked(table)).await, 0, "{table:?}");
+        assert_eq!(clear(&mut retention, Table::Scanned(table)).await, deleted, "{table:?}");
+        assert_eq!(clear(&mut retention, Table::Scanned(table)).await, 0, "{table:?}");
     }
     sql::run(&client, "DELETE FROM outboxd.event_outbox").await;
-    assert_eq!(walk(&mut retention, Table::Walked(Walked::Events)).await, 44);
+    assert_eq!(clear(&mut retention, Table::Scanned(Scanned::Events)).await, 44);
 }
 
 #[tokio::test]
@@ -127,24 +127,24 @@ async fn publications_go_with_their_events_but_none_that_redis_is_not_known_to_h
     }
     let left =
         "SELECT concat_ws(' ', (SELECT count(*) FROM outboxd.event), (SELECT count(*) FROM outboxd.event_publication))";
-    assert_eq!(walk(&mut retention, Table::Walked(Walked::Events)).await, 5);
+    assert_eq!(clear(&mut retention, Table::Scanned(Scanned::Events)).await, 5);
     assert_eq!(sql::value::<String>(&client, left).await, "15 15");
     sql::run(&client, "UPDATE outboxd.event_progress SET appended = 20").await;
-    assert_eq!(walk(&mut retention, Table::Walked(Walked::Events)).await, 9);
+    assert_eq!(clear(&mut retention, Table::Scanned(Scanned::Events)).await, 9);
     assert_eq!(sql::value::<String>(&client, left).await, "6 6");
 }
 
 #[tokio::test]
-async fn a_step_waits_for_no_lock_and_leaves_what_is_locked_to_the_next_walk() {
+async fn a_step_waits_for_no_lock_and_leaves_what_is_locked_to_the_next_scan() {
     let (client, mut retention) = setup(&[("database.statement_timeout", "2s")]).await;
     sql::run(&client, &format!("{ROWS} (SELECT 'SENT' s, n c, n f FROM generate_series(8, 107) n) v")).await;
     sql::run(&client, "BEGIN").await;
     sql::run(&client, "SELECT FROM outboxd.notification_log WHERE id % 10 = 0 FOR UPDATE").await;
     sql::run(&client, "SELECT outboxd.notify('t', 'r', '{}')").await;
-    assert_eq!(walk(&mut retention, Table::Notifications).await, 90);
+    assert_eq!(clear(&mut retention, Table::Notifications).await, 90);
     sql::run(&client, "COMMIT").await;
     next_day(&client).await;
-    assert_eq!(walk(&mut retention, Table::Notifications).await, 10);
+    assert_eq!(clear(&mut retention, Table::Notifications).await, 10);
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn two_hundred_thousand_old_rows_go_in_steps_that_read_by_key_and_never_tw
     let reads =
         "SELECT (seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_user_tables WHERE relname = 'notification_log'";
     let started = std::time::Instant::now();
-    assert_eq!(walk(&mut retention, Table::Notifications).await, 200_000);
+    assert_eq!(clear(&mut retention, Table::Notifications).await, 200_000);
     println!("200,000 rows in {:?} without rests", started.elapsed());
     assert_eq!(sql::value::<i64>(&client, "SELECT count(*) FROM outboxd.notification_log").await, 1);
     sql::until(&client, &format!("SELECT ({reads}) >= 200000")).await;

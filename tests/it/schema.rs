@@ -52,7 +52,10 @@ const ILLEGAL: &[(&str, &str)] = &[
         "only_whole_channels_are_paused",
         "INSERT INTO outboxd.channel_state (channel, origin, paused_at) VALUES ('c', 'https://a', now())",
     ),
-    ("holds_and_only_they_have_a_reason", "INSERT INTO outboxd.channel_state (channel, reason) VALUES ('c', 'why')"),
+    (
+        "what_is_held_and_only_that_has_a_reason",
+        "INSERT INTO outboxd.channel_state (channel, reason) VALUES ('c', 'why')",
+    ),
     ("probes_have_an_owner_and_an_end", "INSERT INTO outboxd.channel_state (channel, probe_by) VALUES ('c', 1)"),
     (
         "outcome_is_known_to_us",
@@ -86,7 +89,7 @@ const ILLEGAL: &[(&str, &str)] = &[
         "only_ended_bulk_actions_are_stopped",
         "INSERT INTO outboxd.bulk_action (action, filter, actor, matched, stopped_by) VALUES ('retry', '{}', 'a', 1, 'b')",
     ),
-    ("there_is_one_census", "INSERT INTO outboxd.snapshot (only_row) VALUES (false)"),
+    ("there_is_one_snapshot", "INSERT INTO outboxd.snapshot (only_row) VALUES (false)"),
     ("audience_has_1_row_or_more", "UPDATE outboxd.setting SET audience_rows_max = 0"),
     ("audience_time_is_between_100_ms_and_1_hour", "UPDATE outboxd.setting SET audience_time_max = '2 h'"),
     ("owners_and_only_they_have_a_lease", "UPDATE outboxd.leader_lease SET owner = 1"),

@@ -192,7 +192,7 @@ async fn workers_lists_who_is_at_work_and_instances_the_others_too() {
 }
 
 #[tokio::test]
-async fn a_small_queue_is_counted_on_the_spot_and_a_big_one_by_the_census() {
+async fn a_small_queue_is_counted_on_the_spot_and_a_big_one_by_the_snapshot() {
     let client = postgres::database().await.connect().await;
     run(&client, "SELECT outboxd.notify('a', 'r', '{}') FROM generate_series(1, 3)").await;
     run(&client, "SELECT outboxd.notify('a', 'r', '{}', send_at => now() + interval '1 h')").await;

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_postgres::Client;
 
-use super::place::Place;
+use super::target::Target;
 
 /// What the notifications are about.
 const TOPIC: &str = "bench";
@@ -32,12 +32,12 @@ pub(super) async fn preload(client: &Client, count: u32) -> Result<()> {
 }
 
 /// Commits `rate` notifications a second, a transaction each; returns when each COMMIT had returned.
-pub(super) async fn pace(place: &Place, rate: u32, span: Duration) -> Result<Vec<(i64, std::time::Instant)>> {
+pub(super) async fn pace(target: &Target, rate: u32, span: Duration) -> Result<Vec<(i64, std::time::Instant)>> {
     let began = Instant::now();
     let count = (f64::from(rate) * span.as_secs_f64()) as u32;
     let mut sessions = JoinSet::new();
     for session in 0..SESSIONS {
-        let client = place.connect().await?;
+        let client = target.connect().await?;
         sessions.spawn(async move {
             let payload = serde_json::json!({ "text": TEXT });
             let statement = client.prepare("SELECT outboxd.notify($1, $2, $3::jsonb)").await?;

@@ -22,13 +22,13 @@ use tokio_postgres::Client;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use place::Place;
 use sink::Sink;
+use target::Target;
 
 mod cpu;
 mod load;
-mod place;
 mod sink;
+mod target;
 
 /// As the daemon has it: it is part of what is measured.
 #[global_allocator]
@@ -134,31 +134,31 @@ async fn run(args: Args) -> Result<(), Failure> {
     let sources = Sources { file: args.config.clone(), overrides: args.set.clone(), ..Sources::of_process() };
     let sink = Sink::start()?;
     let kind = args.queue.map(QueueKind::from);
-    let place = match args.throwaway {
-        true => Place::throwaway(&sources, &sink, kind.unwrap_or(QueueKind::Stream)).await?,
-        false => Place::configured(&sources, &sink, kind).await?,
+    let target = match args.throwaway {
+        true => Target::throwaway(&sources, &sink, kind.unwrap_or(QueueKind::Stream)).await?,
+        false => Target::configured(&sources, &sink, kind).await?,
     };
     // Ctrl-C must not leave the database behind.
     let report = tokio::select! {
-        report = Box::pin(measure(&args, &place, &sink)) => report,
+        report = Box::pin(measure(&args, &target, &sink)) => report,
         _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
     };
-    place.leave().await?;
+    target.leave().await?;
     let report = report?;
     let text = if args.json { serde_json::to_string(&report).context("JSON")? + "\n" } else { text(&report) };
     std::io::stdout().write_all(text.as_bytes()).context("cannot write the report")?;
     Ok(())
 }
 
-async fn measure(args: &Args, place: &Place, sink: &Sink) -> Result<Report> {
-    let mut client = place.connect().await?;
+async fn measure(args: &Args, target: &Target, sink: &Sink) -> Result<Report> {
+    let mut client = target.connect().await?;
     migrate::run(&mut client, migrate::Install::Always).await.context("the schema")?;
     let before = wal(&client).await?;
     load::preload(&client, args.count).await?;
     client.batch_execute("ANALYZE outboxd.notification_log, outboxd.outbox").await?;
     let loaded = wal(&client).await?;
 
-    let instance = Instance::start(place).await?;
+    let instance = Instance::start(target).await?;
     let (began, cpu_before) = (instance.ready_at, cpu::used());
     let ended = until_done(&client, sink, args.count as usize).await?;
     let cpu_used = cpu_before.zip(cpu::used()).map(|(before, after)| after.saturating_sub(before));
@@ -166,7 +166,7 @@ async fn measure(args: &Args, place: &Place, sink: &Sink) -> Result<Report> {
     let drain = sink.take();
 
     tokio::time::sleep(REST).await;
-    let commits = load::pace(place, args.rate, Duration::from_secs(u64::from(args.seconds))).await?;
+    let commits = load::pace(target, args.rate, Duration::from_secs(u64::from(args.seconds))).await?;
     until_done(&client, sink, commits.len()).await?;
     let paced = sink.take();
     instance.stop().await?;
@@ -176,7 +176,7 @@ async fn measure(args: &Args, place: &Place, sink: &Sink) -> Result<Report> {
         commits.iter().filter_map(|(id, at)| Some(paced.first.get(id)?.saturating_duration_since(*at))).collect();
     waits.sort_unstable();
     Ok(Report {
-        queue: match place.config.queue.kind {
+        queue: match target.config.queue.kind {
             QueueKind::Memory => "memory",
             QueueKind::List => "list",
             QueueKind::Stream => "stream",
@@ -202,11 +202,11 @@ struct Instance {
 }
 
 impl Instance {
-    async fn start(place: &Place) -> Result<Instance> {
+    async fn start(target: &Target) -> Result<Instance> {
         let stop = CancellationToken::new();
         let (ready, is_ready) = oneshot::channel();
         let roles = BTreeSet::from(Role::CARRIERS);
-        let service = service::run(place.config.clone(), roles, stop.clone(), |_| {
+        let service = service::run(target.config.clone(), roles, stop.clone(), |_| {
             // Nobody waits any more if we were interrupted.
             let _ = ready.send(Instant::now());
         });

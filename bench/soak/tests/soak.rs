@@ -2,9 +2,7 @@
 //! builds both.
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
-use std::process::Stdio;
-
+use outboxd_throwaway::scratch::Scratch;
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -26,36 +24,17 @@ const ARGS: [&str; 14] = [
     "instance-kill,instance-stop,redis-flush,redis-restart,redis-cut,postgres-terminate,postgres-immediate,operator",
 ];
 
-/// The soak with a temporary directory of its own, so that what it leaves there can be seen.
-fn soak(tmp: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd-soak"));
-    let path = std::env::var("PATH").unwrap();
-    command.env_clear().env("PATH", path).env("TMPDIR", tmp).stdin(Stdio::null()).kill_on_drop(true);
+fn soak(scratch: &Scratch) -> Command {
+    let mut command = Command::from(scratch.command(env!("CARGO_BIN_EXE_outboxd-soak")));
+    command.kill_on_drop(true);
     command
-}
-
-/// Postgres, started by the soak as another user, must get through to its own directory.
-fn scratch() -> TempDir {
-    let dir = TempDir::with_prefix("outboxd-soak-").unwrap();
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-    dir
-}
-
-/// Processes whose command line names the directory.
-fn processes_in(dir: &Path) -> Vec<String> {
-    let name = dir.display().to_string();
-    let commands = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
-        let command = std::fs::read(entry.ok()?.path().join("cmdline")).ok()?;
-        Some(String::from_utf8_lossy(&command).replace('\0', " "))
-    });
-    commands.filter(|command| command.contains(&name)).collect()
 }
 
 #[tokio::test]
 async fn a_short_soak_keeps_every_promise_and_cleans_up() {
-    let (dir, kept) = (scratch(), TempDir::new().unwrap());
+    let (scratch, kept) = (Scratch::new("outboxd-soak").unwrap(), TempDir::new().unwrap());
     let (json, plot) = (kept.path().join("soak.json"), kept.path().join("soak.svg"));
-    let output = soak(dir.path()).args(ARGS).arg("--json").arg(&json).arg("--plot").arg(&plot).output().await.unwrap();
+    let output = soak(&scratch).args(ARGS).arg("--json").arg(&json).arg("--plot").arg(&plot).output().await.unwrap();
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{text}\n{errors}");
     let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
@@ -65,15 +44,14 @@ async fn a_short_soak_keeps_every_promise_and_cleans_up() {
     let done = report["faults"].as_array().unwrap().iter().filter(|fault| fault["error"].is_null()).count();
     assert!(done >= 6, "{report:#}");
     assert!(std::fs::read_to_string(&plot).unwrap().contains("<polyline"));
-    let left = std::fs::read_dir(dir.path()).unwrap().count();
-    assert!(processes_in(dir.path()).is_empty() && left == 0, "nothing is left");
+    assert_eq!(scratch.left().unwrap(), (0, Vec::new()), "nothing is left");
 }
 
 #[tokio::test]
 async fn the_same_seed_shows_the_same_plan() {
-    let dir = scratch();
+    let scratch = Scratch::new("outboxd-soak").unwrap();
     let plan = async |seed: &str| {
-        let output = soak(dir.path()).args(["--minutes", "10", "--plan", "--seed", seed]).output().await.unwrap();
+        let output = soak(&scratch).args(["--minutes", "10", "--plan", "--seed", seed]).output().await.unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     let first = plan("7").await;

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 pub mod leash;
 pub mod postgres;
 pub mod redis;
+pub mod scratch;
 
 /// How long a server may take to answer for the first time on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(30);

@@ -36,9 +36,9 @@ pub(super) fn canonicalise(state: &mut State, guards: &Guards) {
 
 /// A token matters while somebody holds it, or while a call under it has no witness.
 fn forget_tokens(state: &mut State, id: usize) {
-    let holds = |hand: &crate::state::Hand| usize::from(hand.row) == id;
-    let hands = state.processes.iter().filter_map(|process| process.hand.filter(holds));
-    let held: u32 = hands.fold(0, |tokens, hand| tokens | 1 << hand.token);
+    let holds = |claim: &crate::state::Claim| usize::from(claim.row) == id;
+    let claims = state.processes.iter().filter_map(|process| process.claim.filter(holds));
+    let held: u32 = claims.fold(0, |tokens, claim| tokens | 1 << claim.token);
     let row = &mut state.rows[id];
     let past = &mut row.past;
     past.backs_off &= row.work.is_some();

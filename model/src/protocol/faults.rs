@@ -4,7 +4,7 @@ use super::{Protocol, Steps};
 use crate::action::Action;
 use crate::messages::Messages;
 use crate::scope::{Event, Queue};
-use crate::state::{Flight, Hand, PROCESSES, Phase, Process, Push, Stage, State, WorkState};
+use crate::state::{Claim, Flight, PROCESSES, Phase, Process, Push, Stage, State, WorkState};
 
 impl Protocol {
     /// A process dies, stops, goes on, starts again, or changes its queue. One always stays up.
@@ -102,7 +102,8 @@ impl Protocol {
             return;
         }
         let is_held = |process: &Process| {
-            process.phase == Phase::Up && process.hand.is_some_and(|hand| (hand.row, hand.token) == (row, work.epoch))
+            process.phase == Phase::Up
+                && process.claim.is_some_and(|claim| (claim.row, claim.token) == (row, work.epoch))
         };
         let is_fault = steps.before.processes.iter().any(is_held);
         if is_fault && !steps.before.left.allows(Event::Expiry) {
@@ -117,9 +118,10 @@ impl Protocol {
             }
             for process in &mut after.processes {
                 // Whoever has begun its call does not look at the clock again.
-                let waits = |hand: &&mut Hand| (hand.row, hand.token, hand.stage) == (row, work.epoch, Stage::Claimed);
-                if let Some(hand) = process.hand.as_mut().filter(waits) {
-                    hand.is_over = true;
+                let waits =
+                    |claim: &&mut Claim| (claim.row, claim.token, claim.stage) == (row, work.epoch, Stage::Claimed);
+                if let Some(claim) = process.claim.as_mut().filter(waits) {
+                    claim.is_over = true;
                 }
             }
         });

@@ -3,12 +3,12 @@
 use super::{Protocol, Steps};
 use crate::action::Action;
 use crate::scope::Event;
-use crate::state::{Hand, Stage, State, Status, WorkState};
+use crate::state::{Claim, Stage, State, Status, WorkState};
 
 impl Protocol {
     pub(super) fn worker_steps(&self, steps: &mut Steps<'_>, by: usize) {
         let process = steps.before.processes[by];
-        let Some(hand) = process.hand else {
+        let Some(claim) = process.claim else {
             for (row, epoch) in process.memory.distinct() {
                 self.take(steps, by, (row, epoch), true);
             }
@@ -20,12 +20,12 @@ impl Protocol {
             }
             return;
         };
-        match hand.stage {
-            Stage::Claimed => self.start_or_undo(steps, by, hand),
-            Stage::Calling => self.call(steps, by, hand),
-            Stage::Accepted | Stage::Refused | Stage::Unheard | Stage::Late => self.record(steps, by, hand),
+        match claim.stage {
+            Stage::Claimed => self.start_or_undo(steps, by, claim),
+            Stage::Calling => self.call(steps, by, claim),
+            Stage::Accepted | Stage::Refused | Stage::Unheard | Stage::Late => self.record(steps, by, claim),
         }
-        self.renew(steps, by, hand);
+        self.renew(steps, by, claim);
     }
 
     /// `worker/claim_messages.sql`: claimed, or a message that needs no call and is acknowledged at once.
@@ -58,8 +58,8 @@ impl Protocol {
                     (work.instance, work.has_retry_at, work.lease_is_over) = (number, false, false);
                 }
                 if is_heard {
-                    let hand = Hand { row, token, epoch, from_memory, stage: Stage::Claimed, is_over: false };
-                    after.processes[by].hand = Some(hand);
+                    let claim = Claim { row, token, epoch, from_memory, stage: Stage::Claimed, is_over: false };
+                    after.processes[by].claim = Some(claim);
                 } else {
                     // The second try finds it PROCESSING, and leaves it to its lease.
                     after.left.spend(Event::Cut);
@@ -88,23 +88,23 @@ impl Protocol {
 
     /// `send` in `src/worker/sender.rs`: the answer must come while the row is ours. Else, and if its channel is
     /// held, the claim is undone: `worker/release_claims.sql`.
-    fn start_or_undo(&self, steps: &mut Steps<'_>, by: usize, hand: Hand) {
-        let row = hand.row;
-        if !hand.is_over {
+    fn start_or_undo(&self, steps: &mut Steps<'_>, by: usize, claim: Claim) {
+        let row = claim.row;
+        if !claim.is_over {
             steps.add(Action::Start { by, row }, |after| set_stage(after, by, Stage::Calling));
         }
-        if !hand.is_over && !steps.before.left.allows(Event::Undo) {
+        if !claim.is_over && !steps.before.left.allows(Event::Undo) {
             return;
         }
         let checks = self.guards.undo_checks_token;
         steps.add(Action::Undo { by, row }, |after| {
-            if !hand.is_over {
+            if !claim.is_over {
                 after.left.spend(Event::Undo);
             }
-            drop_hand(after, by, hand);
+            drop_claim(after, by, claim);
             let row = after.row_mut(row);
             let Some(work) = &mut row.work else { return };
-            if work.state != WorkState::Processing || checks && work.epoch != hand.token {
+            if work.state != WorkState::Processing || checks && work.epoch != claim.token {
                 return;
             }
             work.attempts = work.attempts.saturating_sub(1);
@@ -116,8 +116,8 @@ impl Protocol {
     }
 
     /// The request reaches the provider.
-    fn call(&self, steps: &mut Steps<'_>, by: usize, hand: Hand) {
-        let Hand { row, token, .. } = hand;
+    fn call(&self, steps: &mut Steps<'_>, by: usize, claim: Claim) {
+        let Claim { row, token, .. } = claim;
         let answers =
             [(Stage::Accepted, None), (Stage::Refused, Some(Event::Refusal)), (Stage::Unheard, Some(Event::Cut))];
         for (answer, event) in answers {
@@ -137,21 +137,21 @@ impl Protocol {
     }
 
     /// `recorder::run` in `src/worker/recorder.rs`: record, then acknowledge. If the reply is lost it records again.
-    fn record(&self, steps: &mut Steps<'_>, by: usize, hand: Hand) {
-        let Hand { row, token, stage: answer, .. } = hand;
+    fn record(&self, steps: &mut Steps<'_>, by: usize, claim: Claim) {
+        let Claim { row, token, stage: answer, .. } = claim;
         for is_heard in [true, false] {
             if !is_heard && !steps.before.left.allows(Event::Cut) {
                 continue;
             }
             steps.add(Action::Record { by, row, token, answer, is_heard }, |after| {
                 let is_done = match answer {
-                    Stage::Accepted => self.record_sent(after, hand),
-                    Stage::Late => self.record_late_sent(after, hand),
-                    _ => self.record_failure(after, hand),
+                    Stage::Accepted => self.record_sent(after, claim),
+                    Stage::Late => self.record_late_sent(after, claim),
+                    _ => self.record_failure(after, claim),
                 };
                 match (is_heard, is_done) {
                     (false, _) => after.left.spend(Event::Cut),
-                    (true, true) => drop_hand(after, by, hand),
+                    (true, true) => drop_claim(after, by, claim),
                     (true, false) => set_stage(after, by, Stage::Late),
                 }
             });
@@ -159,9 +159,9 @@ impl Protocol {
     }
 
     /// `worker/record_sent.sql`. False: there was no row, so the next statement is `worker/record_late_sent.sql`.
-    fn record_sent(&self, after: &mut State, hand: Hand) -> bool {
-        let row = after.row_mut(hand.row);
-        let is_current = |work: &crate::state::Work| work.state == WorkState::Processing && work.epoch == hand.token;
+    fn record_sent(&self, after: &mut State, claim: Claim) -> bool {
+        let row = after.row_mut(claim.row);
+        let is_current = |work: &crate::state::Work| work.state == WorkState::Processing && work.epoch == claim.token;
         if !self.guards.late_success_wins && !row.work.as_ref().is_some_and(is_current) {
             return true;
         }
@@ -173,10 +173,10 @@ impl Protocol {
     }
 
     /// `worker/record_late_sent.sql` and `worker/drop_sent_work.sql`, in one transaction.
-    fn record_late_sent(&self, after: &mut State, hand: Hand) -> bool {
-        let row = after.row_mut(hand.row);
+    fn record_late_sent(&self, after: &mut State, claim: Claim) -> bool {
+        let row = after.row_mut(claim.row);
         row.status = Status::Sent;
-        row.epoch = row.epoch.max(hand.token);
+        row.epoch = row.epoch.max(claim.token);
         if self.guards.late_success_drops_work {
             row.work = None;
         }
@@ -184,13 +184,13 @@ impl Protocol {
     }
 
     /// `worker/record_failures.sql`, by the worker.
-    fn record_failure(&self, after: &mut State, hand: Hand) -> bool {
-        let row = after.row_mut(hand.row);
+    fn record_failure(&self, after: &mut State, claim: Claim) -> bool {
+        let row = after.row_mut(claim.row);
         let is_held = row.work.is_some_and(|work| {
-            work.state == WorkState::Processing && (work.epoch == hand.token || !self.guards.failure_checks_token)
+            work.state == WorkState::Processing && (work.epoch == claim.token || !self.guards.failure_checks_token)
         });
         if is_held {
-            self.end_attempt(after, hand.row, hand.token);
+            self.end_attempt(after, claim.row, claim.token);
         } else if !self.guards.failure_spares_ended && row.work.is_none() {
             row.status = Status::Failed;
         }
@@ -213,11 +213,11 @@ impl Protocol {
     }
 
     /// `worker/renew_leases.sql`, while a call is under way.
-    fn renew(&self, steps: &mut Steps<'_>, by: usize, hand: Hand) {
-        let is_ours = |work: &&crate::state::Work| work.state == WorkState::Processing && work.epoch == hand.token;
-        if steps.before.work(hand.row).filter(is_ours).is_some_and(|work| work.lease_is_over) {
-            steps.add(Action::Renew { by, row: hand.row }, |after| {
-                if let Some(work) = &mut after.row_mut(hand.row).work {
+    fn renew(&self, steps: &mut Steps<'_>, by: usize, claim: Claim) {
+        let is_ours = |work: &&crate::state::Work| work.state == WorkState::Processing && work.epoch == claim.token;
+        if steps.before.work(claim.row).filter(is_ours).is_some_and(|work| work.lease_is_over) {
+            steps.add(Action::Renew { by, row: claim.row }, |after| {
+                if let Some(work) = &mut after.row_mut(claim.row).work {
                     work.lease_is_over = false;
                 }
             });
@@ -226,15 +226,15 @@ impl Protocol {
 }
 
 fn set_stage(after: &mut State, by: usize, stage: Stage) {
-    if let Some(hand) = &mut after.processes[by].hand {
-        hand.stage = stage;
+    if let Some(claim) = &mut after.processes[by].claim {
+        claim.stage = stage;
     }
 }
 
 /// The claim is over: its message is acknowledged.
-fn drop_hand(after: &mut State, by: usize, hand: Hand) {
-    after.processes[by].hand = None;
-    acknowledge(after, by, (hand.row, hand.epoch), hand.from_memory);
+fn drop_claim(after: &mut State, by: usize, claim: Claim) {
+    after.processes[by].claim = None;
+    acknowledge(after, by, (claim.row, claim.epoch), claim.from_memory);
 }
 
 fn acknowledge(after: &mut State, by: usize, (row, epoch): (u8, u8), from_memory: bool) {

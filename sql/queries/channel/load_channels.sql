@@ -1,4 +1,4 @@
--- What holds channels and origins now, as every instance sees it, and holds that an operator ended lately; spans by the
+-- Which channels and origins are held now, as every instance sees it, and which an operator freed lately; spans by the
 -- database's clock.
 -- $1 instance: its own probes are not elsewhere
 -- Locks: none. Index: none, there is a row only for what is or was held.

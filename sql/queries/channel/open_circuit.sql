@@ -1,4 +1,4 @@
--- Calls to an origin are held, for all instances. A longer hold that is there already stands; any probe is over.
+-- Calls to an origin are held, for all instances. A longer wait that is there already stands; any probe is over.
 -- $1 channel · $2 origin · $3 for so long, in ms · $4 reason · $5 openings in a row
 -- Locks: the row. Index: channel_state_pkey.
 INSERT INTO outboxd.channel_state AS h (channel, origin, held_until, reason, openings)

@@ -24,9 +24,9 @@ WITH seen AS MATERIALIZED (
 SELECT g.number AS goal, e.*
   FROM goal g
   LEFT JOIN LATERAL (
-       SELECT n.number, i.place, n.through - cardinality(n.event_ids) + i.place AS position, n.topic, e.id, e.key,
+       SELECT n.number, i.ordinal, n.through - cardinality(n.event_ids) + i.ordinal AS position, n.topic, e.id, e.key,
               e.payload::text AS payload, e.headers::text AS headers,
               to_char(e.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at
-         FROM next n CROSS JOIN unnest(n.event_ids) WITH ORDINALITY i(id, place)
+         FROM next n CROSS JOIN unnest(n.event_ids) WITH ORDINALITY i(id, ordinal)
          CROSS JOIN LATERAL (SELECT e.* FROM outboxd.event e WHERE e.id = i.id OFFSET 0) e) e ON true
- ORDER BY e.number, e.place
+ ORDER BY e.number, e.ordinal

@@ -10,10 +10,7 @@
 -- $11 last position in its stream
 -- Locks: the rows; the lease FOR KEY SHARE. Index: leader_lease_pkey, event_group_pkey, event_publication_topic,
 -- event_pkey.
-WITH lease AS MATERIALIZED (
-    SELECT d.name FROM outboxd.leader_lease d
-     WHERE d.name = $1::text AND d.owner = $2::int AND d.until > clock_timestamp() FOR KEY SHARE
-), found AS MATERIALIZED (
+WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease($1::text, $2::int)), found AS MATERIALIZED (
     SELECT f.topic, f.name, f.delivered_id, f.next, f.pending, f.gone, o.behind AS behind_before, o.cut_from,
            o.pending AS pending_before,
            CASE WHEN o.delivered_id = f.delivered_id THEN coalesce(o.needs, f.next) ELSE f.next END AS needed,

@@ -10,10 +10,10 @@
 -- $1 topics · $2 after which due_at, per topic, and $3 which id (dead index entries) · $4 rows at most, per topic
 -- Locks: the rows taken. Index: notification_log_due, notification_log_due_key, notification_log_pkey.
 WITH due AS MATERIALIZED (
-    SELECT w.place, w.id, w.topic, w.ordering_key, w.epoch, w.due_at, t.n
+    SELECT w.ctid, w.id, w.topic, w.ordering_key, w.epoch, w.due_at, t.n
       FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::int[]) WITH ORDINALITY t(topic, after_at, after_id, take, n)
      CROSS JOIN LATERAL (
-           SELECT l.ctid AS place, l.id, l.topic, l.ordering_key, l.epoch, l.due_at FROM outboxd.notification_log l
+           SELECT l.ctid, l.id, l.topic, l.ordering_key, l.epoch, l.due_at FROM outboxd.notification_log l
             WHERE l.topic = t.topic AND l.due_at <= now() AND (l.due_at, l.id) > (t.after_at, t.after_id)
             ORDER BY l.due_at, l.id LIMIT t.take FOR UPDATE SKIP LOCKED) w
 ), taken AS MATERIALIZED (
@@ -27,12 +27,12 @@ WITH due AS MATERIALIZED (
               AND e.id <> ALL ((SELECT t.ids FROM taken t)::bigint[])
             ORDER BY e.ordering_key, e.due_at, e.id LIMIT 1) m
 ), going AS MATERIALIZED (
-    SELECT d.place, d.id, d.topic, d.ordering_key, d.epoch, d.due_at FROM due d
+    SELECT d.ctid, d.id, d.topic, d.ordering_key, d.epoch, d.due_at FROM due d
      WHERE d.ordering_key IS NULL
         OR NOT EXISTS (SELECT FROM missing m WHERE m.ordering_key = d.ordering_key AND (m.due_at, m.id) < (d.due_at, d.id))
 ), released AS (
     UPDATE outboxd.notification_log l SET status = 'QUEUED'
-     WHERE l.ctid = ANY (ARRAY(SELECT g.place FROM going g)) AND l.status = 'PENDING'
+     WHERE l.ctid = ANY (ARRAY(SELECT g.ctid FROM going g)) AND l.status = 'PENDING'
     RETURNING l.id
 ), queued AS (
     INSERT INTO outboxd.outbox (id, epoch, topic, ordering_key, state, retry_at)

@@ -4,15 +4,15 @@
 -- $1 topics · $2 rows at most, per topic · $3 how far to look back in ms (dead index entries) · $4 instance
 -- Locks: the rows taken. Index: outbox_due, then by ctid.
 WITH found AS MATERIALIZED (
-    SELECT w.place, w.id FROM unnest($1::text[], $2::int[]) t(topic, take) CROSS JOIN LATERAL (
-        SELECT o.ctid AS place, o.id FROM outboxd.outbox o
+    SELECT w.ctid, w.id FROM unnest($1::text[], $2::int[]) t(topic, take) CROSS JOIN LATERAL (
+        SELECT o.ctid, o.id FROM outboxd.outbox o
          WHERE o.topic = t.topic AND o.retry_at <= now() AND o.retry_at > now() - $3::bigint * interval '1 ms' AND o.state = 'ready'
          ORDER BY o.topic, o.retry_at LIMIT t.take FOR UPDATE SKIP LOCKED) w
 ), published AS (
     INSERT INTO outboxd.publication (instance, ids) SELECT $4::int, array_agg(f.id) FROM found f HAVING count(*) > 0 RETURNING id
 ), reserved AS (
     UPDATE outboxd.outbox o SET state = 'published', retry_at = NULL, instance = $4::int, published_at = clock_timestamp()
-     WHERE o.ctid = ANY (ARRAY(SELECT f.place FROM found f)) AND o.state = 'ready'
+     WHERE o.ctid = ANY (ARRAY(SELECT f.ctid FROM found f)) AND o.state = 'ready'
     RETURNING o.id, o.epoch, o.seq, o.route_step, o.topic
 )
 SELECT r.id, r.epoch, r.route_step, r.topic, r.seq, (SELECT p.id FROM published p) AS publication, NULL::bigint AS due_in_ms

@@ -16,7 +16,7 @@ WITH confirmed AS (
 ), drawn AS MATERIALIZED (
     SELECT s.last_value FROM outboxd.notification_log_id_seq s
 ), found AS MATERIALIZED (
-    SELECT o.ctid AS place, o.id, o.state, o.ordering_key FROM outboxd.outbox o
+    SELECT o.ctid, o.id, o.state, o.ordering_key FROM outboxd.outbox o
      WHERE o.id > (SELECT least($1::bigint, d.last_value) - $2::bigint FROM drawn d)
        AND o.state IN ('ready', 'blocked') AND o.retry_at IS NULL AND o.topic <> ALL ($3::text[])
        AND ($7::text[] IS NULL OR o.topic = ANY ($7::text[]))
@@ -28,7 +28,7 @@ WITH confirmed AS (
     SELECT $5::int, array_agg(f.id) FROM found f WHERE f.state = 'ready' HAVING count(*) > 0 RETURNING id
 ), reserved AS (
     UPDATE outboxd.outbox o SET state = 'published', instance = $5::int, published_at = clock_timestamp()
-     WHERE o.ctid = ANY (ARRAY(SELECT f.place FROM found f WHERE f.state = 'ready')) AND o.state = 'ready'
+     WHERE o.ctid = ANY (ARRAY(SELECT f.ctid FROM found f WHERE f.state = 'ready')) AND o.state = 'ready'
     RETURNING o.id, o.epoch, o.seq, o.route_step, o.topic
 )
 SELECT r.id, r.epoch, r.route_step, r.topic, r.seq, (SELECT p.id FROM published p) AS publication, NULL AS ordering_key FROM reserved r

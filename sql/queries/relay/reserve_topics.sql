@@ -6,13 +6,13 @@
 WITH confirmed AS (
     DELETE FROM outboxd.publication WHERE id = ANY ($5::bigint[])
 ), found AS MATERIALIZED (
-    SELECT w.place, w.id FROM unnest($1::text[], $2::bigint[], $3::int[]) t(topic, after, take) CROSS JOIN LATERAL (
-        SELECT o.ctid AS place, o.id FROM outboxd.outbox o
+    SELECT w.ctid, w.id FROM unnest($1::text[], $2::bigint[], $3::int[]) t(topic, after, take) CROSS JOIN LATERAL (
+        SELECT o.ctid, o.id FROM outboxd.outbox o
          WHERE o.topic = t.topic AND o.seq > t.after AND o.ordering_key IS NULL AND o.retry_at IS NULL AND o.state = 'ready'
          ORDER BY o.topic, o.seq LIMIT t.take FOR UPDATE SKIP LOCKED) w
 ), published AS (
     INSERT INTO outboxd.publication (instance, ids) SELECT $4::int, array_agg(f.id) FROM found f HAVING count(*) > 0 RETURNING id
 )
 UPDATE outboxd.outbox o SET state = 'published', instance = $4::int, published_at = clock_timestamp()
- WHERE o.ctid = ANY (ARRAY(SELECT f.place FROM found f)) AND o.state = 'ready'
+ WHERE o.ctid = ANY (ARRAY(SELECT f.ctid FROM found f)) AND o.state = 'ready'
 RETURNING o.id, o.epoch, o.route_step, o.topic, o.seq, (SELECT p.id FROM published p) AS publication

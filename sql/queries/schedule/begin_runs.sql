@@ -5,10 +5,7 @@
 -- $1 owner · $2 schedule · $3 its version · $4 its next slot as it was (may be NULL) · $5 its next slot now (may be NULL)
 -- $6 error (may be NULL) · $7 slots · $8 their states, preparing or missed · $9 their reasons
 -- Locks: the schedule's row; the lease FOR KEY SHARE. Index: schedule_pkey, a_slot_runs_once.
-WITH lease AS MATERIALIZED (
-    SELECT d.name FROM outboxd.leader_lease d
-     WHERE d.name = 'schedules' AND d.owner = $1::int AND d.until > clock_timestamp() FOR KEY SHARE
-), moved AS (
+WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int)), moved AS (
     UPDATE outboxd.schedule s SET next_slot = $5::timestamptz, error = $6::text
      WHERE s.id = $2::bigint AND s.version = $3::int AND s.next_slot IS NOT DISTINCT FROM $4::timestamptz AND EXISTS (SELECT FROM lease)
     RETURNING s.id, s.version, s.name, s.topic, s.audience, s.spread

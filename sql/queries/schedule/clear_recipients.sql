@@ -1,10 +1,7 @@
 -- Removes a chunk of what was staged for a run that ended before it was copied.
 -- $1 owner · $2 rows at most
 -- Locks: the run's row, the chunk; the lease FOR KEY SHARE. Index: schedule_run_open, schedule_recipient_pkey.
-WITH lease AS MATERIALIZED (
-    SELECT d.name FROM outboxd.leader_lease d
-     WHERE d.name = 'schedules' AND d.owner = $1::int AND d.until > clock_timestamp() FOR KEY SHARE
-), run AS MATERIALIZED (
+WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int)), run AS MATERIALIZED (
     SELECT r.id, r.staged, r.position, r.recipients FROM outboxd.schedule_run r
      WHERE r.staged IS NOT NULL AND r.ended_at IS NOT NULL AND EXISTS (SELECT FROM lease) ORDER BY r.id LIMIT 1 FOR UPDATE SKIP LOCKED
 ), gone AS (

@@ -5,10 +5,7 @@
 -- server crash has taken are missed by their count: the audience is read again.
 -- $1 owner · $2 run · $3 rows at most
 -- Locks: the run's row, the chunk, new rows of the log; the lease FOR KEY SHARE. Index: schedule_recipient_pkey, notification_log_dedup.
-WITH lease AS MATERIALIZED (
-    SELECT d.name FROM outboxd.leader_lease d
-     WHERE d.name = 'schedules' AND d.owner = $1::int AND d.until > clock_timestamp() FOR KEY SHARE
-), run AS MATERIALIZED (
+WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int)), run AS MATERIALIZED (
     SELECT r.id, r.schedule, r.topic, r.spread, r.release_at, r.staged, r.position, r.recipients FROM outboxd.schedule_run r
      WHERE r.id = $2::bigint AND r.state = 'preparing' AND r.staged IS NOT NULL AND EXISTS (SELECT FROM lease) FOR UPDATE
 ), taken AS (

@@ -2,10 +2,7 @@
 -- No row: it is staged already, or the run has ended, or the lease is not ours.
 -- $1 owner · $2 run
 -- Locks: the run's row; the lease FOR KEY SHARE. Index: schedule_run_pkey.
-WITH lease AS MATERIALIZED (
-    SELECT d.name FROM outboxd.leader_lease d
-     WHERE d.name = 'schedules' AND d.owner = $1::int AND d.until > clock_timestamp() FOR KEY SHARE
-)
+WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int))
 UPDATE outboxd.schedule_run r SET attempt = r.attempt + 1
  WHERE r.id = $2::bigint AND r.state = 'preparing' AND r.staged IS NULL AND EXISTS (SELECT FROM lease)
 RETURNING r.attempt, r.audience, r.slot, (SELECT s.audience_rows_max FROM outboxd.setting s) AS rows_max,

@@ -4,10 +4,7 @@
 -- heartbeat and registers anew.
 -- $1 owner · $2 kept for, in ms
 -- Locks: the rows deleted; the lease FOR KEY SHARE. Index: none, the table is small.
-WITH lease AS MATERIALIZED (
-    SELECT d.name FROM outboxd.leader_lease d
-     WHERE d.name = 'retention' AND d.owner = $1::int AND d.until > clock_timestamp() FOR KEY SHARE
-), gone AS (
+WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('retention', $1::int)), gone AS (
     DELETE FROM outboxd.instance i
      WHERE coalesce(i.stopped_at, i.heartbeat_at) < clock_timestamp() - $2::bigint * interval '1 ms'
        AND i.id <> (SELECT o.id FROM outboxd.instance o WHERE o.queue_kind = i.queue_kind ORDER BY o.queue_counter DESC, o.id DESC LIMIT 1)

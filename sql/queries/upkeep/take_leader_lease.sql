@@ -1,6 +1,6 @@
 -- Keeps a lease that is ours, or takes one that nobody has. No row: somebody else has it.
 -- Interleavings: of two takers at once one locks the row and the other passes over it and asks again later. A statement
--- that works under the lease holds the row FOR KEY SHARE: a taker (FOR UPDATE) passes over it, so the lease changes hands
+-- that works under the lease holds the row FOR KEY SHARE: a taker (FOR UPDATE) passes over it, so the lease changes its owner
 -- before or after the statement, never meanwhile; the owner's own renewal (no key update) does not mind it. An owner
 -- that signed off or has no heartbeat is not waited for; one whose lease ran out unnoticed keeps it.
 -- $1 lease · $2 instance · $3 lease in ms

@@ -94,7 +94,7 @@ impl Report<'_> {
 }
 
 /// A configuration that does not load, for programs.
-pub(super) fn mistakes_as_json(Errors(errors): &Errors) -> String {
+pub(super) fn errors_as_json(Errors(errors): &Errors) -> String {
     let errors: Vec<Value> = (errors.iter())
         .map(|error| {
             let from = error.origin.as_ref().map(ToString::to_string);

@@ -33,6 +33,18 @@ pub(super) fn check(proof: Proof, method: &Method, headers: &HeaderMap) -> Resul
     Err(Problem::new(Kind::CrossOrigin, detail))
 }
 
+/// Refuses a WebSocket of a page that is neither ours nor of an allowed origin, whatever it presents: programs that are
+/// no browser send no Origin.
+pub(super) fn check_socket(proof: Proof, headers: &HeaderMap, allowed: &[String]) -> Result<(), Problem> {
+    let Some(origin) = headers.get(ORIGIN) else { return check(proof, &Method::GET, headers) };
+    let is_allowed = allowed.iter().any(|allowed| origin.as_bytes().eq_ignore_ascii_case(allowed.as_bytes()));
+    if is_allowed || is_own_page(headers) == Some(true) {
+        return Ok(());
+    }
+    let detail = "this Origin may not listen; let your backend ask for a ticket, or add it to live.allowed_origins";
+    Err(Problem::new(Kind::CrossOrigin, detail))
+}
+
 /// `None`: nothing tells, so it is no browser of today.
 fn is_own_page(headers: &HeaderMap) -> Option<bool> {
     if let Some(site) = headers.get(SEC_FETCH_SITE) {
@@ -94,6 +106,30 @@ mod tests {
                 assert!(check(proof, &Method::GET, &headers).is_ok(), "{given:?}");
             }
             assert!(check(Proof::Bearer, &Method::POST, &headers).is_ok(), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_listens_only_if_it_is_ours_or_its_origin_is_allowed() {
+        let host = ("host", "127.0.0.1:8080");
+        let allowed = ["https://shop.example".to_owned()];
+        for (origin, may) in [
+            ("http://127.0.0.1:8080", true),
+            ("https://shop.example", true),
+            ("https://SHOP.example", true),
+            ("https://shop.example.attacker.example", false),
+            ("https://shop.example:8443", false),
+            ("http://127.0.0.1:3000", false),
+            ("null", false),
+        ] {
+            let headers = headers(&[host, ("origin", origin), ("upgrade", "websocket")]);
+            for proof in [Proof::None, Proof::Bearer, Proof::Cookie] {
+                assert_eq!(check_socket(proof, &headers, &allowed).is_ok(), may, "{origin} {proof:?}");
+            }
+        }
+        let program = headers(&[host, ("upgrade", "websocket")]);
+        for (proof, may) in [(Proof::None, true), (Proof::Bearer, true), (Proof::Cookie, false)] {
+            assert_eq!(check_socket(proof, &program, &allowed).is_ok(), may, "{proof:?}");
         }
     }
 

@@ -1,5 +1,7 @@
 //! Who a request is taken for.
 
+use std::time::Duration;
+
 use axum::http::header::{COOKIE, HOST, HeaderValue, SET_COOKIE};
 
 use super::*;
@@ -9,12 +11,14 @@ fn access(tokens: &[(&str, &str, Scope)]) -> Access {
     let one = |(name, secret, scope): &(&str, &str, Scope)| Token {
         hash: hash(&hasher, secret.as_bytes()).finalize().into_bytes().into(),
         session_key: session::Key::new(name, &SecretString::from(*secret)),
+        ticket_key: ticket::Key::new(name, &SecretString::from(*secret)),
         caller: caller(name, *scope, None),
     };
     Access {
         tokens: tokens.iter().map(one).collect(),
         hasher: hasher.clone(),
         local: caller(LOCAL, Scope::Operate, None),
+        local_tickets: ticket::Key::random(),
     }
 }
 
@@ -93,4 +97,35 @@ fn topics_are_names_or_beginnings_of_names() {
         assert_eq!(some.may_use_topic(topic), may, "{topic}");
     }
     assert!(caller("c", Scope::Write, None).may_use_topic("anything"));
+}
+
+#[test]
+fn a_ticket_is_good_for_every_instance_with_the_token_until_it_ends() {
+    let ours = [("shop", "first", Scope::Write), ("other", "second", Scope::Write)];
+    let (first, second) = (access(&ours), access(&ours));
+    let shop = first.by_token(b"first").unwrap().caller.clone();
+    let issue = |ttl| first.issue(&shop, vec!["order".to_owned()], Some("k1".to_owned()), Duration::from_secs(ttl)).0;
+    let given = issue(60);
+    let (caller, ticket) = second.redeem(&given).unwrap();
+    assert_eq!((caller.name(), &*ticket.topics[0], ticket.key.as_deref()), ("shop", "order", Some("k1")));
+    assert!(given.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)), "{given}");
+    assert!(second.redeem(&issue(0)).is_err(), "it is over");
+    assert!(access(&[("shop", "changed", Scope::Write)]).redeem(&given).is_err(), "the token was changed");
+    assert!(access(&[("other", "first", Scope::Write)]).redeem(&given).is_err(), "the token is gone");
+    assert!(access(&[]).redeem(&given).is_err(), "there are no tokens any more");
+    let (said, signature) = given.split_once('.').unwrap();
+    for forged in ["", ".", "x", said, &format!("{said}."), &format!("{said}.AAAA"), &format!("A{said}.{signature}")] {
+        assert!(second.redeem(forged).is_err(), "{forged}");
+    }
+    let cookie = session::begin("shop", &first.tokens[0].session_key, session::Transport::Secure);
+    let cookie = cookie.to_str().unwrap().split(['=', ';']).nth(1).unwrap().to_owned();
+    assert!(second.redeem(&cookie).is_err(), "a session is no ticket");
+}
+
+#[test]
+fn without_tokens_a_ticket_is_good_for_the_process_that_made_it() {
+    let (first, second) = (access(&[]), access(&[]));
+    let (given, _) = first.issue(&first.local, vec!["order".to_owned()], None, Duration::from_secs(60));
+    assert_eq!(first.redeem(&given).unwrap().0.name(), "local");
+    assert!(second.redeem(&given).is_err());
 }

@@ -52,7 +52,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for InQuery<T> {
 }
 
 /// A body that is said to be JSON, as it came. A stranger's page cannot make a browser say that without asking first.
-pub(super) struct JsonBytes(pub(super) Bytes);
+pub(in crate::server) struct JsonBytes(pub(in crate::server) Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for JsonBytes {
     type Rejection = Problem;
@@ -79,7 +79,7 @@ fn unread(rejection: &BytesRejection) -> Problem {
 }
 
 /// Reads JSON: what is none is a bad request, what is another shape invalid.
-pub(super) fn parse<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
+pub(in crate::server) fn parse<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| match error.classify() {
         Category::Data => Problem::new(Kind::Invalid, format!("the body does not fit: {error}")),
         Category::Syntax | Category::Eof | Category::Io => {

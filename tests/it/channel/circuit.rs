@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outboxd::channel::circuit::{HoldChange, HoldReason, Pass, Verdict};
-use outboxd::channel::circuits::{Circuits, ORIGINS_MAX, SharedHold};
+use outboxd::channel::circuit::{CircuitChange, OpenReason, Pass, Verdict};
+use outboxd::channel::circuits::{Circuits, ORIGINS_MAX, SharedCircuit};
 use outboxd::channel::{CHANNEL_WIDE, Cause, Failed, Outcome};
 use outboxd::retry::Failure;
 
@@ -30,11 +30,11 @@ impl Table {
         self.circuits.may_call("push", &self.origin, self.now)
     }
 
-    fn report(&self, pass: Pass, outcome: &Outcome) -> Option<HoldChange> {
+    fn report(&self, pass: Pass, outcome: &Outcome) -> Option<CircuitChange> {
         self.circuits.on_outcome("push", &self.origin, pass, self.now, outcome)
     }
 
-    fn reports(&self, count: usize, outcome: &Outcome) -> Option<HoldChange> {
+    fn reports(&self, count: usize, outcome: &Outcome) -> Option<CircuitChange> {
         (0..count).map(|_| self.report(Pass::Normal, outcome)).last().flatten()
     }
 
@@ -42,8 +42,8 @@ impl Table {
         self.now += time;
     }
 
-    fn shared(&self, left: Duration, reason: HoldReason) -> SharedHold {
-        SharedHold {
+    fn shared(&self, left: Duration, reason: OpenReason) -> SharedCircuit {
+        SharedCircuit {
             channel: "push".to_owned(),
             origin: self.origin.to_string(),
             left,
@@ -85,8 +85,8 @@ fn template_error() -> Outcome {
     Outcome::Failed(Failed { cause: Cause::Template, status: None, ..failed })
 }
 
-fn hold(wait: Duration, reason: HoldReason, openings: u32) -> Option<HoldChange> {
-    Some(HoldChange::Hold { wait, reason, openings })
+fn opens(wait: Duration, reason: OpenReason, openings: u32) -> Option<CircuitChange> {
+    Some(CircuitChange::Open { wait, reason, openings })
 }
 
 #[test]
@@ -94,14 +94,14 @@ fn failures_in_a_row_open_the_circuit_and_one_probe_closes_it() {
     let mut table = Table::new();
     assert_eq!(table.reports(4, &down()), None);
     assert_eq!(table.verdict(), Verdict::Go);
-    assert_eq!(table.report(Pass::Normal, &down()), hold(OPEN_FOR, HoldReason::Failures, 1));
-    assert_eq!(table.verdict(), Verdict::HeldUntil(table.now + OPEN_FOR));
+    assert_eq!(table.report(Pass::Normal, &down()), opens(OPEN_FOR, OpenReason::Failures, 1));
+    assert_eq!(table.verdict(), Verdict::OpenUntil(table.now + OPEN_FOR));
     table.pass(OPEN_FOR);
     assert_eq!(table.verdict(), Verdict::Probe);
-    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "one probe at a time");
-    assert_eq!(table.report(Pass::Probe, &sent()), Some(HoldChange::Release));
+    assert!(matches!(table.verdict(), Verdict::OpenUntil(_)), "one probe at a time");
+    assert_eq!(table.report(Pass::Probe, &sent()), Some(CircuitChange::Close));
     assert_eq!(table.verdict(), Verdict::Go);
-    assert!(table.circuits.holds().is_empty());
+    assert!(table.circuits.open().is_empty());
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_failed_probe_opens_for_longer_up_to_a_limit() {
     table.pass(OPEN_FOR);
     for (openings, factor) in (2..).zip([2, 4, 8, 16, 16, 16]) {
         assert_eq!(table.verdict(), Verdict::Probe);
-        assert_eq!(table.report(Pass::Probe, &down()), hold(OPEN_FOR * factor, HoldReason::Failures, openings));
+        assert_eq!(table.report(Pass::Probe, &down()), opens(OPEN_FOR * factor, OpenReason::Failures, openings));
         table.pass(OPEN_FOR * factor);
     }
 }
@@ -135,15 +135,15 @@ fn stragglers_neither_reopen_nor_prolong_an_open_circuit() {
     table.pass(Duration::from_secs(1));
     assert_eq!(table.reports(100, &down()), None);
     assert_eq!(table.report(Pass::Normal, &status(404, Failure::Permanent, None)), None);
-    assert_eq!(table.verdict(), Verdict::HeldUntil(table.now + OPEN_FOR - Duration::from_secs(1)));
-    assert_eq!(table.report(Pass::Normal, &sent()), Some(HoldChange::Release), "a late success is good news");
+    assert_eq!(table.verdict(), Verdict::OpenUntil(table.now + OPEN_FOR - Duration::from_secs(1)));
+    assert_eq!(table.report(Pass::Normal, &sent()), Some(CircuitChange::Close), "a late success is good news");
 }
 
 #[test]
 fn a_streak_of_unauthorized_opens_the_circuit() {
     let table = Table::new();
     assert_eq!(table.reports(2, &unauthorized()), None);
-    assert_eq!(table.report(Pass::Normal, &unauthorized()), hold(OPEN_FOR, HoldReason::Unauthorized, 1));
+    assert_eq!(table.report(Pass::Normal, &unauthorized()), opens(OPEN_FOR, OpenReason::Unauthorized, 1));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn what_says_nothing_about_the_provider_changes_nothing() {
     table.reports(5, &down());
     table.pass(OPEN_FOR);
     assert_eq!(table.verdict(), Verdict::Probe);
-    assert_eq!(table.report(Pass::Probe, &template_error()), Some(HoldChange::ProbeAgain));
+    assert_eq!(table.report(Pass::Probe, &template_error()), Some(CircuitChange::ProbeAgain));
     assert_eq!(table.verdict(), Verdict::Probe);
     table.circuits.give_back_probe("push", CHANNEL_WIDE);
     assert_eq!(table.verdict(), Verdict::Probe);
@@ -167,23 +167,23 @@ fn a_probe_that_never_reports_is_made_again() {
     table.pass(OPEN_FOR);
     assert_eq!(table.verdict(), Verdict::Probe);
     table.pass(Duration::from_secs(9));
-    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "its timeout of 5 s and some slack");
+    assert!(matches!(table.verdict(), Verdict::OpenUntil(_)), "its timeout of 5 s and some slack");
     table.pass(Duration::from_secs(1));
     assert_eq!(table.verdict(), Verdict::Probe);
 }
 
 #[test]
-fn retry_after_holds_without_a_probe_and_a_crowd_of_them_is_one_hold() {
+fn retry_after_opens_without_a_probe_and_a_crowd_of_them_opens_once() {
     let mut table = Table::new();
     let busy = status(429, Failure::Transient, Some(20));
     let twenty = Duration::from_secs(20);
-    assert_eq!(table.report(Pass::Normal, &busy), hold(twenty, HoldReason::RetryAfter, 0));
+    assert_eq!(table.report(Pass::Normal, &busy), opens(twenty, OpenReason::RetryAfter, 0));
     table.pass(Duration::from_millis(100));
     assert_eq!(table.reports(50, &busy), None);
     assert_eq!(table.report(Pass::Normal, &sent()), None, "a success does not shorten what was asked for");
-    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)));
+    assert!(matches!(table.verdict(), Verdict::OpenUntil(_)));
     let longer = status(429, Failure::Transient, Some(60));
-    assert_eq!(table.report(Pass::Normal, &longer), hold(Duration::from_secs(60), HoldReason::RetryAfter, 0));
+    assert_eq!(table.report(Pass::Normal, &longer), opens(Duration::from_secs(60), OpenReason::RetryAfter, 0));
     table.pass(Duration::from_secs(60));
     assert_eq!(table.verdict(), Verdict::Go);
     assert_eq!(table.verdict(), Verdict::Go);
@@ -195,32 +195,32 @@ fn retry_after_prolongs_an_open_circuit() {
     table.reports(4, &down());
     let asked = Duration::from_secs(300);
     let change = table.report(Pass::Normal, &status(503, Failure::Transient, Some(300)));
-    assert_eq!(change, hold(asked, HoldReason::Failures, 1));
-    assert_eq!(table.verdict(), Verdict::HeldUntil(table.now + asked));
+    assert_eq!(change, opens(asked, OpenReason::Failures, 1));
+    assert_eq!(table.verdict(), Verdict::OpenUntil(table.now + asked));
 }
 
 #[test]
 fn origins_are_held_one_by_one() {
     let table = Table::new();
     table.reports(5, &down());
-    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)));
+    assert!(matches!(table.verdict(), Verdict::OpenUntil(_)));
     assert_eq!(table.circuits.may_call("push", "https://other:443", table.now), Verdict::Go);
     assert_eq!(table.circuits.may_call("unheard-of", CHANNEL_WIDE, table.now), Verdict::Go);
 }
 
 #[test]
-fn holds_of_other_instances_apply_here_and_end_with_them() {
+fn circuits_opened_elsewhere_are_open_here_and_close_with_them() {
     let mut table = Table::new();
     let left = Duration::from_secs(12);
-    table.circuits.apply(&[table.shared(left, HoldReason::Failures)], table.now);
-    assert_eq!(table.verdict(), Verdict::HeldUntil(table.now + left));
+    table.circuits.apply(&[table.shared(left, OpenReason::Failures)], table.now);
+    assert_eq!(table.verdict(), Verdict::OpenUntil(table.now + left));
     table.pass(left);
-    let over = SharedHold {
+    let over = SharedCircuit {
         probe_elsewhere: Some(Duration::from_secs(7)),
-        ..table.shared(Duration::ZERO, HoldReason::Failures)
+        ..table.shared(Duration::ZERO, OpenReason::Failures)
     };
     table.circuits.apply(&[over], table.now);
-    assert_eq!(table.verdict(), Verdict::HeldUntil(table.now + Duration::from_secs(7)), "another one probes");
+    assert_eq!(table.verdict(), Verdict::OpenUntil(table.now + Duration::from_secs(7)), "another one probes");
     table.circuits.apply(&[], table.now);
     assert_eq!(table.verdict(), Verdict::Go, "its probe succeeded");
 }
@@ -228,10 +228,10 @@ fn holds_of_other_instances_apply_here_and_end_with_them() {
 #[test]
 fn a_failed_probe_here_counts_the_openings_elsewhere() {
     let mut table = Table::new();
-    table.circuits.apply(&[table.shared(Duration::ZERO, HoldReason::Failures)], table.now);
+    table.circuits.apply(&[table.shared(Duration::ZERO, OpenReason::Failures)], table.now);
     table.pass(Duration::from_secs(1));
     assert_eq!(table.verdict(), Verdict::Probe);
-    assert_eq!(table.report(Pass::Probe, &down()), hold(OPEN_FOR * 2, HoldReason::Failures, 2));
+    assert_eq!(table.report(Pass::Probe, &down()), opens(OPEN_FOR * 2, OpenReason::Failures, 2));
 }
 
 #[test]
@@ -240,21 +240,21 @@ fn older_news_does_not_undo_what_was_just_decided() {
     table.reports(5, &down());
     table.pass(Duration::from_secs(1));
     table.circuits.apply(&[], table.now);
-    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "our hold is not written yet");
-    assert_eq!(table.report(Pass::Normal, &sent()), Some(HoldChange::Release));
-    table.circuits.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
+    assert!(matches!(table.verdict(), Verdict::OpenUntil(_)), "our word is not written yet");
+    assert_eq!(table.report(Pass::Normal, &sent()), Some(CircuitChange::Close));
+    table.circuits.apply(&[table.shared(OPEN_FOR, OpenReason::Failures)], table.now);
     assert_eq!(table.verdict(), Verdict::Go, "our release is not written yet");
     table.pass(Duration::from_secs(4));
-    table.circuits.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
-    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "others insist");
+    table.circuits.apply(&[table.shared(OPEN_FOR, OpenReason::Failures)], table.now);
+    assert!(matches!(table.verdict(), Verdict::OpenUntil(_)), "others insist");
 }
 
 #[test]
 fn what_an_operator_does_after_our_own_decision_counts_at_once() {
-    let closed = |table: &Table, at| SharedHold {
+    let closed = |table: &Table, at| SharedCircuit {
         reason: None,
         changed_at: Some(at),
-        ..table.shared(Duration::ZERO, HoldReason::Failures)
+        ..table.shared(Duration::ZERO, OpenReason::Failures)
     };
     let mut table = Table::new();
     let before = table.now;
@@ -262,11 +262,11 @@ fn what_an_operator_does_after_our_own_decision_counts_at_once() {
     table.reports(5, &down());
     table.pass(Duration::from_millis(100));
     assert!(!table.circuits.apply(&[closed(&table, before)], table.now));
-    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)), "he closed another one");
-    let probe = SharedHold { changed_at: Some(table.now), ..table.shared(Duration::ZERO, HoldReason::Failures) };
+    assert!(matches!(table.verdict(), Verdict::OpenUntil(_)), "he closed another one");
+    let probe = SharedCircuit { changed_at: Some(table.now), ..table.shared(Duration::ZERO, OpenReason::Failures) };
     assert!(table.circuits.apply(&[probe], table.now), "it may go on");
     assert_eq!(table.verdict(), Verdict::Probe);
-    assert_eq!(table.report(Pass::Probe, &down()), hold(OPEN_FOR * 2, HoldReason::Failures, 2));
+    assert_eq!(table.report(Pass::Probe, &down()), opens(OPEN_FOR * 2, OpenReason::Failures, 2));
     table.pass(Duration::from_millis(100));
     assert!(table.circuits.apply(&[closed(&table, table.now)], table.now), "it may go on");
     assert_eq!(table.verdict(), Verdict::Go);
@@ -275,15 +275,15 @@ fn what_an_operator_does_after_our_own_decision_counts_at_once() {
         assert_eq!(table.report(Pass::Normal, &down()), None);
         assert!(!table.circuits.apply(&[closed(&table, table.now)], table.now));
     }
-    assert_eq!(table.report(Pass::Normal, &down()), hold(OPEN_FOR, HoldReason::Failures, 1));
+    assert_eq!(table.report(Pass::Normal, &down()), opens(OPEN_FOR, OpenReason::Failures, 1));
 }
 
 #[test]
-fn calls_under_way_do_not_keep_the_holds_of_others_away() {
+fn calls_under_way_do_not_keep_away_what_others_opened() {
     let table = Table::new();
     table.reports(2, &down());
-    table.circuits.apply(&[table.shared(OPEN_FOR, HoldReason::Failures)], table.now);
-    assert!(matches!(table.verdict(), Verdict::HeldUntil(_)));
+    table.circuits.apply(&[table.shared(OPEN_FOR, OpenReason::Failures)], table.now);
+    assert!(matches!(table.verdict(), Verdict::OpenUntil(_)));
     assert_eq!(table.report(Pass::Normal, &down()), None);
     table.circuits.apply(&[], table.now);
     assert_eq!(table.verdict(), Verdict::Go);
@@ -299,6 +299,6 @@ fn healthy_origins_take_no_memory_and_failing_ones_are_bounded() {
     for n in 0..ORIGINS_MAX + 10 {
         table.circuits.on_outcome("push", &Arc::from(format!("https://{n}:443")), Pass::Normal, table.now, &down());
     }
-    assert!(matches!(table.circuits.may_call("push", &held, table.now), Verdict::HeldUntil(_)), "holds are kept");
-    assert_eq!(table.circuits.holds().len(), 1);
+    assert!(matches!(table.circuits.may_call("push", &held, table.now), Verdict::OpenUntil(_)), "what is open is kept");
+    assert_eq!(table.circuits.open().len(), 1);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use outboxd::channel::Outcome;
 use outboxd::channel::failover::Router;
-use outboxd::config::{Backoff, OnHold, RouteConfig};
+use outboxd::config::{Backoff, RouteConfig, WhileHeld};
 use outboxd::retry::{Decision, Position, decide};
 
 use super::{Note, config};
@@ -18,7 +18,7 @@ fn route(channels: &[&str]) -> RouteConfig {
         max_attempts: 4,
         attempts_before_failover: 3,
         backoff: Backoff { base: Duration::from_secs(5), max: Duration::from_secs(60), jitter: 0.0 },
-        on_hold: OnHold::Wait,
+        while_held: WhileHeld::Wait,
     }
 }
 

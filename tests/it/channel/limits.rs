@@ -142,7 +142,7 @@ fn a_very_high_rate_is_kept_over_a_shorter_span() {
 }
 
 #[test]
-fn one_origin_at_its_cap_leaves_the_others_their_slots() {
+fn one_origin_at_its_cap_leaves_the_others_their_calls() {
     let mut config = config("{{ recipient }}");
     config.max_in_flight_per_origin = 4;
     config.max_in_flight = Some(100);
@@ -156,7 +156,7 @@ fn one_origin_at_its_cap_leaves_the_others_their_slots() {
     assert_eq!(limits.try_acquire(&origin("http://one-more:80"), now).unwrap_err(), Full::Channel);
     assert_eq!((limits.in_flight(), limits.origins()), (100, 97));
     drop(held);
-    assert!(limits.try_acquire(&dead, now).is_ok(), "a slot given back can be taken");
+    assert!(limits.try_acquire(&dead, now).is_ok(), "a permit given back can be taken");
     drop(others);
     assert_eq!((limits.in_flight(), limits.origins()), (0, 0), "idle origins are forgotten");
 }
@@ -195,7 +195,7 @@ async fn a_black_holed_destination_of_many_does_not_delay_the_others() {
     let (channel, limits) = (channel(&config), Limits::new(&config));
     let providers: Vec<Provider> = (0..100).map(|_| Provider::start()).collect();
     providers[0].answer(Reply::hang());
-    // A worker of 16 slots, and 20 rows for each destination in turn.
+    // A worker of 16 calls, and 20 rows for each destination in turn.
     let notes: Vec<Note> =
         (0..20).flat_map(|_| providers.iter().map(|provider| Note::to(&provider.url("/")))).collect();
     let mut queue: VecDeque<&Note> = notes.iter().collect();

@@ -5,7 +5,7 @@ use outboxd::config::{Errors, Role, validate_roles, warnings};
 use super::{BASE, config, errors, load_text};
 
 #[test]
-fn every_mistake_is_reported_at_once_with_its_line_and_path() {
+fn every_error_is_reported_at_once_with_its_line_and_path() {
     let text = r#"
 database_url = "mysql://127.0.0.1/app"
 http_addr = "0.0.0.0:8080"
@@ -22,7 +22,7 @@ timeout = "soon"
 channels = ["pusch"]
 max_attempts = 0
 "#;
-    let found = errors(text, &[("OUTBOXD_WORKER_LEESE", "1m"), ("OUTBOXD_RELAY_BATCH", "-1")]);
+    let found = errors(text, &[("OUTBOXD_WORKER_LEESE", "1m"), ("OUTBOXD_QUEUE_WINDOW", "-1")]);
     let wanted = [
         "outboxd.toml:2: database_url begins with mysql://; write postgres://user:password@host/database",
         "outboxd.toml:3: http_addr is 0.0.0.0:8080, which others can reach; set http_token (OUTBOXD_HTTP_TOKEN), or listen on 127.0.0.1",
@@ -34,7 +34,7 @@ max_attempts = 0
         "outboxd.toml:12: channels.push.timeout \"soon\" is no duration; write a number and its unit, such as \"5s\", \"10m\" or \"7d\"",
         "outboxd.toml:14: routes.quiz.channels names \"pusch\", but there is no [channels.pusch]; did you mean \"push\"?",
         "outboxd.toml:15: routes.quiz.max_attempts is 0; it takes 1 to 100",
-        "OUTBOXD_RELAY_BATCH: relay.batch is -1; it takes 1 to 10000",
+        "OUTBOXD_QUEUE_WINDOW: queue.window is -1; it takes 1 to 1000000",
         "OUTBOXD_WORKER_LEESE: is not a variable that outboxd knows; did you mean \"OUTBOXD_WORKER_LEASE\"?",
     ];
     assert_eq!(found, wanted);
@@ -153,7 +153,7 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn each_mistake_says_what_is_wrong_and_what_to_do() {
+fn each_error_says_what_is_wrong_and_what_to_do() {
     for (added, beginning) in WRONG {
         let found = errors(&format!("{BASE}{added}\n"), &[]);
         assert_eq!(found.len(), 1, "{added}: {found:#?}");
@@ -221,7 +221,7 @@ fn environment_variables_are_held_to_the_same_rules() {
 }
 
 #[test]
-fn an_unknown_flag_key_is_a_mistake_too() {
+fn an_unknown_flag_key_is_an_error_too() {
     let Errors(found) =
         load_text(BASE, &[], &[("worker.leese", "1m"), ("routes.\"a.b\".channels", "push")]).map(|_| ()).unwrap_err();
     assert_eq!(found.len(), 1);

@@ -29,12 +29,12 @@ async fn random_kills_lose_nothing_and_repeat_only_what_was_unknown() {
     println!("CHAOS_SEED={seed}");
     let mut redis = RedisServer::forgetful();
     let mut world = World::new(Carrier::Memory).await;
-    // However often chance hits the same row, nobody gives it up. Small batches, so that a burst is a backlog.
+    // However often chance hits the same row, nobody gives it up. A small window, so that a burst is a backlog.
     world.setup = world
         .setup
         .clone()
         .redis(redis.url(), "stream", &unique_prefix())
-        .set("relay.batch", 20)
+        .set("queue.window", 160)
         .set("routes.default.max_attempts", 100);
     world.provider.answer_with(|call| match Fate::of(call) {
         Fate::Refused => Reply::status(503),

@@ -12,7 +12,7 @@ const SOON: Duration = Duration::from_secs(20);
 const DESTINATIONS: usize = 100;
 /// Each brings one row for every destination.
 const ROUNDS: usize = 20;
-/// Below this a figure says more about a busy machine than about us. A row that has to wait for a slot which the dead
+/// Below this a figure says more about a busy machine than about us. A row that has to wait for a permit that the dead
 /// destination holds waits for its timeout, 5 s.
 const NOISE: Duration = Duration::from_millis(250);
 
@@ -52,7 +52,7 @@ impl Hundred {
         Hundred { app: database.connect().await, providers, urls, _instance: setup.start().await }
     }
 
-    /// More rows for the first destination than there are slots.
+    /// More rows for the first destination than there are permits.
     async fn pile_up(&self, rows: i32) {
         let notify = "SELECT outboxd.notify('piled up', $1, '{}') FROM generate_series(1, $2)";
         self.app.execute(notify, &[&self.urls[0], &rows]).await.unwrap();

@@ -45,7 +45,7 @@ async fn a_campaign_whose_every_instance_is_killed_at_each_step_reaches_everybod
     schedule::create_late(&client, "campaign", "-3 min", "").await;
     // Nobody calls a provider yet: what an abort would leave unknown is another test's matter.
     let planner = world.setup.clone().roles("producer,relay,scheduler");
-    for point in ["after_copy", "after_release", "after_settle"] {
+    for point in ["after_copy", "after_release", "after_finish"] {
         dies_at(&planner, &format!("{point}=abort")).await;
     }
     let _last = world.setup.start().await;

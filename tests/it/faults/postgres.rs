@@ -111,7 +111,7 @@ async fn connection_slots_used_up_by_others_are_waited_out() {
         tokio::spawn(connection);
         hogs.push(client);
     }
-    assert!(!hogs.is_empty(), "the slots were used up");
+    assert!(!hogs.is_empty(), "the connections were used up");
     world.notify(50).await;
     drop(hogs);
     world.settle().await.assert_nothing_lost().assert_duplicates_explained();

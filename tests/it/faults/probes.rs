@@ -32,7 +32,7 @@ async fn open_the_circuit(world: &World) {
 
 #[tokio::test]
 async fn probes_that_fail_use_up_no_attempt_and_no_notification() {
-    let world = world("200ms").await;
+    let world = world("100ms").await;
     let _instance = world.setup.start().await;
     open_the_circuit(&world).await;
     // More probes than a notification has attempts.
@@ -81,5 +81,29 @@ async fn an_operator_asks_for_a_probe_and_its_outcome_decides() {
     world.provider.answer(Reply::ok());
     sql::run(&operator, "SELECT outboxd.probe_channel('webhook')").await;
     sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    world.settle().await.assert_nothing_lost();
+}
+
+/// A channel's timeout and five seconds more: so long nobody else makes a probe that was granted and is under way.
+#[tokio::test]
+async fn a_probe_that_was_not_made_because_its_row_expired_is_the_next_rows() {
+    let mut world = world("1h").await;
+    world.setup = world.setup.clone().set("channels.webhook.timeout", "60s").set("worker.lease", "70s");
+    let _instance = world.setup.start().await;
+    world.notify(2).await;
+    sql::until(&world.app, &format!("SELECT ({FAILED}) = 2")).await;
+    let late = "SELECT outboxd.notify('orders', 'late', '{}', expires_at => clock_timestamp() + interval '200 ms')";
+    sql::run(&world.app, late).await;
+    sql::until(&world.app, "SELECT expires_at < now() FROM outboxd.notification_log WHERE recipient = 'late'").await;
+    world.provider.answer(Reply::ok());
+    sql::run(&world.app, "SELECT outboxd.probe_channel('webhook')").await;
+    sql::until(
+        &world.app,
+        "SELECT count(*) = 1 FROM outboxd.notification_log WHERE recipient = 'late' AND error = 'expired'",
+    )
+    .await;
+    assert_eq!(world.provider.count(), 2, "nobody was called for it");
+    world.notify(1).await;
+    world.provider.wait_for(3, SOON).await;
     world.settle().await.assert_nothing_lost();
 }

@@ -42,7 +42,7 @@ async fn rows_of_a_topic_without_a_route_wait_and_say_why_until_it_has_one() {
 
 #[tokio::test]
 async fn an_instance_without_a_topics_route_leaves_its_rows_to_one_that_has_it() {
-    for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream] {
+    let carriers = [Carrier::Memory, Carrier::List, Carrier::Stream].map(async |carrier| {
         let world = World::new(carrier).await;
         let _old = without_route(&world.setup).start().await;
         let _new = world.setup.start().await;
@@ -51,7 +51,8 @@ async fn an_instance_without_a_topics_route_leaves_its_rows_to_one_that_has_it()
         }
         world.settle().await.assert_nothing_lost().assert_no_duplicate();
         assert_eq!(sql::value::<String>(&world.app, STATES).await, "SENT 1", "{carrier:?}");
-    }
+    });
+    futures_util::future::join_all(carriers).await;
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use outboxd::store::Store;
 use outboxd::store::claim::Calls;
 use outboxd::store::instance::InstanceId;
 use outboxd::store::publish::FreshScan;
-use outboxd::store::repair::{Undelivered, Walk};
+use outboxd::store::repair::{Scan, Undelivered};
 
 use crate::leader::{config, register};
 use crate::support::world::{Carrier, World, message};
@@ -19,7 +19,7 @@ use crate::support::{postgres, sql};
 
 const ONE: FreshScan<'_> = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, take: 1 };
 const MINUTE: Duration = Duration::from_secs(60);
-const ALL: Walk<'_> = Walk { dead: &[], ends_leases: true, page: 0, pages_max: 1_000, claims_max: 10 };
+const ALL: Scan<'_> = Scan { dead: &[], ends_leases: true, page: 0, pages_max: 1_000, claims_max: 10 };
 
 #[tokio::test]
 async fn one_look_tells_the_claims_to_be_ended_and_how_long_what_is_published_has_waited() {
@@ -28,15 +28,15 @@ async fn one_look_tells_the_claims_to_be_ended_and_how_long_what_is_published_ha
     let store = Store::open(&config(&database, &[])).unwrap();
     let instance = register(&client).await;
     sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 5)").await;
-    let look = store.look_over(ALL).await.unwrap();
-    assert_eq!((look.expired.len(), look.published_for), (0, None), "ready rows wait for nobody's claim");
+    let scanned = store.scan_live(ALL).await.unwrap();
+    assert_eq!((scanned.expired.len(), scanned.published_for), (0, None), "ready rows wait for nobody's claim");
 
     store.reserve_fresh(ONE, instance, &[]).await.unwrap();
-    let waited = store.look_over(ALL).await.unwrap().published_for.expect("one is published");
+    let waited = store.scan_live(ALL).await.unwrap().published_for.expect("one is published");
     assert!(waited < MINUTE, "{waited:?}");
     sql::run(&client, "UPDATE outboxd.outbox SET published_at = now() - interval '1 min' WHERE state = 'published'")
         .await;
-    let waited = store.look_over(ALL).await.unwrap().published_for.expect("it still is");
+    let waited = store.scan_live(ALL).await.unwrap().published_for.expect("it still is");
     assert!(waited >= MINUTE && waited < 2 * MINUTE, "{waited:?}");
 
     // Claimed: one under a lease that is over, one by an instance that is dead, one by one that lives.
@@ -45,14 +45,14 @@ async fn one_look_tells_the_claims_to_be_ended_and_how_long_what_is_published_ha
         "UPDATE outboxd.outbox SET state = 'processing', epoch = 1, instance = id, lease_until = now() + (id - 1.5) * interval '1 h' WHERE id <= 3",
     )
     .await;
-    let look = store.look_over(Walk { dead: &[2], ..ALL }).await.unwrap();
-    let mut ids: Vec<i64> = look.expired.iter().map(|claim| claim.id).collect();
+    let scanned = store.scan_live(Scan { dead: &[2], ..ALL }).await.unwrap();
+    let mut ids: Vec<i64> = scanned.expired.iter().map(|claim| claim.id).collect();
     ids.sort_unstable();
-    assert_eq!((ids, look.published_for), (vec![1, 2], None));
-    let dead_only = store.look_over(Walk { dead: &[2], ends_leases: false, ..ALL }).await.unwrap();
+    assert_eq!((ids, scanned.published_for), (vec![1, 2], None));
+    let dead_only = store.scan_live(Scan { dead: &[2], ends_leases: false, ..ALL }).await.unwrap();
     assert_eq!(dead_only.expired.iter().map(|claim| claim.id).collect::<Vec<_>>(), [2]);
     assert_eq!(
-        store.look_over(Walk { dead: &[2], claims_max: 1, ..ALL }).await.unwrap().expired.len(),
+        store.scan_live(Scan { dead: &[2], claims_max: 1, ..ALL }).await.unwrap().expired.len(),
         1,
         "no more than asked for"
     );
@@ -68,8 +68,8 @@ async fn a_step_goes_over_no_more_pages_than_asked_and_the_steps_together_over_a
     sql::run(&client, claim).await;
     let (mut found, mut page) = (Vec::new(), 0);
     loop {
-        let look = store.look_over(Walk { page, pages_max: 5, claims_max: 1_000, ..ALL }).await.unwrap();
-        let ids: Vec<i64> = look.expired.iter().map(|claim| claim.id).collect();
+        let scanned = store.scan_live(Scan { page, pages_max: 5, claims_max: 1_000, ..ALL }).await.unwrap();
+        let ids: Vec<i64> = scanned.expired.iter().map(|claim| claim.id).collect();
         let pages = "SELECT (ctid::text::point)[0]::bigint FROM outboxd.outbox WHERE id = ANY ($1)";
         let rows = client.query(pages, &[&ids]).await.unwrap();
         let pages: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
@@ -77,7 +77,7 @@ async fn a_step_goes_over_no_more_pages_than_asked_and_the_steps_together_over_a
         assert!(pages.iter().all(|page| asked.contains(page)), "{pages:?} of {asked:?}");
         found.extend(ids);
         page += 5;
-        if page >= look.pages {
+        if page >= scanned.pages {
             break;
         }
     }
@@ -88,10 +88,10 @@ async fn a_step_goes_over_no_more_pages_than_asked_and_the_steps_together_over_a
     let sql = include_str!("../../../sql/queries/relay/find_expired_leases.sql");
     sql::run(
         &client,
-        &format!("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; PREPARE walk AS {sql}"),
+        &format!("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; PREPARE scan AS {sql}"),
     )
     .await;
-    let explain = "EXPLAIN (COSTS OFF) EXECUTE walk ('{}', true, 10, 0, 5)";
+    let explain = "EXPLAIN (COSTS OFF) EXECUTE scan ('{}', true, 10, 0, 5)";
     let plan: String = sql::values::<String>(&client, explain).await.join("\n");
     assert!(plan.contains("Tid Range Scan on outbox"), "{plan}");
 }

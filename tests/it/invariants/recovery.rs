@@ -10,8 +10,8 @@ use crate::support::world::{Carrier, World};
 use crate::support::{postgres, sql};
 
 const SOON: Duration = Duration::from_secs(20);
-/// For a busy machine.
-const SLACK_S: f64 = 3.0;
+/// For a busy machine: a sweep that takes long rests up to 5 s.
+const SLACK_S: f64 = 5.0;
 
 #[tokio::test]
 async fn i8_everything_recovers_within_its_time_once_the_parts_are_healthy_again() {

@@ -16,7 +16,9 @@ use super::{app, create, create_late, rows_of, run_is};
 async fn whichever_step_an_instance_is_killed_at_everybody_has_one_row_per_slot() {
     let database = postgres::database().await;
     let client = app(&database, 5_000).await;
+    // A lease is no longer than the TTL, so another takes over the sooner.
     let setup = Setup::new(&database.url()).webhook("http://127.0.0.1:9/");
+    let setup = setup.set("worker.heartbeat", "300ms").set("worker.heartbeat_ttl", "1500ms");
     let (_second, _third) = (setup.start().await, setup.start().await);
     for (n, step) in
         ["after_begin_runs", "before_reading", "after_reading", "after_copy@2", "after_copy@3"].into_iter().enumerate()

@@ -1,6 +1,6 @@
 //! The command line: the real binary, what it printed and how it ended.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -36,4 +36,12 @@ pub async fn outboxd(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Ran {
         out: String::from_utf8(ran.stdout).expect("text"),
         err: String::from_utf8(ran.stderr).expect("text"),
     }
+}
+
+/// An example of the crate, as it is now. `--workspace`: with the features that `scripts/test` has built it with.
+pub async fn example(name: &str) -> PathBuf {
+    let build = ["build", "--quiet", "--locked", "--workspace", "--all-features", "--example", name];
+    let built = Command::new(env!("CARGO")).args(build).output().await.expect("cargo runs");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Path::new(env!("CARGO_BIN_EXE_outboxd")).with_file_name("examples").join(name)
 }

@@ -1,33 +1,14 @@
-//! The binary's commands other than `run`: what they print and how they end.
+//! The binary's commands other than `run`, on a database: what they print and how they end.
 
-use std::process::Stdio;
-use std::time::Duration;
+use std::path::Path;
 
-use tokio::process::Command;
-
-/// Every command ends by itself.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How a command ended.
-#[derive(Debug)]
-pub struct Ran {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
-}
+use super::cli::{self, Ran};
 
 /// Runs a command on this database with nothing else in its environment but `env`.
 pub async fn outboxd(database_url: &str, args: &[&str], env: &[(&str, &str)]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
-    command.args(args).env_clear().env("DATABASE_URL", database_url).env("OUTBOXD_LOG", "warn").stdin(Stdio::null());
-    command.envs(env.iter().copied());
-    let ended = tokio::time::timeout(PATIENCE, command.kill_on_drop(true).output()).await;
-    let ran = ended.unwrap_or_else(|_| panic!("{args:?} does not end")).unwrap();
-    Ran {
-        code: ran.status.code().unwrap_or(-1),
-        out: String::from_utf8(ran.stdout).unwrap(),
-        err: String::from_utf8(ran.stderr).unwrap(),
-    }
+    let own = [("DATABASE_URL", database_url), ("OUTBOXD_LOG", "warn")];
+    let env: Vec<(&str, &str)> = own.into_iter().chain(env.iter().copied()).collect();
+    cli::outboxd(Path::new("."), args, &env).await
 }
 
 /// Runs a command that must succeed; its output.

@@ -179,12 +179,13 @@ pub struct Instance {
 }
 
 impl Instance {
-    fn pid(&self) -> Pid {
-        Pid::from_raw(i32::try_from(self.child.id().expect("it runs")).unwrap())
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id().expect("it runs")).unwrap()
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill(self.pid(), signal).expect("it is ours to signal");
+        kill(Pid::from_raw(self.pid()), signal).expect("it is ours to signal");
     }
 
     /// SIGKILL, and gone.

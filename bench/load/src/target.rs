@@ -15,7 +15,7 @@ use super::sink::Sink;
 
 /// A database to measure in, and what must live as long.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Target {
     /// What the instance is told.
     pub(super) config: Config,
     /// The database to drop in the end, and how to reach its server.
@@ -23,9 +23,9 @@ pub(super) struct Place {
     _servers: Option<(Postgres, Option<Redis>)>,
 }
 
-impl Place {
+impl Target {
     /// Starts servers of its own, with the servers' default settings.
-    pub(super) async fn throwaway(sources: &Sources, sink: &Sink, kind: QueueKind) -> Result<Place, Failure> {
+    pub(super) async fn throwaway(sources: &Sources, sink: &Sink, kind: QueueKind) -> Result<Target, Failure> {
         let postgres = Postgres::start("").await?;
         let redis = if kind == QueueKind::Memory { None } else { Redis::start().await? };
         if kind != QueueKind::Memory && redis.is_none() {
@@ -43,11 +43,11 @@ impl Place {
         }
         set("queue.kind", name(kind).to_owned());
         let config = configure(sources, sink)?;
-        Ok(Place { config, borrowed: None, _servers: Some((postgres, redis)) })
+        Ok(Target { config, borrowed: None, _servers: Some((postgres, redis)) })
     }
 
     /// Creates a database on the configured server.
-    pub(super) async fn configured(sources: &Sources, sink: &Sink, kind: Option<QueueKind>) -> Result<Place, Failure> {
+    pub(super) async fn configured(sources: &Sources, sink: &Sink, kind: Option<QueueKind>) -> Result<Target, Failure> {
         let mut sources = sources.clone();
         let database = format!("outboxd_bench_{:08x}", rand::random::<u32>());
         // Other instances on this Redis must not meet ours.
@@ -65,7 +65,7 @@ impl Place {
             "a database to measure in cannot be created; the login needs CREATEDB, or measure with --throwaway",
         )?;
         config.database_url = SecretString::from(with_database(server.expose_secret(), &database)?);
-        Ok(Place { config, borrowed: Some((database, server)), _servers: None })
+        Ok(Target { config, borrowed: Some((database, server)), _servers: None })
     }
 
     /// A session in it.

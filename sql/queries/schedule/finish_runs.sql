@@ -1,10 +1,7 @@
 -- Counts what of prepared runs is still PENDING after their slot; a run with nothing left is released.
 -- $1 owner · $2 runs at most
 -- Locks: the runs' rows; the lease FOR KEY SHARE. Index: schedule_run_open, notification_log_due.
-WITH lease AS MATERIALIZED (
-    SELECT d.name FROM outboxd.leader_lease d
-     WHERE d.name = 'schedules' AND d.owner = $1::int AND d.until > clock_timestamp() FOR KEY SHARE
-), waiting AS MATERIALIZED (
+WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int)), waiting AS MATERIALIZED (
     SELECT r.id, (SELECT count(*) FROM outboxd.notification_log l
                    WHERE l.topic = r.topic AND l.due_at BETWEEN r.release_at AND r.release_at + r.spread
                      AND starts_with(l.dedup_key, 'schedule:' || r.id || ':')) AS pending

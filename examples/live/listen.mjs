@@ -1,0 +1,36 @@
+// Prints events as they come: OUTBOXD_URL=ws://127.0.0.1:8080 node listen.mjs order
+//
+// A program of your own presents a token, OUTBOXD_TOKEN, and needs no ticket. Needs npm's `ws`: the WebSocket that Node
+// brings sends no headers.
+import WebSocket from 'ws';
+
+const url = process.env.OUTBOXD_URL ?? 'ws://127.0.0.1:8080';
+const headers = process.env.OUTBOXD_TOKEN ? { Authorization: `Bearer ${process.env.OUTBOXD_TOKEN}` } : {};
+const topics = process.argv.slice(2);
+const positions = new Map();
+let failures = 0;
+
+function connect() {
+  const query = new URLSearchParams();
+  for (const topic of topics) {
+    query.append('topic', topic);
+    if (positions.has(topic)) query.append('after', positions.get(topic));
+  }
+  const socket = new WebSocket(`${url}/v1/live?${query}`, { headers });
+  socket.on('message', (data) => {
+    const message = JSON.parse(data);
+    for (const [topic, position] of Object.entries(message.positions ?? {})) positions.set(topic, position);
+    if (message.type === 'ready') failures = 0;
+    if (message.type === 'gap') console.log(`gap in ${message.topic} after ${message.after}`);
+    if (message.type !== 'event') return;
+    positions.set(message.topic, message.position);
+    console.log(`${message.topic} ${message.position} ${message.key} ${JSON.stringify(message.payload)}`);
+  });
+  socket.on('error', (error) => console.error(error.message));
+  socket.on('close', (code, reason) => {
+    console.error(`closed: ${code} ${reason}`);
+    setTimeout(connect, Math.min(30_000, 500 * 2 ** failures++) * (0.5 + Math.random() / 2));
+  });
+}
+
+connect();

@@ -1,0 +1,42 @@
+//! The feed for an app's own clients.
+
+use std::time::Duration;
+
+use url::Url;
+
+use super::key::KeyPath;
+use super::section::Section;
+use super::settings::Settings;
+
+/// `[live]`
+#[derive(Debug, Clone)]
+pub struct LiveConfig {
+    /// WebSockets at most, per instance.
+    pub sessions_max: usize,
+    /// Between pings; a client that is silent for two of them is closed.
+    pub heartbeat: Duration,
+    /// Origins whose pages may listen without a ticket; our own always may.
+    pub allowed_origins: Vec<String>,
+}
+
+/// The section.
+pub(super) fn build(s: &Section<'_>) -> LiveConfig {
+    LiveConfig {
+        sessions_max: s.number("sessions_max"),
+        heartbeat: s.duration("heartbeat"),
+        allowed_origins: s.texts("allowed_origins"),
+    }
+}
+
+/// Notes origins that no browser would send.
+pub(super) fn validate(settings: &mut Settings, live: &LiveConfig) {
+    let path = KeyPath::dotted("live.allowed_origins");
+    for given in &live.allowed_origins {
+        let origin = Url::parse(given).ok().map(|url| url.origin().ascii_serialization());
+        if origin.is_none_or(|origin| !origin.eq_ignore_ascii_case(given)) {
+            let what =
+                format!("has {given:?}, which is no origin; write scheme, host and port as in https://shop.example");
+            settings.error(&path, what);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! `/v1/live`: domain events for an app's own clients, over WebSocket.
+//!
+//! Every instance reads the event streams for itself, on one connection over all topics that somebody here listens to,
+//! and fans out to its own sessions. So it does not matter which instance a client reaches, nor which one appended.
+//!
+//! ```text
+//! Redis streams ── reader ── hub ──┬─ mailbox ── session ── WebSocket
+//!                    ▲             ├─ mailbox ── session ── WebSocket
+//!                    └ positions   └─ …
+//! ```
+//!
+//! **Guarantee.** A session gets the events of its topics in the order of their streams, each once, or is told of a gap.
+//! A client that comes back with the position it has gets what it lacks, as far as the stream holds it. **Limit.** The
+//! streams' own: an event that the app replays comes again under a new position. A client that is too slow is dropped.
+//!
+//! Bounded: sessions, topics of a session and of an instance, what waits for a client, what a client may send, how far
+//! it may be behind. Metrics: `outboxd_live_*`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use axum::Router;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{RawQuery, State};
+use axum::http::HeaderMap;
+use axum::http::header::SEC_WEBSOCKET_PROTOCOL;
+use axum::middleware;
+use axum::response::Response;
+use axum::routing::{get, post};
+use metrics::counter;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Readiness;
+use super::access::{self, Access, Caller};
+use super::problem::{Kind, Problem};
+use crate::config::{LiveConfig, Scope};
+use crate::queue::events::Feed;
+use hub::{Hub, Listener};
+use request::Asked;
+use session::Session;
+
+mod end;
+mod frame;
+mod hub;
+mod mailbox;
+mod reader;
+mod replay;
+mod request;
+mod session;
+pub(super) mod tickets;
+
+/// What we speak. A client that presents its ticket as a subprotocol offers this one too.
+const PROTOCOL: &str = "outboxd.v1";
+/// Before the ticket, among the subprotocols that a client offers.
+const TICKET: &str = "ticket.";
+/// Bytes of a client's message at most; it has nothing to say.
+const RECEIVED_BYTES_MAX: usize = 1 << 10;
+/// Read and write buffers of a session; there are thousands.
+const READ_BUFFER_BYTES: usize = 1 << 10;
+const WRITE_BUFFER_BYTES: usize = 4 << 10;
+/// Clients that read what they lack from Redis at a time; the others wait.
+const REPLAYS_MAX: usize = 8;
+
+/// The live feed of one instance.
+#[derive(Debug)]
+pub(super) struct Live {
+    config: LiveConfig,
+    access: Arc<Access>,
+    readiness: Arc<Readiness>,
+    hub: Hub,
+    /// Set once the instance works, if it has a Redis.
+    feed: OnceLock<Arc<Feed>>,
+    slots: Arc<Semaphore>,
+    replays: Semaphore,
+    /// Every session, to be waited for.
+    sessions: TaskTracker,
+    closing: CancellationToken,
+    next: AtomicU64,
+}
+
+impl Live {
+    pub(super) fn new(config: &LiveConfig, access: Arc<Access>, readiness: Arc<Readiness>) -> Arc<Live> {
+        Arc::new(Live {
+            config: config.clone(),
+            access,
+            readiness,
+            hub: Hub::default(),
+            feed: OnceLock::new(),
+            slots: Arc::new(Semaphore::new(config.sessions_max)),
+            replays: Semaphore::new(REPLAYS_MAX),
+            sessions: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// Reads and fans out until the instance drains or `stop`; then every session is closed and waited for.
+    pub(super) async fn run(&self, stop: &CancellationToken) {
+        let read = async {
+            let Some(streams) = self.readiness.parts().await.events.clone() else {
+                return self.closing.cancelled().await;
+            };
+            let feed = Arc::clone(self.feed.get_or_init(|| Arc::new(streams.feed())));
+            reader::run(&self.hub, &feed, &self.closing).await;
+        };
+        let close = async {
+            stop.run_until_cancelled(self.readiness.draining()).await;
+            self.closing.cancel();
+        };
+        tokio::join!(self.closing.run_until_cancelled(read), close);
+        self.sessions.close();
+        self.sessions.wait().await;
+    }
+
+    /// The feed, once there is one.
+    fn feed(&self) -> Result<Arc<Feed>, Problem> {
+        if self.closing.is_cancelled() {
+            return Err(Problem::new(Kind::Unavailable, "this instance stops; reconnect"));
+        }
+        match (self.feed.get(), self.readiness.parts_now()) {
+            (Some(feed), _) => Ok(Arc::clone(feed)),
+            (None, Some(parts)) if parts.events.is_none() => {
+                let detail = "events need Redis: set redis_url (REDIS_URL), with queue.kind stream or list";
+                Err(Problem::new(Kind::NotImplemented, detail))
+            }
+            _ => Err(Problem::new(Kind::Unavailable, "this instance is starting")),
+        }
+    }
+
+    /// Who listens by which right; narrows what was asked to that. Returns when the right ends.
+    fn admit(&self, asked: &mut Asked, headers: &HeaderMap) -> Result<Option<Instant>, Problem> {
+        let Some(ticket) = asked.ticket.take().or_else(|| offered_ticket(headers)) else {
+            let caller = self.access.listener(headers, &self.config.allowed_origins)?;
+            if !caller.may_see_payloads() {
+                caller.check(Scope::Write)?;
+            }
+            return asked.check_topics(&caller).map(|()| None);
+        };
+        let (caller, ticket) = self.access.redeem(&ticket)?;
+        let refused = |what: &str| Err(Problem::new(Kind::Forbidden, format!("this ticket is not good for {what}")));
+        if let Some(wanted) = asked.wanted.iter().find(|wanted| !ticket.topics.iter().any(|t| **t == *wanted.topic)) {
+            return refused(&format!("the topic {:?}", wanted.topic));
+        }
+        if ticket.key.is_some() && asked.key.is_some() && asked.key != ticket.key {
+            return refused("this key");
+        }
+        asked.check_topics(&caller)?;
+        let until = Instant::now() + ticket.left();
+        asked.key = asked.key.take().or(ticket.key);
+        Ok(Some(until))
+    }
+}
+
+impl Asked {
+    fn check_topics(&self, caller: &Caller) -> Result<(), Problem> {
+        match self.wanted.iter().find(|wanted| !caller.may_use_topic(&wanted.topic)) {
+            None => Ok(()),
+            Some(wanted) => {
+                let (name, topic) = (caller.name(), &wanted.topic);
+                let detail = format!("the token {name:?} may not listen to {topic:?} (tokens.*.topics)");
+                Err(Problem::new(Kind::Forbidden, detail))
+            }
+        }
+    }
+}
+
+/// What needs a caller: `POST /v1/live/tickets`.
+pub(super) fn ticket_routes(live: Arc<Live>) -> Router {
+    Router::new()
+        .route("/v1/live/tickets", post(tickets::issue))
+        .route_layer(middleware::from_fn_with_state(Scope::Write, access::require))
+        .with_state(live)
+}
+
+/// What finds out by itself who asks, because a ticket stands above cookies and origins: `GET /v1/live`.
+pub(super) fn routes(live: Arc<Live>) -> Router {
+    Router::new().route("/v1/live", get(connect)).with_state(live)
+}
+
+async fn connect(
+    State(live): State<Arc<Live>>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let mut asked = request::parse(query.as_deref().unwrap_or_default())?;
+    let until = live.admit(&mut asked, &headers)?;
+    // Before the look whether we stop, so that whoever is let in is waited for.
+    let joined = live.sessions.token();
+    let feed = live.feed()?;
+    let upgrade = upgrade.map_err(|rejection| Problem::new(Kind::UpgradeRequired, rejection.body_text()))?;
+    let Ok(slot) = Arc::clone(&live.slots).try_acquire_owned() else {
+        counter!("outboxd_live_refused_total").increment(1);
+        return Err(Problem::new(
+            Kind::Unavailable,
+            "this instance has as many sessions as it may (live.sessions_max)",
+        ));
+    };
+    let listener = Listener {
+        number: live.next.fetch_add(1, Ordering::Relaxed),
+        key: asked.key.map(Arc::from),
+        mailbox: Arc::default(),
+    };
+    let session = Session { live: Arc::clone(&live), feed, wanted: asked.wanted, listener, until };
+    Ok(upgrade
+        .protocols([PROTOCOL])
+        .max_message_size(RECEIVED_BYTES_MAX)
+        .max_frame_size(RECEIVED_BYTES_MAX)
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .on_upgrade(move |socket| async move {
+            session.run(socket).await;
+            drop((slot, joined));
+        }))
+}
+
+/// The ticket among the subprotocols that a client offers: all that a browser lets a page choose.
+fn offered_ticket(headers: &HeaderMap) -> Option<String> {
+    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).into_iter().filter_map(|value| value.to_str().ok());
+    let mut names = offered.flat_map(|names| names.split(',').map(str::trim));
+    names.find_map(|name| name.strip_prefix(TICKET)).map(str::to_owned)
+}

@@ -1,0 +1,71 @@
+//! How a session ends, and what the client is told.
+
+use axum::extract::ws::{CloseCode, close_code};
+
+/// Our own code: the ticket is over. Codes from 4000 on are an application's.
+const TICKET_OVER: CloseCode = 4401;
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// The client closed it.
+    Client,
+    /// The connection broke, or what came was no WebSocket.
+    Gone,
+    /// The client did not take what it was sent.
+    Slow,
+    /// Nothing was heard for two heartbeats.
+    Silent,
+    /// The client sends without end.
+    Noisy,
+    /// The ticket is over.
+    Expired,
+    /// The instance stops.
+    Shutdown,
+    /// Redis does not answer.
+    Unavailable,
+    /// This instance reads as many topics as it may.
+    TooManyTopics,
+}
+
+impl End {
+    /// As the metric names it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            End::Client => "client",
+            End::Gone => "gone",
+            End::Slow => "slow",
+            End::Silent => "silent",
+            End::Noisy => "noisy",
+            End::Expired => "expired",
+            End::Shutdown => "shutdown",
+            End::Unavailable | End::TooManyTopics => "unavailable",
+        }
+    }
+
+    pub(super) fn code(self) -> CloseCode {
+        match self {
+            End::Client => close_code::NORMAL,
+            End::Gone => close_code::PROTOCOL,
+            End::Slow | End::Silent | End::Noisy => close_code::POLICY,
+            End::Expired => TICKET_OVER,
+            End::Shutdown => close_code::AWAY,
+            End::Unavailable | End::TooManyTopics => close_code::AGAIN,
+        }
+    }
+
+    /// At most 123 bytes go into a close frame.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            End::Client => "goodbye",
+            End::Gone => "the connection broke, or a message was too long or none",
+            End::Slow => "too slow: what waited for you did not fit; reconnect with after",
+            End::Silent => "nothing was heard from you for two heartbeats",
+            End::Noisy => "too many messages from you; this feed only sends",
+            End::Expired => "the ticket is over; ask for another and reconnect with after",
+            End::Shutdown => "this instance stops; reconnect with after",
+            End::Unavailable => "Redis does not answer; reconnect with after",
+            End::TooManyTopics => "this instance reads as many topics as it may; reconnect later",
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a client may cost, and how it ends.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt as _;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::support::http;
+use crate::support::sql;
+use crate::support::world::World;
+
+use super::Scene;
+use super::client::{Client, positions};
+
+async fn with(key: &'static str, value: impl Into<toml::Value>) -> Scene {
+    let change = |mut world: World| {
+        world.setup = world.setup.set(key, value);
+        world
+    };
+    Scene::with(change).await
+}
+
+/// Waits until so many sessions have ended for this reason.
+async fn until_closed(scene: &mut Scene, reason: &str, count: f64) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while scene.instance.metric("outboxd_live_closed_total", &[("reason", reason)]).await < count {
+        assert!(Instant::now() < deadline, "{reason} < {count}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_slow_client_is_dropped_with_a_reason_and_the_others_miss_nothing() {
+    let mut scene = Scene::new().await;
+    let mut slow = scene.connect("topic=order").await;
+    slow.ready().await;
+    let mut quick = scene.connect("topic=order").await;
+    quick.ready().await;
+    // More than the kernel's buffers and the mailbox hold.
+    let large = "SELECT outboxd.publish('order', 'k', to_jsonb(repeat('x', 200000))) FROM generate_series(1, 20)";
+    let mut published = 0;
+    while scene.instance.metric("outboxd_live_closed_total", &[("reason", "slow")]).await == 0.0 {
+        assert!(published < 600, "it is never too slow");
+        sql::run(&scene.world.app, large).await;
+        assert_eq!(positions(&quick.events(20).await), (published + 1..=published + 20).collect::<Vec<i64>>());
+        published += 20;
+    }
+    let (code, reason, messages) = slow.closed().await;
+    assert_eq!(code, 1008);
+    assert!(reason.contains("too slow") && reason.contains("after"), "{reason}");
+    assert!(messages < published as usize, "{messages} of {published}");
+}
+
+#[tokio::test]
+async fn a_burst_makes_nobody_slow_who_reads() {
+    let mut scene = Scene::new().await;
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        let mut client = scene.connect("topic=order").await;
+        client.ready().await;
+        clients.push(client);
+    }
+    sql::run(&scene.world.app, "SELECT outboxd.publish('order', 'k', '{}') FROM generate_series(1, 2000)").await;
+    let read = clients.iter_mut().map(async |client| positions(&client.events(2_000).await));
+    for got in futures_util::future::join_all(read).await {
+        assert_eq!(got, (1..=2_000).collect::<Vec<i64>>());
+    }
+    assert_eq!(scene.instance.metric("outboxd_live_closed_total", &[("reason", "slow")]).await, 0.0);
+}
+
+#[tokio::test]
+async fn clients_are_pinged_and_a_silent_one_is_closed() {
+    let mut scene = with("live.heartbeat", "300ms").await;
+    let silent = scene.connect("topic=order").await;
+    let mut alive = scene.connect("topic=order").await;
+    let pinged = async {
+        // Whoever does not read does not answer.
+        alive.pinged(6).await;
+        alive
+    };
+    let mut alive = pinged.await;
+    until_closed(&mut scene, "silent", 1.0).await;
+    drop(silent);
+    scene.publish("order", "k", "{}").await;
+    assert_eq!(alive.events(1).await.len(), 1, "who answers stays");
+}
+
+#[tokio::test]
+async fn what_a_client_sends_is_bounded() {
+    let mut scene = Scene::new().await;
+    let mut chatty = scene.connect("topic=order").await;
+    chatty.ready().await;
+    for _ in 0..100 {
+        chatty.send(Message::text("hello?")).await.unwrap();
+    }
+    assert_eq!(chatty.closed().await.0, 1008);
+    let mut long = scene.connect("topic=order").await;
+    long.ready().await;
+    long.send(Message::text("x".repeat(2_000))).await.unwrap();
+    assert_eq!(long.closed().await.0, 1002);
+    let mut broken = scene.connect("topic=order").await;
+    broken.ready().await;
+    broken.stream().write_all(&[0xff; 64]).await.unwrap();
+    assert_eq!(broken.closed().await.0, 1002);
+    until_closed(&mut scene, "gone", 2.0).await;
+    assert_eq!(scene.instance.metric("outboxd_live_sessions", &[]).await, 0.0);
+}
+
+#[tokio::test]
+async fn sessions_have_a_limit_of_their_own_and_leave_room_for_other_requests() {
+    let mut scene = with("live.sessions_max", 300).await;
+    let mut clients = Vec::new();
+    // More than the connections that are served at a time.
+    for _ in 0..300 {
+        clients.push(scene.connect("topic=order").await);
+    }
+    assert_eq!(http::get(scene.addr, "/livez", &[]).await.status, 200);
+    let refused = scene.refused("topic=order", &[]).await;
+    assert_eq!((refused.status, refused.retry_after.as_deref()), (503, Some("1")), "{refused:?}");
+    assert_eq!(scene.instance.metric("outboxd_live_refused_total", &[]).await, 1.0);
+    clients.truncate(290);
+    until_closed(&mut scene, "gone", 10.0).await;
+    for _ in 0..5 {
+        scene.connect("topic=order").await.ready().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_asked_wrongly_is_a_problem() {
+    let scene = Scene::new().await;
+    let many: String = (0..17).map(|n| format!("&topic=t{n}")).collect();
+    for query in ["", "topic=", "topic=a&after=x", "after=1&topic=a", "topic=a&topic=a", "topic=a&what=1", &many[1..]] {
+        let refused = scene.refused(query, &[]).await;
+        assert_eq!((refused.status, &refused.problem["status"]), (400, &400.into()), "{query}");
+    }
+    let plain = http::get(scene.addr, "/v1/live?topic=order", &[]).await;
+    assert_eq!((plain.status, plain.header("upgrade")), (426, Some("websocket")), "{plain:?}");
+    assert_eq!(plain.header("content-type"), Some("application/problem+json"));
+}
+
+#[tokio::test]
+async fn an_instance_that_stops_closes_its_sessions_and_says_so() {
+    let scene = Scene::new().await;
+    let mut client = scene.connect("topic=order").await;
+    client.ready().await;
+    let mut silent = scene.connect("topic=order").await;
+    silent.ready().await;
+    let told = async {
+        let (code, reason, _) = client.closed().await;
+        assert_eq!(code, 1001);
+        assert!(reason.contains("reconnect with after"), "{reason}");
+    };
+    let started = Instant::now();
+    let (code, ()) = tokio::join!(scene.instance.drain(), told);
+    assert_eq!(code, 0);
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert_eq!(silent.closed().await.0, 1001, "it finds the word when it reads");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_is_forgotten() {
+    let mut scene = Scene::new().await;
+    let mut client = scene.connect("topic=order").await;
+    client.ready().await;
+    client.send(Message::Close(None)).await.unwrap();
+    until_closed(&mut scene, "client", 1.0).await;
+    drop(scene.connect("topic=order").await);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while scene.instance.metric("outboxd_live_sessions", &[]).await > 0.0 {
+        assert!(Instant::now() < deadline, "it is still there");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let _: Result<Client, _> = Client::connect(scene.addr, "topic=order", &[]).await;
+}
