@@ -162,7 +162,8 @@ impl Dashboard {
             );
         };
         let name = place.name(&viewer.caller);
-        let Shown { look, trouble } = self.looks.at(&name, age_max, place.look(&parts.store, &viewer.caller)).await;
+        let Shown { look, trouble } =
+            self.looks.at(&name, age_max, Box::pin(place.look(&parts.store, &viewer.caller))).await;
         let Some(look) = look else {
             return match trouble {
                 Some(problem) if problem.kind() != Kind::Unavailable => {

@@ -97,7 +97,7 @@ pub(super) fn latency(rows: &Value, newest: DateTime<Utc>) -> String {
         }
         is_joined = latency.is_some();
     }
-    let last = known().last();
+    let last = known().next_back();
     let label = match last {
         Some(l) => format!(
             "Last minute with traffic: p50 {}, p99 {}",

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::hub::Hub;
 use super::mailbox::Mailbox;
 use crate::queue;
 use crate::queue::events::{Feed, Mark};
+use crate::telemetry::outage::Outage;
 
 /// How long one read waits; a topic that is added meanwhile is read with the next one.
 const BLOCK: Duration = Duration::from_millis(100);
@@ -29,26 +30,15 @@ const PACE_LOOK: Duration = Duration::from_millis(2);
 /// Reads until `stop`; nothing while nobody listens.
 pub(super) async fn run(hub: &Hub, feed: &Feed, stop: &CancellationToken) {
     let mut looked_at = Instant::now();
-    let mut is_down = false;
+    let mut outage = Outage::default();
     while !stop.is_cancelled() {
         if hub.cursors().is_empty() {
             stop.run_until_cancelled(hub.added()).await;
             continue;
         }
-        match stop.run_until_cancelled(pass(hub, feed, &mut looked_at)).await {
-            Some(Ok(())) => {
-                if std::mem::take(&mut is_down) {
-                    info!("the live feed goes on");
-                }
-            }
-            Some(Err(error)) => {
-                if !is_down {
-                    warn!(%error, "the live feed waits");
-                }
-                is_down = true;
-                stop.run_until_cancelled(tokio::time::sleep(ERROR_WAIT)).await;
-            }
-            None => {}
+        let Some(outcome) = stop.run_until_cancelled(pass(hub, feed, &mut looked_at)).await else { return };
+        if outage.note(outcome, "the live feed waits").is_none() {
+            stop.run_until_cancelled(tokio::time::sleep(ERROR_WAIT)).await;
         }
     }
 }

@@ -92,7 +92,7 @@ impl Session {
             };
             let gone_on = match event {
                 Event::Arrived => self.pass_on(socket, &mut skipped).await,
-                Event::Received(received) => pulse.hear(received),
+                Event::Received(received) => pulse.hear(received.as_ref()),
                 Event::Time => self.beat(socket, &mut pulse).await,
                 Event::Shutdown => Err(End::Shutdown),
             };
@@ -201,7 +201,7 @@ impl Session {
 }
 
 impl Pulse {
-    fn hear(&mut self, received: Option<Result<Message, axum::Error>>) -> Result<(), End> {
+    fn hear(&mut self, received: Option<&Result<Message, axum::Error>>) -> Result<(), End> {
         match received {
             None | Some(Ok(Message::Close(_))) => return Err(End::Client),
             Some(Err(_)) => return Err(End::Gone),
