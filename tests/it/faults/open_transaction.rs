@@ -23,7 +23,7 @@ async fn cpu(app: &Client, instance: &Instance) -> Duration {
     let sessions =
         "SELECT pid FROM pg_stat_activity WHERE application_name = 'outboxd' AND datname = current_database()";
     let sessions: Vec<i32> = sql::values(app, sessions).await;
-    sessions.into_iter().chain([instance.process_id()]).map(process::cpu_time).sum()
+    sessions.into_iter().chain([instance.pid()]).map(process::cpu_time).sum()
 }
 
 /// What share of a core is taken while nobody writes anything.

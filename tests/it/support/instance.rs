@@ -184,11 +184,6 @@ impl Instance {
         i32::try_from(self.child.id().expect("it runs")).unwrap()
     }
 
-    /// Its number as a process.
-    pub fn process_id(&self) -> i32 {
-        self.pid().as_raw()
-    }
-
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid()), signal).expect("it is ours to signal");
     }
