@@ -76,6 +76,10 @@ CREATE INDEX notification_log_due ON outboxd.notification_log (topic, due_at, id
 CREATE INDEX notification_log_due_key ON outboxd.notification_log (ordering_key, due_at, id)
     WHERE due_at IS NOT NULL AND ordering_key IS NOT NULL;
 CREATE INDEX notification_log_failed ON outboxd.notification_log (failed_at) INCLUDE (topic) WHERE failed_at IS NOT NULL;
+-- By recipient, for outboxd.notifications_to(). Sorted by recipient, each INSERT would touch another page of it. Instead a part
+-- of the hash has 256 values, and within each the newest comes last: 256 pages are written to, and a search goes through one
+-- part in 256 of the index, where it compares the whole hash.
+CREATE INDEX notification_log_recipient ON outboxd.notification_log ((hashtext(recipient) & 255), id, (hashtext(recipient)));
 CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log (topic, dedup_key) WHERE dedup_key IS NOT NULL;
 
 -- CACHE 1 is part of the protocol: the fast path looks a little below the last number, and a cached one is always late.

@@ -13,10 +13,13 @@ CREATE TABLE outboxd.schedule (
     lead       interval NOT NULL,
     spread     interval NOT NULL,
     catch_up   interval NOT NULL,
+    -- NULL: what it sends does not expire.
+    expires_after interval,
     version    integer NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Slots after this time count.
+    -- Slots after this time count. Those before it that nobody has dealt with passed while it was paused.
     changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    paused_at  timestamptz,
     next_slot  timestamptz,
     error      text,
 
@@ -25,13 +28,15 @@ CREATE TABLE outboxd.schedule (
     CONSTRAINT lead_is_up_to_a_day CHECK (lead BETWEEN '0' AND '1 day'),
     CONSTRAINT spread_is_up_to_a_day CHECK (spread BETWEEN '0' AND '1 day'),
     CONSTRAINT catch_up_is_up_to_a_week CHECK (catch_up BETWEEN '0' AND '7 days'),
+    CONSTRAINT expires_after_is_a_second_to_30_days CHECK (expires_after BETWEEN '1 s' AND '30 days'),
     CONSTRAINT schedules_with_an_error_have_no_slot CHECK (error IS NULL OR next_slot IS NULL)
 );
 
 -- One row per slot of a schedule, as it was when the slot came near: history that outlives the schedule.
 --
 --   preparing ─► prepared ─► released        missed: nobody ran in time
---        └─► failed     └─► canceled         canceled: the schedule was dropped or changed
+--        └─► failed     └─► canceled         canceled: the schedule was dropped, changed or paused
+--                                            paused: it passed while the schedule was paused
 --
 -- The audience is read once, in one statement, into schedule_recipient (`attempt` counts the readings; `staged` is the
 -- one that stands), and copied from there into notification_log in chunks: `position` says how far. A crash between
@@ -45,6 +50,7 @@ CREATE TABLE outboxd.schedule_run (
     topic       text NOT NULL,
     audience    text NOT NULL,
     spread      interval NOT NULL,
+    expires_after interval,
     slot        timestamptz NOT NULL,
     -- The slot, or later if it was missed: the spread begins here.
     release_at  timestamptz NOT NULL,
@@ -61,7 +67,7 @@ CREATE TABLE outboxd.schedule_run (
     ended_at    timestamptz,
 
     CONSTRAINT a_slot_runs_once UNIQUE (schedule_id, version, slot),
-    CONSTRAINT state_is_known_to_us CHECK (state IN ('preparing', 'prepared', 'released', 'missed', 'failed', 'canceled')),
+    CONSTRAINT state_is_known_to_us CHECK (state IN ('preparing', 'prepared', 'released', 'missed', 'paused', 'failed', 'canceled')),
     CONSTRAINT ended_runs_and_only_they_have_ended_at CHECK ((state IN ('preparing', 'prepared')) = (ended_at IS NULL)),
     CONSTRAINT failed_runs_have_an_error CHECK (state <> 'failed' OR error IS NOT NULL)
 ) WITH (fillfactor = 70);

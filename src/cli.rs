@@ -26,6 +26,7 @@ mod completions;
 mod database;
 mod dead;
 mod doctor;
+mod find;
 mod fit;
 mod migrate;
 mod roles;
@@ -87,6 +88,7 @@ enum Command {
     Schedule(schedule::Args),
     Status(status::Args),
     Dead(dead::Args),
+    Find(find::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
 }
@@ -144,10 +146,7 @@ impl From<Errors> for Failure {
 
 impl From<connect::Error> for Failure {
     fn from(error: connect::Error) -> Self {
-        let exit = match error {
-            connect::Error::Url(_) => Exit::Config,
-            _ => Exit::Unavailable,
-        };
+        let exit = if error.is_passing() { Exit::Unavailable } else { Exit::Config };
         Self::new(exit, anyhow::Error::new(error).context("Postgres"))
     }
 }
@@ -205,6 +204,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Schedule(args) => schedule::run(&args, &sources).await,
         Command::Status(args) => status::run(&args, &sources).await,
         Command::Dead(args) => dead::run(&args, &sources).await,
+        Command::Find(args) => find::run(&args, &sources).await,
         Command::Doctor(args) => doctor::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
     }

@@ -6,7 +6,8 @@
 //! stopped.
 //!
 //! **Limit.** A slot missed by downtime runs if it is younger than the schedule's `catch_up`, else it is on record as
-//! missed. An audience is read as it is `lead` before the slot.
+//! missed. An audience is read as it is `lead` before the slot. A slot that comes while its schedule is paused is on record as
+//! paused.
 //!
 //! A slow or broken audience fails its own run; the others are prepared beside it.
 //!
@@ -19,6 +20,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use chrono::TimeDelta;
 use metrics::counter;
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -34,7 +36,7 @@ use crate::telemetry::outage::Outage;
 pub mod calendar;
 mod preparation;
 
-use calendar::{Calendar, Due};
+use calendar::{Calendar, Due, Window};
 
 /// The leader lease's name in the database.
 pub const LEASE: &str = "schedules";
@@ -105,7 +107,8 @@ impl Scheduler {
                 let runs = due.runs.iter().map(|at| Slot { at: *at, state: "preparing", reason: None });
                 let missed =
                     due.missed.into_iter().map(|(at, reason)| Slot { at, state: "missed", reason: Some(reason) });
-                let slots: Vec<Slot> = missed.chain(runs).collect();
+                let paused = due.paused.iter().map(|at| Slot { at: *at, state: "paused", reason: None });
+                let slots: Vec<Slot> = paused.chain(missed).chain(runs).collect();
                 (due.next.ok_or_else(|| "no next slot".to_owned()), slots)
             }
             Err(error) => {
@@ -168,10 +171,17 @@ impl Scheduler {
 fn plan(schedule: &Schedule) -> Result<Due, calendar::Error> {
     let calendar = Calendar::parse(&schedule.cron, &schedule.timezone)?;
     match schedule.next_slot {
-        Some(next) => calendar.due(next, schedule.now, schedule.lead, schedule.catch_up),
+        Some(next) => calendar.due(next, window(schedule)),
         // First only the slot; what it is due for is worked out at the next look, from the database.
         None => Ok(Due { next: Some(calendar.after(schedule.changed_at)?), ..Due::default() }),
     }
+}
+
+/// While paused nothing is prepared: a slot is dealt with when it has come.
+fn window(schedule: &Schedule) -> Window {
+    let (lead, paused_until) =
+        if schedule.is_paused { (TimeDelta::zero(), schedule.now) } else { (schedule.lead, schedule.changed_at) };
+    Window { now: schedule.now, lead, catch_up: schedule.catch_up, paused_until }
 }
 
 /// Keeps schedules until `shutdown`, while the lease is ours.

@@ -10,6 +10,7 @@
 //! | `/v1/live/tickets` | POST: a ticket for an app's own client | scope `write` |
 //! | `/openapi.json` | what `/v1/…` takes and gives | any token |
 //! | `/v1/…` | notifications, views, actions; see [`api`] | by scope |
+//! | `/`, `/notifications`, `/dead`, … | the dashboard; see [`dashboard`] | scope `read`; to act, `operate` |
 //! | `/login`, `/logout` | POST: from a token to the dashboard's session and back | anyone |
 //!
 //! Off loopback a token is required at start; see [`access`]. What is asked is bounded: connections, the size and time of a request's
@@ -41,6 +42,7 @@ mod access;
 mod api;
 mod browser;
 mod connections;
+mod dashboard;
 mod live;
 mod metrics;
 mod problem;
@@ -93,6 +95,7 @@ struct Bound {
     router: Router,
     readiness: Arc<Readiness>,
     live: Arc<Live>,
+    stop: CancellationToken,
 }
 
 impl Api {
@@ -105,9 +108,11 @@ impl Api {
         let access = Arc::new(Access::new(config));
         info!(%addr, token = !access.is_open(), "listening");
         recorder::handle();
+        let stop = CancellationToken::new();
         let live = Live::new(&config.live, Arc::clone(&access), Arc::clone(&readiness));
-        let router = router(access, Arc::clone(&readiness), &live);
-        Ok(Api(Some(Bound { listener, router, readiness, live })))
+        let pages = dashboard::routes(config, Arc::clone(&readiness), stop.clone());
+        let router = router(access, Arc::clone(&readiness), &live, pages);
+        Ok(Api(Some(Bound { listener, router, readiness, live, stop })))
     }
 
     /// Whether [`Api::bind`] could listen now.
@@ -117,8 +122,7 @@ impl Api {
 
     /// Serves for as long as `work` goes on, in a task of its own: a busy instance still answers its probes.
     pub async fn beside<T>(self, work: impl Future<Output = T>) -> T {
-        let Some(Bound { listener, router, readiness, live }) = self.0 else { return work.await };
-        let stop = CancellationToken::new();
+        let Some(Bound { listener, router, readiness, live, stop }) = self.0 else { return work.await };
         // Should nobody wait for us any more, the server ends as well.
         let end = stop.clone().drop_guard();
         let server = tokio::spawn(async move {
@@ -141,7 +145,7 @@ async fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), Error> {
     Ok((listener, addr))
 }
 
-fn router(access: Arc<Access>, readiness: Arc<Readiness>, live: &Arc<Live>) -> Router {
+fn router(access: Arc<Access>, readiness: Arc<Readiness>, live: &Arc<Live>, pages: Router) -> Router {
     let is_open = access.is_open();
     let open = Router::new().route("/livez", get(|| async { "alive\n" })).route("/readyz", get(readiness::show));
     let guarded = Router::new()
@@ -154,6 +158,7 @@ fn router(access: Arc<Access>, readiness: Arc<Readiness>, live: &Arc<Live>) -> R
         .merge(api::routes(readiness))
         .merge(access::routes(Arc::clone(&access)))
         .merge(live::ticket_routes(Arc::clone(live)))
+        .merge(pages)
         .fallback(async || Problem::new(Kind::NotFound, "there is nothing under this path"))
         .method_not_allowed_fallback(async || {
             Problem::new(Kind::MethodNotAllowed, "this path does not take this method; see Allow")

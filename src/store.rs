@@ -43,6 +43,7 @@ pub mod found;
 pub mod instance;
 pub mod leader;
 mod liveness;
+pub mod look;
 pub mod migrate;
 pub mod notify;
 pub mod observe;

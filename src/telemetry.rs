@@ -11,8 +11,9 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// What a service logs when nobody asks for anything else. It tells itself which migrations it applied.
-pub const SERVICE_FILTER: &str = "info,refinery_core=warn";
+/// What is logged when nobody asks for anything else. Which migrations were applied, and what is missing after them, is told
+/// by whoever applied them; the driver would repeat the server's notices.
+pub const SERVICE_FILTER: &str = "info,refinery_core=warn,tokio_postgres=warn";
 /// The HTTP client's own words name the hosts of recipients: only its warnings are logged, whoever asks for more.
 const CLIENT_FILTERS: [&str; 3] = ["reqwest=warn", "hyper_util=warn", "h2=warn"];
 

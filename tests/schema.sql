@@ -425,6 +425,7 @@ END
     CREATE INDEX notification_log_due_key ON outboxd.notification_log USING btree (ordering_key, due_at, id) WHERE ((due_at IS NOT NULL) AND (ordering_key IS NOT NULL))
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
+    CREATE INDEX notification_log_recipient ON outboxd.notification_log USING btree (((hashtext(recipient) & 255)), id, hashtext(recipient))
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
     GRANT insert (id) TO outboxd_app
@@ -549,12 +550,15 @@ TABLE schedule
     lead interval NOT NULL
     spread interval NOT NULL
     catch_up interval NOT NULL
+    expires_after interval
     version integer NOT NULL DEFAULT 1
     created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
     changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    paused_at timestamp with time zone
     next_slot timestamp with time zone
     error text
     CONSTRAINT catch_up_is_up_to_a_week CHECK (((catch_up >= '00:00:00'::interval) AND (catch_up <= '7 days'::interval)))
+    CONSTRAINT expires_after_is_a_second_to_30_days CHECK (((expires_after >= '00:00:01'::interval) AND (expires_after <= '30 days'::interval)))
     CONSTRAINT lead_is_up_to_a_day CHECK (((lead >= '00:00:00'::interval) AND (lead <= '1 day'::interval)))
     CONSTRAINT name_has_1_to_200_bytes CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 200)))
     CONSTRAINT schedule_name_key UNIQUE (name)
@@ -588,6 +592,7 @@ TABLE schedule_run WITH (fillfactor=70)
     topic text NOT NULL
     audience text NOT NULL
     spread interval NOT NULL
+    expires_after interval
     slot timestamp with time zone NOT NULL
     release_at timestamp with time zone NOT NULL
     state text NOT NULL
@@ -605,7 +610,7 @@ TABLE schedule_run WITH (fillfactor=70)
     CONSTRAINT ended_runs_and_only_they_have_ended_at CHECK (((state = ANY (ARRAY['preparing'::text, 'prepared'::text])) = (ended_at IS NULL)))
     CONSTRAINT failed_runs_have_an_error CHECK (((state <> 'failed'::text) OR (error IS NOT NULL)))
     CONSTRAINT schedule_run_pkey PRIMARY KEY (id)
-    CONSTRAINT state_is_known_to_us CHECK ((state = ANY (ARRAY['preparing'::text, 'prepared'::text, 'released'::text, 'missed'::text, 'failed'::text, 'canceled'::text])))
+    CONSTRAINT state_is_known_to_us CHECK ((state = ANY (ARRAY['preparing'::text, 'prepared'::text, 'released'::text, 'missed'::text, 'paused'::text, 'failed'::text, 'canceled'::text])))
     CREATE UNIQUE INDEX a_slot_runs_once ON outboxd.schedule_run USING btree (schedule_id, version, slot)
     CREATE INDEX schedule_run_open ON outboxd.schedule_run USING btree (id) WHERE ((ended_at IS NULL) OR (staged IS NOT NULL))
     CREATE UNIQUE INDEX schedule_run_pkey ON outboxd.schedule_run USING btree (id)
@@ -641,6 +646,7 @@ VIEW schedules
     lead interval
     spread interval
     catch_up interval
+    expires_after interval
     state text
     next_slot timestamp with time zone
     last_slot timestamp with time zone
@@ -648,6 +654,7 @@ VIEW schedules
     error text
     created_at timestamp with time zone
     changed_at timestamp with time zone
+    paused_at timestamp with time zone
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
@@ -806,19 +813,21 @@ FUNCTION _ring() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=
 FUNCTION _ring_at_insert() RETURNS timestamp with time zone LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION _take_snapshot() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _token() RETURNS text LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION alter_schedule(name text, cron text DEFAULT NULL::text, timezone text DEFAULT NULL::text, topic text DEFAULT NULL::text, audience text DEFAULT NULL::text, lead interval DEFAULT NULL::interval, spread interval DEFAULT NULL::interval, catch_up interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION alter_schedule(name text, cron text DEFAULT NULL::text, timezone text DEFAULT NULL::text, topic text DEFAULT NULL::text, audience text DEFAULT NULL::text, lead interval DEFAULT NULL::interval, spread interval DEFAULT NULL::interval, catch_up interval DEFAULT NULL::interval, expires_after interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION cancel(id bigint) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION cancel_where(filter jsonb, dry_run boolean DEFAULT true) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION close_circuit(channel text, origin text DEFAULT ''::text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
-FUNCTION create_schedule(name text, cron text, timezone text, topic text, audience text, lead interval DEFAULT '00:10:00'::interval, spread interval DEFAULT '00:00:00'::interval, catch_up interval DEFAULT '01:00:00'::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION create_schedule(name text, cron text, timezone text, topic text, audience text, lead interval DEFAULT '00:10:00'::interval, spread interval DEFAULT '00:00:00'::interval, catch_up interval DEFAULT '01:00:00'::interval, expires_after interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION discard(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION drop_schedule(name text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION notifications_to(recipient text) RETURNS SETOF outboxd.notifications LANGUAGE sql STABLE GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION notify(topic text, recipient text, payload json, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE sql GRANT TO outboxd_app, outboxd_service
 FUNCTION notify(topic text, recipient text, payload jsonb, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER GRANT TO outboxd_app, outboxd_service
 FUNCTION notify(topic text, recipient text, payload text, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE sql GRANT TO outboxd_app, outboxd_service
 FUNCTION notify_many(topic text, items jsonb) RETURNS SETOF bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION pause(topic text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION pause_channel(name text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION pause_schedule(name text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION probe_channel(channel text, origin text DEFAULT ''::text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION publish(topic text, key text, payload jsonb, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION receive(consumer text, message_id text) RETURNS TABLE(first boolean, response jsonb) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
@@ -827,6 +836,7 @@ FUNCTION resend(id bigint) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET 
 FUNCTION respond(consumer text, message_id text, response jsonb) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION resume(topic text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION resume_channel(name text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION resume_schedule(name text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION retry(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION retry_dead(topic text, since timestamp with time zone DEFAULT NULL::timestamp with time zone, max integer DEFAULT NULL::integer) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION retry_where(filter jsonb, dry_run boolean DEFAULT true) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service

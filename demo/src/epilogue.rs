@@ -1,11 +1,10 @@
 //! After the play: the operators' views, and what to try next.
 
 use anyhow::Result;
-use outboxd_throwaway::postgres::connect;
 use tokio_postgres::Client;
 
 use super::stage::{Stage, table};
-use super::{Theatre, instances, shop};
+use super::{Theatre, shop};
 
 const QUEUE_STATE: &str = "SELECT topic, status, count, date_trunc('milliseconds', oldest_age) AS oldest_age
     FROM outboxd.queue_state ORDER BY 1, 2";
@@ -60,11 +59,10 @@ pub(super) async fn wait(theatre: &Theatre, stage: &Stage) -> Result<()> {
     ] {
         stage.say(&format!("  {statement}"))?;
     }
-    let client = connect(&url).await?;
-    let http = instances::survivor(&theatre.instances, &client).await?.http();
+    let http = &theatre.dashboard_url;
     stage.say(&format!(
         "\n  DATABASE_URL={url} outboxd send {topic} 010-0000-0002 '{{\"text\": \"hi\"}}' --wait\n  \
-         curl {http}/metrics    # the instance that is left\n"
+         {http}    # the dashboard; metrics are at {http}metrics\n"
     ))?;
     let mut seen = theatre.providers.calls().len();
     loop {

@@ -16,6 +16,8 @@ use super::shop;
 pub(super) const HEARTBEAT: &str = "1s";
 pub(super) const HEARTBEAT_TTL: &str = "4s";
 pub(super) const LEASE: &str = "5s";
+/// What the two do; the dashboard is shown by one that cannot be killed in the middle.
+const WORK_ROLES: &str = "producer,relay,worker,scheduler";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -39,14 +41,14 @@ impl Program {
         Leash::new("migrate", None)?.run(&[&[self.0.as_str()], &args[..]].concat()).context("the schema")
     }
 
-    fn launch(&self, config: &str) -> Result<Instance> {
+    /// On a port that was free a moment ago, unless told which.
+    fn launch(&self, config: &str, port: u16, roles: &str) -> Result<Instance> {
         let mut leash = Leash::new("instance", None)?;
         let file = leash.path("outboxd.toml");
-        let http = format!("127.0.0.1:{}", free_port()?);
-        std::fs::write(&file, format!("http_addr = \"{http}\"\n{config}"))?;
+        std::fs::write(&file, format!("http_addr = \"127.0.0.1:{port}\"\n{config}"))?;
         // Its rows are thrown away with the database, so it need not drain.
-        let pid = leash.start(&[&self.0, "run", "--config", &file], "KILL")?;
-        Ok(Instance { leash, pid, http: format!("http://{http}") })
+        let pid = leash.start(&[&self.0, "run", "--config", &file, "--role", roles], "KILL")?;
+        Ok(Instance { leash, pid })
     }
 }
 
@@ -55,7 +57,6 @@ impl Program {
 pub(super) struct Instance {
     leash: Leash,
     pid: u32,
-    http: String,
 }
 
 impl Instance {
@@ -64,29 +65,27 @@ impl Instance {
         self.pid
     }
 
-    /// Where its HTTP endpoints are.
-    pub(super) fn http(&self) -> &str {
-        &self.http
-    }
-
     /// SIGKILL.
     pub(super) fn kill(&mut self) -> Result<()> {
         self.leash.kill()
     }
 }
 
-/// Starts two and waits until both have a heartbeat.
+/// Starts two that work and one that only shows the dashboard, on this port, and waits until the two have a heartbeat.
 pub(super) async fn start(
     program: &Program,
     postgres: &Postgres,
     redis: Option<&Redis>,
     providers: &Providers,
-) -> Result<[Instance; 2]> {
+    dashboard_port: u16,
+) -> Result<([Instance; 2], Instance)> {
     let config = config(postgres, redis, providers);
-    let instances = [program.launch(&config)?, program.launch(&config)?];
+    let instances =
+        [program.launch(&config, free_port()?, WORK_ROLES)?, program.launch(&config, free_port()?, WORK_ROLES)?];
+    let dashboard = program.launch(&config, dashboard_port, "api")?;
     let client = connect(&postgres.url(shop::DATABASE)).await?;
     let began = Instant::now();
-    let alive = "SELECT count(*) FROM outboxd.workers WHERE state = 'alive'";
+    let alive = "SELECT count(*) FROM outboxd.workers WHERE state = 'alive' AND 'worker' = ANY (roles)";
     while client.query_one(alive, &[]).await?.get::<_, i64>(0) < 2 {
         if began.elapsed() > READY_TIMEOUT {
             let logs: Vec<String> = instances.iter().map(|instance| instance.leash.log_tail()).collect();
@@ -94,15 +93,7 @@ pub(super) async fn start(
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    Ok(instances)
-}
-
-/// The one that was not killed: the last to show a heartbeat.
-pub(super) async fn survivor<'a>(instances: &'a [Instance; 2], client: &Client) -> Result<&'a Instance> {
-    let latest = "SELECT pid FROM outboxd.workers ORDER BY heartbeat_at DESC LIMIT 1";
-    let pid: i32 = client.query_one(latest, &[]).await?.get(0);
-    let alive = instances.iter().position(|instance| i32::try_from(instance.pid).ok() == Some(pid));
-    Ok(&instances[alive.unwrap_or(0)])
+    Ok((instances, dashboard))
 }
 
 /// The one with the most calls under way: to kill it leaves the most outcomes unknown.

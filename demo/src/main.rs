@@ -3,7 +3,7 @@
 //! ```text
 //!   sample app ──commit──► Postgres ◄──► 2 instances of outboxd ──HTTP──► push · sms · alimtalk (simulated)
 //!                                          ▲      one is killed              push fails for a while
-//!                                          └ Redis, if installed
+//!                                          └ Redis, if installed          a third shows the dashboard
 //! ```
 //!
 //! Everything runs in throwaway directories on free loopback ports and is gone when the demo ends, however it ends.
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Parser;
+use outboxd_throwaway::free_port;
 use outboxd_throwaway::postgres::{Postgres, connect};
 use outboxd_throwaway::redis::Redis;
 use tokio::signal::unix::{SignalKind, signal};
@@ -109,6 +110,9 @@ fn interrupted() -> Result<ExitCode> {
 #[derive(Debug)]
 struct Theatre {
     instances: [Instance; 2],
+    /// Shows the pages, and nothing else.
+    _dashboard: Instance,
+    dashboard_url: String,
     providers: Providers,
     // After the instances, which use it.
     _redis: Option<Redis>,
@@ -143,7 +147,10 @@ async fn play(args: &Args, stage: &mut Stage) -> Result<(Theatre, bool)> {
 
 async fn build(stage: &Stage) -> Result<Theatre> {
     let program = Program::find()?;
+    let port = free_port()?;
+    let dashboard_url = format!("http://127.0.0.1:{port}/");
     stage.say("outboxd demo: servers of its own, on loopback only, gone when it ends\n")?;
+    stage.say(&format!("  {}    the dashboard: watch there, in some seconds\n", stage.strong(&dashboard_url)))?;
     stage.say("  starting a throwaway Postgres …")?;
     let postgres = Postgres::start("max_connections = 100\n").await?;
     let redis = Redis::start().await?;
@@ -156,7 +163,7 @@ async fn build(stage: &Stage) -> Result<Theatre> {
     shop::create(&postgres).await?;
     let providers = Providers::start().await?;
     stage.say("  starting three simulated providers: push → sms → alimtalk, in this order of failover")?;
-    let instances = instances::start(&program, &postgres, redis.as_ref(), &providers).await?;
+    let (instances, dashboard) = instances::start(&program, &postgres, redis.as_ref(), &providers, port).await?;
     let [first, second] = &instances;
     stage.say(&format!(
         "  starting two instances, pid {} and {} (heartbeat {}, dead after {}, lease {}: short, for the demo)",
@@ -166,7 +173,7 @@ async fn build(stage: &Stage) -> Result<Theatre> {
         instances::HEARTBEAT_TTL,
         instances::LEASE,
     ))?;
-    Ok(Theatre { instances, providers, _redis: redis, postgres })
+    Ok(Theatre { instances, _dashboard: dashboard, dashboard_url, providers, _redis: redis, postgres })
 }
 
 /// The faults, at their times. Returns what the views showed just after the kill.

@@ -24,6 +24,10 @@ BEGIN
     IF bad IS NOT NULL THEN
         RAISE EXCEPTION '%: %', what, bad USING ERRCODE = 'invalid_parameter_value', HINT = hint;
     END IF;
+    IF s.expires_after NOT BETWEEN '1 s' AND '30 days' THEN
+        RAISE EXCEPTION '%: expires_after % is out of range', what, s.expires_after USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'expires_after may be 1 second to 30 days. Leave it out for notifications that do not expire.';
+    END IF;
     PERFORM outboxd._reject_cron(what, s.cron);
     IF NOT EXISTS (SELECT FROM pg_timezone_names z WHERE z.name = s.timezone) THEN
         RAISE EXCEPTION '%: there is no time zone %', what, quote_literal(s.timezone) USING ERRCODE = 'invalid_parameter_value',

@@ -1,7 +1,7 @@
 -- A campaign that repeats. An instance works out its slots within a second or two: see outboxd.schedules.
 CREATE OR REPLACE FUNCTION outboxd.create_schedule(
     name text, cron text, timezone text, topic text, audience text, lead interval DEFAULT '10 min',
-    spread interval DEFAULT '0', catch_up interval DEFAULT '1 hour'
+    spread interval DEFAULT '0', catch_up interval DEFAULT '1 hour', expires_after interval DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -17,9 +17,11 @@ BEGIN
     wanted.lead := create_schedule.lead;
     wanted.spread := create_schedule.spread;
     wanted.catch_up := create_schedule.catch_up;
+    wanted.expires_after := create_schedule.expires_after;
     PERFORM outboxd._reject_schedule('create_schedule', wanted);
-    INSERT INTO outboxd.schedule (name, cron, timezone, topic, audience, lead, spread, catch_up)
-    VALUES (wanted.name, wanted.cron, wanted.timezone, wanted.topic, wanted.audience, wanted.lead, wanted.spread, wanted.catch_up)
+    INSERT INTO outboxd.schedule (name, cron, timezone, topic, audience, lead, spread, catch_up, expires_after)
+    VALUES (wanted.name, wanted.cron, wanted.timezone, wanted.topic, wanted.audience, wanted.lead, wanted.spread, wanted.catch_up,
+            wanted.expires_after)
     ON CONFLICT (name) DO NOTHING
     RETURNING id INTO new_id;
     IF new_id IS NULL THEN

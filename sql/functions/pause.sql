@@ -14,7 +14,9 @@ BEGIN
        AND NOT EXISTS (SELECT FROM outboxd.snapshot_count n WHERE n.topic = pause.topic)
        AND NOT EXISTS (SELECT FROM outboxd.outbox o WHERE o.topic = pause.topic AND o.ordering_key IS NULL AND o.retry_at IS NULL)
        AND NOT EXISTS (SELECT FROM outboxd.outbox o WHERE o.topic = pause.topic AND o.retry_at IS NOT NULL)
-       AND NOT EXISTS (SELECT FROM outboxd.notification_log l WHERE l.topic = pause.topic AND l.due_at IS NOT NULL) THEN
+       AND NOT EXISTS (SELECT FROM outboxd.notification_log l WHERE l.topic = pause.topic AND l.due_at IS NOT NULL)
+       -- Statistics are written by the minute, so a topic whose first has just been sent is found here.
+       AND NOT EXISTS (SELECT FROM (SELECT l.topic FROM outboxd.notification_log l ORDER BY l.id DESC LIMIT 1000) l WHERE l.topic = pause.topic) THEN
         RAISE NOTICE 'topic % is paused, but nobody knows it: no route and no schedule names it, and nothing of it waits or was sent lately',
             quote_literal(pause.topic) USING HINT = 'Mistyped? outboxd.queue_state lists topics with work; outboxd.resume(topic) undoes it.';
     END IF;

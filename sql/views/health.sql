@@ -44,27 +44,36 @@ WITH alive AS MATERIALIZED (
                      'once mended: SELECT * FROM outboxd.retry_where(''{"topic": "…"}'', dry_run => false)' END
       FROM measured d
     UNION ALL
-    SELECT 5, 'circuits', CASE WHEN c.whole > 0 THEN 2 WHEN c.origins > 0 THEN 1 ELSE 0 END,
-           CASE WHEN c.whole + c.origins = 0 THEN 'all closed'
+    SELECT 5, 'circuits', CASE WHEN c.whole > 0 THEN 2 WHEN c.origins > 0 OR f.names IS NOT NULL THEN 1 ELSE 0 END,
+           CASE WHEN c.whole + c.origins = 0 THEN 'all closed' || coalesce(', but most calls fail by ' || f.names, '')
                 ELSE format('%s channels and %s origins are open: %s', c.whole, c.origins, c.names) END,
            'Providers that failed so often in a row that they are left alone; their work waits. They are probed by themselves.',
            CASE WHEN c.whole + c.origins > 0
                 THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed''; then ask the provider, '
-                     'or renew the credentials if it says 401 or 403; then SELECT outboxd.probe_channel(''channel'')' END
+                     'or renew the credentials if it says 401 or 403; then SELECT outboxd.probe_channel(''channel'')'
+                WHEN f.names IS NOT NULL THEN 'SELECT channel, success_percent, last_error FROM outboxd.channel_health' END
       FROM (SELECT count(*) FILTER (WHERE h.origin = '') AS whole, count(*) FILTER (WHERE h.origin <> '') AS origins,
                    array_to_string((array_agg(concat_ws(' ', h.channel, nullif(h.origin, '')) ORDER BY h.origin, h.channel))[1:5], ', ')
                        AS names
               FROM outboxd.channel_state h WHERE h.reason <> 'retry_after') c
+           CROSS JOIN (
+           SELECT string_agg(s.channel, ', ' ORDER BY s.channel) AS names
+             FROM (SELECT s.channel FROM outboxd.statistics_channel s WHERE s.minute > now() - interval '5 min'
+                    GROUP BY 1 HAVING sum(s.failed + s.unknown) > 2 AND sum(s.failed + s.unknown) > sum(s.sent)) s) f
     UNION ALL
     SELECT 6, 'paused', CASE WHEN p.names IS NULL THEN 0 ELSE 1 END, coalesce(p.names, 'nothing'),
-           'Topics and channels that an operator paused; their work waits.',
-           CASE WHEN p.names IS NOT NULL THEN 'SELECT outboxd.resume(''topic''), or outboxd.resume_channel(''channel'')' END
+           'Topics, channels and schedules that an operator paused; their work waits, the slots of schedules pass.',
+           CASE WHEN p.names IS NOT NULL
+                THEN 'SELECT outboxd.resume(''topic''), outboxd.resume_channel(''channel'') or outboxd.resume_schedule(''name'')' END
       FROM (SELECT string_agg(x.what, ', ' ORDER BY x.what) AS names
               FROM (SELECT format('topic %s since %s', t.name, to_char(t.paused_at, 'YYYY-MM-DD HH24:MI')) AS what
                       FROM outboxd.topic t WHERE t.paused_at IS NOT NULL
                     UNION ALL
                     SELECT format('channel %s since %s', h.channel, to_char(h.paused_at, 'YYYY-MM-DD HH24:MI'))
-                      FROM outboxd.channel_state h WHERE h.paused_at IS NOT NULL) x) p
+                      FROM outboxd.channel_state h WHERE h.paused_at IS NOT NULL
+                    UNION ALL
+                    SELECT format('schedule %s since %s', s.name, to_char(s.paused_at, 'YYYY-MM-DD HH24:MI'))
+                      FROM outboxd.schedule s WHERE s.paused_at IS NOT NULL) x) p
     UNION ALL
     SELECT 7, 'queue', CASE WHEN q.down > 0 OR q.policy <> 'noeviction' OR q.share > 0.9 THEN 2
                              WHEN q.alone > 0 OR q.share > 0.75 THEN 1 ELSE 0 END,

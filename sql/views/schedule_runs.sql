@@ -10,8 +10,8 @@ COMMENT ON COLUMN outboxd.schedule_runs.run IS
 COMMENT ON COLUMN outboxd.schedule_runs.schedule IS 'The schedule''s name.';
 COMMENT ON COLUMN outboxd.schedule_runs.slot IS 'The time that cron named.';
 COMMENT ON COLUMN outboxd.schedule_runs.state IS
-    'preparing, prepared (waits for the slot or is being released), released, missed (nobody ran in time), failed, '
-    'canceled.';
+    'preparing, prepared (waits for the slot or is being released), released, missed (nobody ran in time), paused (the schedule was), '
+    'failed, canceled.';
 COMMENT ON COLUMN outboxd.schedule_runs.recipients IS 'Rows the audience had.';
 COMMENT ON COLUMN outboxd.schedule_runs.prepared IS
     'Notifications written so far; a recipient that came twice counts once.';
@@ -22,4 +22,4 @@ COMMENT ON COLUMN outboxd.schedule_runs.audience IS 'What was read.';
 COMMENT ON COLUMN outboxd.schedule_runs.started_at IS 'When preparing began.';
 COMMENT ON COLUMN outboxd.schedule_runs.prepared_at IS 'When all of them were written.';
 COMMENT ON COLUMN outboxd.schedule_runs.release_at IS 'When the first is due: the slot, or later if it was missed.';
-COMMENT ON COLUMN outboxd.schedule_runs.ended_at IS 'When the last had been released, or it failed or was canceled.';
+COMMENT ON COLUMN outboxd.schedule_runs.ended_at IS 'When the last had been released, or it ended otherwise.';

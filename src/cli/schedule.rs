@@ -14,8 +14,10 @@ use super::{Exit, Failure, database, print};
 const EXAMPLES: &str = "\
 Examples:
   outboxd schedule create daily-quiz '0 9 * * *' Asia/Seoul quiz app.quiz_audience
-  outboxd schedule create digest '0 8 * * MON' Europe/Berlin digest app.digest --spread 30m
+  outboxd schedule create digest '0 8 * * MON' Europe/Berlin digest app.digest --spread 30m --expires-after 3h
   outboxd schedule list --json
+  outboxd schedule pause daily-quiz
+  outboxd schedule resume daily-quiz
   outboxd schedule drop daily-quiz
 
 The audience is a view, table or function with the columns recipient (text) and
@@ -23,7 +25,7 @@ payload (jsonb); outboxd_audience must be allowed to read it:
   GRANT USAGE ON SCHEMA app TO outboxd_audience;
   GRANT SELECT ON app.quiz_audience TO outboxd_audience;";
 
-/// Lists, creates and drops campaigns that repeat.
+/// Lists, creates, pauses and drops campaigns that repeat.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -41,6 +43,16 @@ enum Action {
     },
     /// Creates a schedule.
     Create(Box<Create>),
+    /// Keeps a schedule from running; cancels what was prepared for slots still to come.
+    Pause {
+        /// Its name.
+        name: String,
+    },
+    /// Lets a paused schedule run again, from its next slot on.
+    Resume {
+        /// Its name.
+        name: String,
+    },
     /// Ends a schedule and cancels what was prepared and not yet released.
     Drop {
         /// Its name.
@@ -69,6 +81,9 @@ struct Create {
     /// For so long a slot missed by downtime still runs.
     #[arg(long, value_parser = humantime::parse_duration, default_value = "1h")]
     catch_up: Duration,
+    /// What it sends expires so long after it was to be sent; without it, never.
+    #[arg(long, value_parser = humantime::parse_duration)]
+    expires_after: Option<Duration>,
 }
 
 pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
@@ -76,6 +91,8 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     let outcome = match &args.action {
         Action::List { json } => list(&session, *json).await,
         Action::Create(schedule) => create(&session, schedule).await,
+        Action::Pause { name } => pause(&session, name).await,
+        Action::Resume { name } => resume(&session, name).await,
         Action::Drop { name } => drop_schedule(&session, name).await,
     };
     print(&outcome.map_err(|error| Failure::new(Exit::Runtime, explain(&error)))?)?;
@@ -102,8 +119,10 @@ async fn list(session: &Session, json: bool) -> Result<String, tokio_postgres::E
 
 async fn create(session: &Session, new: &Create) -> Result<String, tokio_postgres::Error> {
     let sql = "SELECT outboxd.create_schedule($1, $2, $3, $4, $5, lead => $6::bigint * interval '1 ms',
-                                              spread => $7::bigint * interval '1 ms', catch_up => $8::bigint * interval '1 ms')";
+                                              spread => $7::bigint * interval '1 ms', catch_up => $8::bigint * interval '1 ms',
+                                              expires_after => $9::bigint * interval '1 ms')";
     let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+    let expires_after = new.expires_after.map(millis);
     let spans = [millis(new.lead), millis(new.spread), millis(new.catch_up)];
     session
         .query(
@@ -117,10 +136,22 @@ async fn create(session: &Session, new: &Create) -> Result<String, tokio_postgre
                 (&spans[0], Type::INT8),
                 (&spans[1], Type::INT8),
                 (&spans[2], Type::INT8),
+                (&expires_after, Type::INT8),
             ],
         )
         .await?;
     Ok(format!("created {}; a running instance works out its next slot: outboxd schedule list\n", new.name))
+}
+
+async fn pause(session: &Session, name: &str) -> Result<String, tokio_postgres::Error> {
+    let rows = session.query("SELECT outboxd.pause_schedule($1)", &[(&name, Type::TEXT)]).await?;
+    let canceled: i64 = rows.first().map_or(0, |row| row.get(0));
+    Ok(format!("{name} is paused; {canceled} prepared notifications were canceled\n"))
+}
+
+async fn resume(session: &Session, name: &str) -> Result<String, tokio_postgres::Error> {
+    session.query("SELECT outboxd.resume_schedule($1)", &[(&name, Type::TEXT)]).await?;
+    Ok(format!("{name} runs again from its next slot on: outboxd schedule list\n"))
 }
 
 async fn drop_schedule(session: &Session, name: &str) -> Result<String, tokio_postgres::Error> {

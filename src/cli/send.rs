@@ -1,6 +1,6 @@
 //! `outboxd send`: one notification from the command line, as an app would write it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use chrono::{DateTime, Utc};
@@ -16,6 +16,9 @@ use crate::store::connect;
 
 /// Between looks at the notification with --wait.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Between questions why it waits.
+const EXPLAIN_EVERY: Duration = Duration::from_secs(2);
+const EXPLAIN_WAIT: &str = include_str!("../../sql/queries/cli/explain_wait.sql");
 
 const EXAMPLES: &str = r#"Examples:
   outboxd send order.paid device-1 '{"text": "hello"}'
@@ -99,10 +102,16 @@ async fn notify(session: &Session, args: &Args, payload: &Value) -> Result<i64, 
 async fn follow(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure> {
     let sql = "SELECT status, channel, attempts, error, next_attempt_at FROM outboxd.notifications WHERE id = $1";
     let mut told = String::new();
+    let (mut explain_at, mut waits) = (Instant::now() + EXPLAIN_EVERY, None::<String>);
     loop {
         let row = session.query(sql, &[(&id, Type::INT8)]).await.map_err(|error| refused(&error))?.pop();
         let row = row.ok_or_else(|| anyhow!("notification {id} is gone: its retention is over"))?;
-        let line = if as_json { json_line(id, &row) } else { text_line(&row) };
+        if Instant::now() >= explain_at {
+            let rows = session.query(EXPLAIN_WAIT, &[(&id, Type::INT8)]).await.map_err(|error| refused(&error))?;
+            waits = rows.first().and_then(|row| row.get(0));
+            explain_at = Instant::now() + EXPLAIN_EVERY;
+        }
+        let line = if as_json { json_line(id, &row) } else { text_line(&row, waits.as_deref()) };
         if line != told {
             print(&line)?;
             told = line;
@@ -115,14 +124,15 @@ async fn follow(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failu
     }
 }
 
-fn text_line(row: &Row) -> String {
+fn text_line(row: &Row, waits: Option<&str>) -> String {
     let status: &str = row.get("status");
     let attempts: i32 = row.get("attempts");
     let channel = row.get::<_, Option<&str>>("channel").map_or(String::new(), |name| format!(" by {name}"));
     let error = row.get::<_, Option<&str>>("error").map_or(String::new(), |error| format!(": {error}"));
     let next = row.get::<_, Option<DateTime<Utc>>>("next_attempt_at").filter(|_| attempts > 0 || status == "PENDING");
     let next = next.map_or(String::new(), |at| format!(", next attempt at {}", at.format("%F %T UTC")));
-    format!("{status:<10} attempts {attempts}{channel}{next}{error}\n")
+    let waits = waits.map_or(String::new(), |reason| format!(", waits: {reason}"));
+    format!("{status:<10} attempts {attempts}{channel}{next}{waits}{error}\n")
 }
 
 fn json_line(id: i64, row: &Row) -> String {

@@ -49,7 +49,7 @@ use Show::{Number, Span, Text, Time};
 
 const SECTIONS: &[Section] = &[
     Section {
-        title: "NOT WELL",
+        title: "HEALTH",
         name: "health",
         sql: "SELECT name, level, value, action FROM outboxd.health WHERE level <> 'ok'",
         columns: &[],

@@ -13,7 +13,7 @@ use croner::parser::{CronParser, Seconds, Year};
 const SLOTS_MAX: usize = 1_000;
 /// Runs begun at a time; the rest follow at the next look.
 const RUNS_MAX: usize = 50;
-/// Missed slots that get a row each; what is older is summed up in the first of them.
+/// Slots missed or paused that get a row each; missed ones that are older are summed up in the first of them.
 const MISSED_MAX: usize = 100;
 
 /// Why a schedule has no slots.
@@ -43,6 +43,19 @@ pub struct Calendar {
     zone: Tz,
 }
 
+/// When slots are dealt with, and which of them run.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// The database's clock.
+    pub now: DateTime<Utc>,
+    /// So long before it comes, a slot is dealt with.
+    pub lead: TimeDelta,
+    /// So long after it came, a slot still runs.
+    pub catch_up: TimeDelta,
+    /// Slots up to here passed while the schedule was paused.
+    pub paused_until: DateTime<Utc>,
+}
+
 /// What is to be done about slots up to now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Due {
@@ -50,6 +63,8 @@ pub struct Due {
     pub runs: Vec<DateTime<Utc>>,
     /// Too old, with a reason.
     pub missed: Vec<(DateTime<Utc>, String)>,
+    /// They came while the schedule was paused.
+    pub paused: Vec<DateTime<Utc>>,
     /// The first slot that is not dealt with.
     pub next: Option<DateTime<Utc>>,
 }
@@ -71,20 +86,17 @@ impl Calendar {
     }
 
     /// Sorts the slots from `next` on that are within `lead` of `now`: those older than `catch_up` are missed.
-    pub fn due(
-        &self,
-        next: DateTime<Utc>,
-        now: DateTime<Utc>,
-        lead: TimeDelta,
-        catch_up: TimeDelta,
-    ) -> Result<Due, Error> {
+    pub fn due(&self, next: DateTime<Utc>, window: Window) -> Result<Due, Error> {
+        let Window { now, lead, catch_up, paused_until } = window;
         let mut due = Due::default();
         let mut slot = next;
         for _ in 0..SLOTS_MAX {
             if slot - lead > now || due.runs.len() == RUNS_MAX {
                 break;
             }
-            if slot + catch_up < now {
+            if slot <= paused_until {
+                due.paused.push(slot);
+            } else if slot + catch_up < now {
                 due.missed.push((slot, "no instance ran in time".to_owned()));
             } else {
                 due.runs.push(slot);
@@ -96,6 +108,7 @@ impl Calendar {
         if let Some((_, reason)) = due.missed.first_mut().filter(|_| surplus > 0) {
             *reason = format!("no instance ran in time, nor for {surplus} slots before");
         }
+        due.paused.drain(..due.paused.len().saturating_sub(MISSED_MAX));
         due.next = Some(slot);
         Ok(due)
     }
@@ -107,6 +120,11 @@ mod tests {
 
     fn utc(text: &str) -> DateTime<Utc> {
         text.parse().unwrap()
+    }
+
+    fn window(now: &str, lead: i64, catch_up: i64) -> Window {
+        let (lead, catch_up) = (TimeDelta::minutes(lead), TimeDelta::minutes(catch_up));
+        Window { now: utc(now), lead, catch_up, paused_until: DateTime::<Utc>::MIN_UTC }
     }
 
     /// The slots after a time, in the zone's own words.
@@ -164,10 +182,7 @@ mod tests {
     #[test]
     fn slots_within_their_lead_run_late_ones_too_and_old_ones_are_missed() {
         let calendar = Calendar::parse("0 * * * *", "UTC").unwrap();
-        let due = |now, lead, catch_up| {
-            let lead = TimeDelta::minutes(lead);
-            calendar.due(utc("2026-01-01T09:00:00Z"), utc(now), lead, TimeDelta::minutes(catch_up)).unwrap()
-        };
+        let due = |now, lead, catch_up| calendar.due(utc("2026-01-01T09:00:00Z"), window(now, lead, catch_up)).unwrap();
         assert!(due("2026-01-01T08:49:59Z", 10, 60).runs.is_empty(), "not yet");
         let early = due("2026-01-01T08:50:00Z", 10, 60);
         assert_eq!((early.runs, early.next), (vec![utc("2026-01-01T09:00:00Z")], Some(utc("2026-01-01T10:00:00Z"))));
@@ -179,10 +194,20 @@ mod tests {
     }
 
     #[test]
+    fn slots_that_came_during_a_pause_neither_run_nor_are_missed() {
+        let calendar = Calendar::parse("0 * * * *", "UTC").unwrap();
+        let paused_until = utc("2026-01-01T10:00:00Z");
+        let resumed = Window { paused_until, ..window("2026-01-01T11:30:00Z", 0, 600) };
+        let due = calendar.due(utc("2026-01-01T09:00:00Z"), resumed).unwrap();
+        assert_eq!(due.paused, [utc("2026-01-01T09:00:00Z"), utc("2026-01-01T10:00:00Z")]);
+        assert_eq!((due.runs, due.missed), (vec![utc("2026-01-01T11:00:00Z")], vec![]));
+    }
+
+    #[test]
     fn a_long_outage_is_summed_up() {
         let calendar = Calendar::parse("* * * * *", "UTC").unwrap();
-        let (start, now) = (utc("2026-01-01T00:00:00Z"), utc("2026-02-01T00:00:00Z"));
-        let due = calendar.due(start, now, TimeDelta::zero(), TimeDelta::minutes(5)).unwrap();
+        let start = utc("2026-01-01T00:00:00Z");
+        let due = calendar.due(start, window("2026-02-01T00:00:00Z", 0, 5)).unwrap();
         assert_eq!((due.runs.len(), due.missed.len()), (0, 100));
         assert_eq!(due.missed[0].1, "no instance ran in time, nor for 900 slots before");
         assert_eq!(due.next, Some(start + TimeDelta::minutes(1_000)));

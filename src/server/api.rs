@@ -32,9 +32,9 @@ use crate::store::view::VIEWS;
 mod actions;
 mod bulk;
 pub(super) mod input;
-mod notifications;
+pub(super) mod notifications;
 mod posting;
-mod veil;
+pub(super) mod veil;
 mod views;
 
 /// Requests at a time; more are told to come again.

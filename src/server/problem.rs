@@ -106,6 +106,21 @@ impl Problem {
     pub(super) fn new(kind: Kind, detail: impl Into<String>) -> Problem {
         Problem { kind, detail: detail.into() }
     }
+
+    /// Of what kind.
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// As HTTP tells it.
+    pub(super) fn status(&self) -> StatusCode {
+        self.kind.parts().0
+    }
+
+    /// The sentence for people.
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
 }
 
 impl From<Problem> for Response {

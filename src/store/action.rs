@@ -143,6 +143,11 @@ impl Store {
         Ok(Bulk { matched: row.value(0)?, done: row.value(1)?, bulk_id: row.value(2)?, id_max: row.value(3)? })
     }
 
+    /// Appends the events of a topic again, from a time on; how many.
+    pub async fn replay_events(&self, token: &str, topic: &str, since: &str) -> Answer<i64> {
+        self.ask_one(query!("api/replay_events", Request, [TEXT, TEXT, TEXT]), &[&token, &topic, &since]).await
+    }
+
     /// Ends a bulk action after its current batch.
     pub async fn stop_bulk(&self, token: &str, id: i64) -> Answer<()> {
         let query = query!("api/stop_bulk", Request, [TEXT, INT8]);

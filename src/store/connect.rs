@@ -76,7 +76,7 @@ pub enum Error {
     #[error("{0}")]
     Tls(String),
     /// The server said no.
-    #[error("refused the connection: {message} ({code})")]
+    #[error("refused the connection: {message} ({code}){}", advice(code))]
     Refused {
         /// The server's words.
         message: String,
@@ -180,6 +180,16 @@ impl Error {
 
 fn silent(timeout: Duration) -> Error {
     Error::Unreachable { reason: format!("no answer within {}", humantime::format_duration(timeout)) }
+}
+
+/// What to do about the refusals that a first start meets.
+fn advice(code: &str) -> &'static str {
+    match code {
+        "28P01" => "; are user and password in database_url right?",
+        "28000" => "; may this login connect, from here and in this way? pg_hba.conf says who may",
+        "3D000" => "; create it, or name another in database_url",
+        _ => "",
+    }
 }
 
 /// Makes one connection, for those who need no pool.

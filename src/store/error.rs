@@ -102,19 +102,24 @@ impl Error {
     }
 }
 
+impl connect::Error {
+    /// Whether waiting and trying again can help.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            connect::Error::Unreachable { .. } | connect::Error::Standby => true,
+            // A server that starts, stops or has no connection left says no for now.
+            connect::Error::Refused { code, .. } => {
+                Error::of_code(&SqlState::from_code(code), String::new()).is_passing()
+            }
+            connect::Error::Url(_) | connect::Error::Tls(_) => false,
+        }
+    }
+}
+
 impl From<connect::Error> for Error {
     fn from(error: connect::Error) -> Self {
-        match error {
-            connect::Error::Unreachable { .. } | connect::Error::Standby => Error::Unavailable(error.to_string()),
-            // A server that starts, stops or has no connection left says no for now.
-            connect::Error::Refused { ref code, .. } => {
-                match Error::of_code(&SqlState::from_code(code), error.to_string()) {
-                    passing if passing.is_passing() => passing,
-                    _ => Error::Refused(error.to_string()),
-                }
-            }
-            other => Error::Refused(other.to_string()),
-        }
+        let text = error.to_string();
+        if error.is_passing() { Error::Unavailable(text) } else { Error::Refused(text) }
     }
 }
 

@@ -47,12 +47,13 @@ pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
     "notify", "notify_many", "_post_many", "_post", "status", "publish", "replay_events", "receive", "respond",
     "cancel", "cancel_where", "discard", "retry", "retry_dead", "retry_where", "stop_bulk", "resend",
     "pause", "resume", "pause_channel", "resume_channel", "_hasten", "_circuit_changed", "close_circuit", "probe_channel",
-    "_read_audience", "_reject_cron", "_reject_schedule", "_cancel_runs", "create_schedule", "alter_schedule", "drop_schedule",
+    "_read_audience", "_reject_cron", "_reject_schedule", "_cancel_runs", "create_schedule", "alter_schedule", "pause_schedule",
+    "resume_schedule", "drop_schedule",
 );
 
-/// The operators' views, and internal ones (`_…`), each after those it reads.
+/// The operators' views, one with a parameter, and internal ones (`_…`), each after those it reads.
 pub const VIEWS: &[(&str, &str)] = sql_files!("views":
-    "notifications", "attempts", "dead_letters", "instances", "workers", "_due", "queue_state", "_ready", "outbox_lag", "stuck",
+    "notifications", "notifications_to", "attempts", "dead_letters", "instances", "workers", "_due", "queue_state", "_ready", "outbox_lag", "stuck",
     "throughput", "_spans", "latency", "channel_health", "bulk_actions", "events_waiting", "event_consumers",
     "schedules", "schedule_runs", "_vacuum_pins", "health",
 );

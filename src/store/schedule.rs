@@ -33,7 +33,9 @@ pub struct Schedule {
     pub lead: TimeDelta,
     /// How long after the slot it still runs.
     pub catch_up: TimeDelta,
-    /// Slots after this time count.
+    /// Its slots pass until it is resumed.
+    pub is_paused: bool,
+    /// Slots after this time count; earlier ones passed while it was paused.
     pub changed_at: DateTime<Utc>,
     /// `None`: nobody has worked it out yet.
     pub next_slot: Option<DateTime<Utc>>,
@@ -46,9 +48,9 @@ pub struct Schedule {
 pub struct Slot {
     /// The time that cron named.
     pub at: DateTime<Utc>,
-    /// `preparing` or `missed`.
+    /// `preparing`, `missed` or `paused`.
     pub state: &'static str,
-    /// Why it was missed.
+    /// Why it does not run.
     pub reason: Option<String>,
 }
 
@@ -114,6 +116,7 @@ impl Store {
                 timezone: row.value("timezone")?,
                 lead: TimeDelta::milliseconds(row.value("lead_ms")?),
                 catch_up: TimeDelta::milliseconds(row.value("catch_up_ms")?),
+                is_paused: row.value("is_paused")?,
                 changed_at: row.value("changed_at")?,
                 next_slot: row.value("next_slot")?,
                 now: row.value("now")?,

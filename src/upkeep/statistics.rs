@@ -1,6 +1,7 @@
 //! Tells the views what this instance counted and sees: every few seconds its statistics, its queue's server, its clock;
 //! and takes the snapshot of the active set when it is time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use crate::store::instance::InstanceId;
 use crate::store::statistics::{QueueReport, Report};
 use crate::store::{Error, Result, Store};
 use crate::telemetry::outage::Outage;
-use crate::telemetry::statistics::Statistics;
+use crate::telemetry::statistics::{Counts, Statistics};
 
 /// Between reports.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
@@ -23,6 +24,8 @@ const REPORT_EVERY: Duration = Duration::from_secs(2);
 const FIRST_SNAPSHOT: Duration = Duration::from_secs(2);
 /// Between removals of counts that no view shows any more.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// Between lines of the log that say which channels' calls fail.
+const SAY_EVERY: Duration = Duration::from_secs(60);
 
 /// What a report stands on.
 #[derive(Debug)]
@@ -56,12 +59,13 @@ pub struct Told {
     has_routes: bool,
     snapshot_at: Instant,
     forget_at: Instant,
+    failures_at: Instant,
 }
 
 impl Default for Told {
     fn default() -> Told {
         let now = Instant::now();
-        Told { has_routes: false, snapshot_at: now + FIRST_SNAPSHOT, forget_at: now }
+        Told { has_routes: false, snapshot_at: now + FIRST_SNAPSHOT, forget_at: now, failures_at: now }
     }
 }
 
@@ -94,7 +98,7 @@ impl Reporter {
             self.store.write_routes(&self.routes).await?;
             told.has_routes = true;
         }
-        let clock_skew_ms = self.add_counts().await?;
+        let clock_skew_ms = self.add_counts(told).await?;
         let queue = match self.queue.server().await {
             Ok(None) => QueueReport::InProcess,
             Ok(Some(facts)) => QueueReport::Reachable(facts),
@@ -105,8 +109,9 @@ impl Reporter {
 
     /// Adds what was counted since the last time. After an error it is kept: a second telling may then count what the
     /// first did after all, which a figure by the minute can bear better than a gap.
-    async fn add_counts(&self) -> Result<i32> {
+    async fn add_counts(&self, told: &mut Told) -> Result<i32> {
         let counts = self.statistics.take();
+        say_what_fails(&counts, told);
         let asked = Utc::now();
         match self.store.add_counts(&counts).await {
             Ok(database_time) => {
@@ -120,6 +125,23 @@ impl Reporter {
                 Err(error)
             }
         }
+    }
+}
+
+/// One line a channel whose calls failed, now and then. Not the errors: those of a URL from data may name a recipient's host.
+fn say_what_fails(counts: &Counts, told: &mut Told) {
+    if Instant::now() < told.failures_at {
+        return;
+    }
+    let mut channels: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for ((channel, _), calls) in &counts.channels {
+        let (sent, failed) = channels.entry(channel).or_default();
+        *sent += calls.sent;
+        *failed += calls.failed + calls.unknown;
+    }
+    for (channel, (sent, failed)) in channels.into_iter().filter(|(_, (_, failed))| *failed > 0) {
+        warn!(channel, failed, sent, "calls fail; why: outboxd.channel_health");
+        told.failures_at = Instant::now() + SAY_EVERY;
     }
 }
 
@@ -143,7 +165,7 @@ pub async fn run(reporter: &Reporter, stop: &CancellationToken) {
         outage.note(reporter.pass(&mut told).await, "the views do not learn what this instance does");
         stop.run_until_cancelled(tokio::time::sleep(REPORT_EVERY)).await;
     }
-    if let Err(error) = reporter.add_counts().await {
+    if let Err(error) = reporter.add_counts(&mut told).await {
         warn!(%error, "the views do not learn the last that this instance did");
     }
 }

@@ -208,7 +208,13 @@ fn a_refusal_of_postgres_is_told_in_its_own_words() {
     assert_eq!(ran.code, 78);
     let (state, text) = finding(&ran.out, "postgres");
     assert_eq!(state, "failed");
-    assert_eq!(text, "refused the connection: database \"no_such_database\" does not exist (3D000)");
+    assert_eq!(
+        text,
+        "refused the connection: database \"no_such_database\" does not exist (3D000); create it, or name another in database_url"
+    );
+    // Whoever only looks or migrates ends the same way: no restart mends a name.
+    let ran = outboxd(&["migrate"], &[("DATABASE_URL", &url)]);
+    assert_eq!(ran.code, 78, "{}", ran.err);
 }
 
 #[test]

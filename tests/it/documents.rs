@@ -199,11 +199,23 @@ fn every_test_that_a_page_names_exists() {
             let file = root().join("tests/it").join(modules.replace("::", "/")).with_extension("rs");
             let Ok(source) = fs::read_to_string(&file) else { continue };
             named += 1;
-            if !source.contains(&format!("fn {test}(")) {
+            // It may also be a module of them.
+            if !source.contains(&format!("fn {test}(")) && !source.contains(&format!("mod {test};")) {
                 missing.push(format!("{page}: {name}"));
             }
         }
     }
     assert!(named > 30, "{named} names were found");
     assert_eq!(missing, [""; 0]);
+}
+
+#[test]
+fn the_pages_name_the_newest_migration() {
+    let newest = outboxd::store::migrate::newest().to_string();
+    for page in pages() {
+        for rest in read(&page).split("at migration ").skip(1) {
+            let named: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            assert!(named.is_empty() || named == newest, "{page} says migration {named}, the newest is {newest}");
+        }
+    }
 }

@@ -72,6 +72,14 @@ async fn what_is_late_dead_held_or_paused_is_told() {
     assert_eq!((level_found.as_str(), measured.as_str()), ("warn", "2 in the last hour"));
     assert!(action.unwrap().contains("outboxd.retry_where"));
 
+    run(&client, "INSERT INTO outboxd.statistics_channel (minute, channel, origin, sent, failed) VALUES (now(), 'push', '', 1, 2), (now(), 'sms', '', 9, 3)").await;
+    assert_eq!(level(&client, "circuits").await, "ok", "two failures are nothing yet");
+    run(&client, "UPDATE outboxd.statistics_channel SET failed = 3 WHERE channel = 'push'").await;
+    let (level_found, measured, action) = check(&client, "circuits").await;
+    assert_eq!((level_found.as_str(), measured.as_str()), ("warn", "all closed, but most calls fail by push"));
+    assert!(action.unwrap().contains("outboxd.channel_health"));
+    run(&client, "DELETE FROM outboxd.statistics_channel").await;
+
     run(&client, "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason) VALUES ('hook', 'https://a', now() + interval '1 min', 'failures')").await;
     assert_eq!(level(&client, "circuits").await, "warn");
     run(&client, "INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now(), 'unauthorized'), ('push', now() + interval '1 min', 'retry_after')").await;

@@ -26,6 +26,7 @@ mod notify;
 mod notify_many;
 mod ring;
 
+mod dashboard;
 mod dashboards;
 mod event_consumer;
 mod event_groups;

@@ -277,13 +277,19 @@ async fn a_pause_of_a_name_that_nobody_knows_holds_and_says_so() {
         "SELECT outboxd.notify('again', 'r', '{}'); UPDATE outboxd.outbox SET retry_at = now() WHERE topic = 'again'",
     )
     .await;
-    let known = "SELECT outboxd.pause(t) FROM unnest(ARRAY['quiz', 'news', 'later', 'again']) t; SELECT outboxd.pause_channel('push')";
+    run(
+        &client,
+        "WITH sent AS (SELECT outboxd.notify('sent', 'r', '{}') AS id)
+         SELECT outboxd.cancel(id) FROM sent; DELETE FROM outboxd.outbox WHERE topic = 'sent'",
+    )
+    .await;
+    let known = "SELECT outboxd.pause(t) FROM unnest(ARRAY['quiz', 'news', 'later', 'again', 'sent']) t; SELECT outboxd.pause_channel('push')";
     assert_eq!(notices(&database, known).await, [""; 0]);
     let topic = notices(&database, "SELECT outboxd.pause('qiuz')").await;
     assert!(topic[0].starts_with("topic 'qiuz' is paused, but nobody knows it"), "{topic:?}");
     let channel = notices(&database, "SELECT outboxd.pause_channel('pusch')").await;
     assert!(channel[0].starts_with("channel 'pusch' is paused, but nobody knows it"), "{channel:?}");
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.topic WHERE paused_at IS NOT NULL").await, 5);
+    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.topic WHERE paused_at IS NOT NULL").await, 6);
     run(&client, "SELECT outboxd.resume('qiuz')").await;
     assert_eq!(notices(&database, "SELECT outboxd.pause('qiuz')").await, topic, "a slip that was undone is still one");
 }

@@ -207,6 +207,7 @@ async fn what_check_finds_good_starts_also_with_the_least_role() {
     let ran = outboxd(dir.path(), &["check"], &[("DATABASE_URL", &url)]).await;
     assert_eq!(ran.code, 0, "{}", ran.all());
     assert!(!ran.out.contains("\nwarn") && !ran.out.contains("\nfailed"), "{}", ran.out);
+    assert!(ran.out.contains("nothing stands in the way of `outboxd run`"), "{}", ran.out);
     let mut instance = Setup::new(&url).webhook("https://push.example").start().await;
     // Beside a running instance it does not call the port taken.
     let addr = instance.http_addr().await.to_string();

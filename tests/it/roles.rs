@@ -11,7 +11,7 @@ use crate::support::postgres::{self, connect};
 use crate::support::sql::{refused, run, value, values};
 
 const APP_FUNCTIONS: [&str; 6] = ["notify", "notify_many", "publish", "receive", "respond", "status"];
-const ACTIONS: [&str; 18] = [
+const ACTIONS: [&str; 20] = [
     "alter_schedule",
     "cancel",
     "cancel_where",
@@ -21,16 +21,21 @@ const ACTIONS: [&str; 18] = [
     "drop_schedule",
     "pause",
     "pause_channel",
+    "pause_schedule",
     "probe_channel",
     "replay_events",
     "resend",
     "resume",
     "resume_channel",
+    "resume_schedule",
     "retry",
     "retry_dead",
     "retry_where",
     "stop_bulk",
 ];
+
+/// Functions that show and change nothing.
+const SEEN_BY_ALL: [&str; 3] = ["_count_active", "notifications_to", "status"];
 
 /// Everything in the schema that `role` may use, as "kind name privilege".
 async fn privileges(client: &Client, role: &str) -> BTreeSet<String> {
@@ -84,8 +89,8 @@ async fn the_app_may_do_its_part_and_nothing_else() {
 async fn readers_read_every_view_and_can_do_nothing() {
     let database = postgres::database().await;
     let admin = database.connect().await;
-    let mut wanted =
-        set(["function _count_active execute", "function status execute", "schema usage"].map(String::from));
+    let mut wanted = set(SEEN_BY_ALL.map(|f| format!("function {f} execute")));
+    wanted.insert("schema usage".to_string());
     let views: Vec<String> = values(&admin, PUBLIC_VIEWS).await;
     wanted.extend(views.iter().map(|view| format!("relation {view} select")));
     assert_eq!(privileges(&admin, "outboxd_reader").await, wanted);
@@ -117,7 +122,7 @@ async fn readers_read_every_view_and_can_do_nothing() {
 async fn operators_read_views_and_act_and_nothing_else() {
     let client = postgres::database().await.connect().await;
     let mut wanted = set(ACTIONS.map(|f| format!("function {f} execute")));
-    wanted.extend(["function _count_active execute", "function status execute"].map(String::from));
+    wanted.extend(SEEN_BY_ALL.map(|f| format!("function {f} execute")));
     let views: Vec<String> = values(&client, PUBLIC_VIEWS).await;
     wanted.extend(views.iter().map(|view| format!("relation {view} select")));
     wanted.extend(["relation audit select".to_string(), "schema usage".to_string()]);

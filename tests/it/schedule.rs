@@ -12,6 +12,7 @@ use crate::support::sql;
 mod audience;
 mod command;
 mod crash;
+mod pause;
 
 /// An app with members, whom the view `app.audience` shows to outboxd.
 pub async fn app(database: &Database, members: u32) -> Client {

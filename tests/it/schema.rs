@@ -97,6 +97,11 @@ const ILLEGAL: &[(&str, &str)] = &[
     ("lead_is_up_to_a_day", SCHEDULE!("'s'", "'25 h'", "'0'", "'0'", "NULL, NULL")),
     ("spread_is_up_to_a_day", SCHEDULE!("'s'", "'0'", "'-1 s'", "'0'", "NULL, NULL")),
     ("catch_up_is_up_to_a_week", SCHEDULE!("'s'", "'0'", "'0'", "'8 days'", "NULL, NULL")),
+    (
+        "expires_after_is_a_second_to_30_days",
+        "INSERT INTO outboxd.schedule (cron, timezone, topic, audience, name, lead, spread, catch_up, expires_after)
+         VALUES ('@daily', 'UTC', 't', 'a', 's', '0', '0', '0', '0')",
+    ),
     ("schedules_with_an_error_have_no_slot", SCHEDULE!("'s'", "'0'", "'0'", "'0'", "now(), 'e'")),
     ("state_is_known_to_us", RUN!("'done'", "NULL", "now()")),
     ("ended_runs_and_only_they_have_ended_at", RUN!("'prepared'", "NULL", "now()")),

@@ -1,7 +1,9 @@
 //! `outboxd send`: one notification from the command line.
 
-use std::process::Output;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use crate::support::instance::Setup;
@@ -74,4 +76,31 @@ async fn wait_follows_it_to_its_end() {
     let failed = send(&database, &["orders", "device-1", "{}", "--wait"]).await;
     assert_eq!(failed.status.code(), Some(1));
     assert!(text(&failed.stdout).contains("FAILED     attempts 1 by webhook: status 400"), "{}", text(&failed.stdout));
+}
+
+#[tokio::test]
+async fn wait_says_why_nothing_happens() {
+    let database = postgres::database().await;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
+    command.args(["send", "quiz", "device-1", "{}", "--wait"]).env_clear().env("DATABASE_URL", database.url());
+    let mut waiting = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("it runs");
+    let mut lines = BufReader::new(waiting.stdout.take().unwrap()).lines();
+    let mut until = async |wanted: &str| {
+        let look = async {
+            while let Some(line) = lines.next_line().await.unwrap() {
+                if line == wanted {
+                    return;
+                }
+            }
+            panic!("it ended before it said: {wanted}")
+        };
+        tokio::time::timeout(Duration::from_secs(30), look).await.unwrap_or_else(|_| panic!("it never said: {wanted}"))
+    };
+    until("QUEUED     attempts 0, waits: no instance runs").await;
+    let _instance = Setup::new(&database.url())
+        .set("channels.hook.url", "https://hook.example")
+        .set("routes.orders.channels", vec!["hook"])
+        .start()
+        .await;
+    until("QUEUED     attempts 0, waits: no route").await;
 }

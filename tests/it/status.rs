@@ -45,7 +45,7 @@ async fn status_shows_the_views_to_people_and_programs() {
     run(&client, "SELECT outboxd.notify('quiz', 'r', '{}')").await;
     let text = outboxd(&database, &["status"]).await;
     assert_eq!(text.code, 0, "{}", text.err);
-    for part in ["NOT WELL", "critical", "workers", "QUEUE", "orders", "FAILED", "30", "OUTBOX", "no instance runs"] {
+    for part in ["HEALTH", "critical", "workers", "QUEUE", "orders", "FAILED", "30", "OUTBOX", "no instance runs"] {
         assert!(text.out.contains(part), "{part} is missing:\n{}", text.out);
     }
     assert!(!text.out.contains('\x1b'), "no colours off a terminal");
@@ -80,7 +80,7 @@ async fn status_watch_redraws_until_it_is_ended_and_shows_what_changed() {
         };
         tokio::time::timeout(Duration::from_secs(30), look).await.unwrap_or_else(|_| panic!("{part} was never seen"))
     };
-    assert!(seen("NOT WELL").await.contains("\x1b[H"), "each frame begins at the top");
+    assert!(seen("HEALTH").await.contains("\x1b[H"), "each frame begins at the top");
     run(&client, "SELECT outboxd.notify('quiz', 'r', '{}')").await;
     seen("QUEUED").await;
     run(&client, "SELECT outboxd.pause('quiz')").await;

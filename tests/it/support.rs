@@ -1,5 +1,6 @@
 //! What the tests stand on: real servers, a real provider, a faulty network.
 
+pub mod browser;
 pub mod certs;
 pub mod cli;
 pub mod clock;

@@ -83,7 +83,7 @@ async fn the_watch_fits_windows_of_any_size_and_says_what_it_leaves_out() {
             assert!(line.width() < usize::from(columns), "{size}: {} columns: {line}", line.width());
         }
         let text = lines.join("\n");
-        assert!(text.contains("NOT WELL") && (rows < 10 || text.contains("QUEUE")), "{size}:\n{text}");
+        assert!(text.contains("HEALTH") && (rows < 10 || text.contains("QUEUE")), "{size}:\n{text}");
         assert!(text.contains('…'), "{size}: something is left out:\n{text}");
     }
     let usual = frame(&database, 80, 24);
@@ -98,7 +98,7 @@ async fn a_window_with_room_shows_everything() {
     let database = postgres::database().await;
     run(&database.connect().await, "SELECT outboxd.notify('quiz', 'r', '{}')").await;
     let text = frame(&database, 200, 60).join("\n");
-    for part in ["NOT WELL", "QUEUE", "OUTBOX", "THROUGHPUT", "LATENCY", "CHANNELS", "INSTANCES", "no instance runs"] {
+    for part in ["HEALTH", "QUEUE", "OUTBOX", "THROUGHPUT", "LATENCY", "CHANNELS", "INSTANCES", "no instance runs"] {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }
     assert!(!text.contains('…'), "nothing is left out:\n{text}");

@@ -77,6 +77,9 @@ impl Report<'_> {
         let mut lines = vec![file, String::new(), table.trim_fmt(), String::new()];
         lines.extend(self.warnings.iter().map(|warning| format!("{:8}{warning}", "note")));
         lines.extend(self.findings.iter().map(|f| format!("{:8}{:10}{}", f.state.name(), f.name, f.text)));
+        if self.exit() == Exit::Clean {
+            lines.push("\nnothing stands in the way of `outboxd run`; providers were not called".to_owned());
+        }
         lines.join("\n") + "\n"
     }
 

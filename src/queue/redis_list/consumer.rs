@@ -21,6 +21,9 @@ const MOVED_BACK_MAX: usize = 1_000;
 /// The pause between looks while Redis is out of memory and refuses to block.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
+/// Redis 6.2 takes 0.001 s for less than a millisecond and that for no limit: it would block for good.
+const BLOCK_MIN: Duration = Duration::from_millis(2);
+
 /// KEYS: main, processing. ARGV: how many. Moves that many to the consumer's list. PERSIST changes nothing; it
 /// is a write that Redis permits when it is out of memory, after which LMOVE is permitted too.
 const MOVE: &str = r"
@@ -150,7 +153,7 @@ impl ListConsumer {
         let mut pipe = redis::pipe();
         self.liveness.beat_if_due(&mut pipe, keys);
         pipe.cmd("BLMOVE").arg(&keys.main).arg(&self.processing).arg("RIGHT").arg("LEFT");
-        pipe.arg(block.as_secs_f64().max(0.001));
+        pipe.arg(block.max(BLOCK_MIN).as_secs_f64());
         if max == 1 {
             let (first,): (Option<Vec<u8>>,) = self.blocking.query_blocking(&pipe, block).await?;
             return Ok(first.into_iter().collect());

@@ -44,22 +44,28 @@ pub(super) async fn show(
     if caller.scope() != Scope::Write {
         caller.check(Scope::Read)?;
     }
-    let details = store.read_notification(id).await?;
-    let may_see = |details: &Details| caller.scope() != Scope::Write || caller.may_use_topic(&details.found.topic);
-    let mut details = details.filter(may_see).ok_or_else(|| {
+    let details = details(&store, &caller, id).await?.ok_or_else(|| {
         Problem::new(Kind::NotFound, format!("there is no notification {id}; its retention may have passed"))
     })?;
-    if !caller.may_see_payloads() {
-        veil::details(&mut details);
-    }
     Ok(Json(details))
+}
+
+/// One notification as this caller may see it.
+pub(in crate::server) async fn details(store: &Store, caller: &Caller, id: i64) -> Result<Option<Details>, Problem> {
+    let details = store.read_notification(id).await?;
+    let may_see = |details: &Details| caller.scope() != Scope::Write || caller.may_use_topic(&details.found.topic);
+    let mut details = details.filter(may_see);
+    if !caller.may_see_payloads() {
+        details.iter_mut().for_each(veil::details);
+    }
+    Ok(details)
 }
 
 /// What is looked for; everything that is given must hold.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Asked {
+pub(in crate::server) struct Asked {
     /// Its topic.
     topic: Option<String>,
     /// PENDING, QUEUED, PROCESSING, SENT, FAILED or CANCELED.
@@ -80,7 +86,7 @@ pub(super) struct Asked {
 
 /// A page of a search.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Listed {
+pub(in crate::server) struct Listed {
     /// What was found, without payload and headers.
     notifications: Vec<Found>,
     /// The `cursor` of the next page; null: there is no more.
@@ -110,6 +116,11 @@ pub(super) async fn list(
     Ready(store): Ready,
     InQuery(asked): InQuery<Asked>,
 ) -> Result<Json<Listed>, Problem> {
+    search(&store, &caller, asked).await.map(Json)
+}
+
+/// A page of what this caller asks for, as it may see it.
+pub(in crate::server) async fn search(store: &Store, caller: &Caller, asked: Asked) -> Result<Listed, Problem> {
     let limit = asked.limit.unwrap_or(PAGE);
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(Problem::new(Kind::BadRequest, format!("limit is 1 to {PAGE_MAX}")));
@@ -125,18 +136,18 @@ pub(super) async fn list(
                 return Err(Problem::new(Kind::Forbidden, detail));
             }
             filter.contains = Some(text);
-            walk(&store, &filter, from, limit).await?
+            walk(store, &filter, from, limit).await?
         }
         Some(text) => {
-            let notifications = named(&store, &text, &filter, limit).await?;
+            let notifications = named(store, &text, &filter, limit).await?;
             Listed { notifications, next: None, scanned_to: None }
         }
-        None => walk(&store, &filter, from, limit).await?,
+        None => walk(store, &filter, from, limit).await?,
     };
     if !caller.may_see_payloads() {
         listed.notifications.iter_mut().for_each(veil::found);
     }
-    Ok(Json(listed))
+    Ok(listed)
 }
 
 async fn walk(store: &Store, filter: &Filter, from: Option<Position>, limit: usize) -> Result<Listed, Problem> {

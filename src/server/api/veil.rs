@@ -25,7 +25,7 @@ pub(super) fn details(details: &mut Details) {
 }
 
 /// A row of a view. A filter that an operator gave names recipients too; `subject` of an audit is one as text.
-pub(super) fn row(row: &mut Value) {
+pub(in crate::server) fn row(row: &mut Value) {
     match row {
         Value::Object(fields) => {
             HIDDEN.iter().for_each(|key| drop(fields.remove(*key)));

@@ -37,6 +37,11 @@ pub fn shared() -> &'static RedisServer {
     SHARED.get_or_init(|| RedisServer::start(&["--save", ""]))
 }
 
+/// The server that is installed, or the one that `OUTBOXD_TEST_REDIS_SERVER` names: another version, or Valkey.
+fn program() -> String {
+    std::env::var("OUTBOXD_TEST_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+}
+
 /// A key prefix that no other test uses.
 pub fn unique_prefix() -> String {
     static LAST: AtomicU32 = AtomicU32::new(0);
@@ -83,7 +88,7 @@ impl RedisServer {
 
     /// Starts it again without waiting for it to answer.
     pub fn launch(&mut self) {
-        let mut command = vec!["redis-server".to_string()];
+        let mut command = vec![program()];
         command.extend(self.args.iter().cloned());
         command.extend(["--bind".into(), "127.0.0.1".into(), "--dir".into(), self.dir.display().to_string()]);
         self.processes.push(leash(&command, &self.log(), "TERM", Some(&self.dir)));

@@ -1,0 +1,28 @@
+-- Topics that have work, a route, a pause or traffic in the last hour: what waits, what was done, where it goes.
+-- Parameters: none. Locks: none. Index: the primary keys of the statistics; 200 rows at most.
+WITH states AS MATERIALIZED (
+    SELECT q.topic, q.status, q.count, extract(epoch FROM q.oldest_age)::float8 AS oldest_s FROM outboxd.queue_state q
+), done AS MATERIALIZED (
+    SELECT t.topic, sum(t.sent)::bigint AS sent, sum(t.failed)::bigint AS failed, sum(t.retried)::bigint AS retried
+      FROM outboxd.statistics_topic t WHERE t.minute > now() - interval '1 hour' GROUP BY 1
+), spent AS MATERIALIZED (
+    SELECT l.topic, l.notify_to_sent_p50_ms AS p50_ms, l.notify_to_sent_p99_ms AS p99_ms FROM outboxd.latency l
+), known AS (
+    SELECT s.topic FROM states s UNION SELECT d.topic FROM done d
+    UNION SELECT p.name FROM outboxd.topic p WHERE p.paused_at IS NOT NULL
+    UNION SELECT r.topic FROM outboxd.route r WHERE r.topic <> 'default'
+), listed AS (
+    SELECT k.topic, p.paused_at,
+           (SELECT s.count FROM states s WHERE s.topic = k.topic AND s.status = 'PENDING') AS pending,
+           (SELECT s.count FROM states s WHERE s.topic = k.topic AND s.status = 'QUEUED') AS queued,
+           (SELECT s.count FROM states s WHERE s.topic = k.topic AND s.status = 'PROCESSING') AS processing,
+           (SELECT s.count FROM states s WHERE s.topic = k.topic AND s.status = 'FAILED') AS dead,
+           (SELECT max(s.oldest_s) FROM states s WHERE s.topic = k.topic AND s.status IN ('QUEUED', 'PROCESSING')) AS oldest_s,
+           d.sent, d.failed, d.retried, l.p50_ms, l.p99_ms,
+           (SELECT json_agg(r.channel ORDER BY r.position) FROM outboxd.route r
+             WHERE r.topic = CASE WHEN EXISTS (SELECT FROM outboxd.route o WHERE o.topic = k.topic) THEN k.topic ELSE 'default' END) AS route
+      FROM known k LEFT JOIN outboxd.topic p ON p.name = k.topic
+      LEFT JOIN done d ON d.topic = k.topic LEFT JOIN spent l ON l.topic = k.topic
+     ORDER BY p.paused_at IS NULL, k.topic LIMIT 200
+)
+SELECT json_build_object('topics', (SELECT json_agg(l) FROM listed l)) AS page

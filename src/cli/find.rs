@@ -1,0 +1,59 @@
+//! `outboxd find`: what was sent to a recipient.
+
+use serde_json::Value;
+use tokio_postgres::types::Type;
+
+use super::view::{self, Column, Show};
+use super::{Exit, Failure, database, print};
+use crate::config::Sources;
+
+const FIND: &str = include_str!("../../sql/queries/cli/find_by_recipient.sql");
+
+const EXAMPLES: &str = "\
+Examples:
+  outboxd find device-4711
+  outboxd find +82101234567 --topic quiz --limit 5
+  outboxd find device-4711 --json
+
+The newest come first. `outboxd dead show ID` shows one with its attempts. In SQL:
+SELECT * FROM outboxd.notifications_to('device-4711') ORDER BY id DESC LIMIT 20";
+
+/// Shows what was sent to a recipient, and what is on its way.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The recipient, as the app gave it.
+    recipient: String,
+    /// Of this topic only.
+    #[arg(long)]
+    topic: Option<String>,
+    /// How many at most.
+    #[arg(long, default_value_t = 20)]
+    limit: i64,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
+    let session = database::connect(sources).await?;
+    let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+        [(&args.recipient, Type::TEXT), (&args.topic, Type::TEXT), (&args.limit, Type::INT8)];
+    let rows = view::read(&session, FIND, &params).await?;
+    if args.json {
+        print(&format!("{:#}\n", Value::from(rows)))?;
+        return Ok(Exit::Clean);
+    }
+    let columns = [
+        Column("id", "ID", Show::Number),
+        Column("created_at", "CREATED", Show::Time),
+        Column("topic", "TOPIC", Show::Text),
+        Column("status", "STATUS", Show::Text),
+        Column("channel", "CHANNEL", Show::Text),
+        Column("attempts", "ATTEMPTS", Show::Number),
+        Column("http_status", "HTTP", Show::Number),
+        Column("error", "ERROR", Show::Text),
+    ];
+    print(&view::table(&rows, &columns, "nothing was written to this recipient, or its retention has passed"))?;
+    Ok(Exit::Clean)
+}

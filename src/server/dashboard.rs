@@ -1,0 +1,283 @@
+//! The dashboard: what is wrong, what to do about it, and the buttons that do it.
+//!
+//! Pages are drawn here, from one statement each, and are whole without JavaScript; forms are posts that lead back. The
+//! script adds live updates, keys and the theme. Nothing is loaded from elsewhere, and the pages' policy forbids it.
+//!
+//! | module | what |
+//! |---|---|
+//! | `place` | which page is asked for, and what it looks up |
+//! | `looks` | one look for all who look; the last one while Postgres is away |
+//! | `view`, `notification` | from what was found to what a template shows |
+//! | `render`, `words`, `chart` | HTML, numbers and times, SVG |
+//! | `live` | the parts that changed, as server-sent events |
+//! | `action`, `bulk` | what the buttons do |
+//!
+//! **Guarantee.** Who may not act sees no button, and the server refuses the request too. **Limit.** Pages show what the
+//! views show: with a large backlog, counts as of the last snapshot.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, COOKIE, HeaderMap, HeaderName, LOCATION, SET_COOKIE};
+use axum::http::{StatusCode, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+use minijinja::context;
+use minijinja::value::Value as Context;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use self::looks::{Looks, Shown};
+use self::place::{NAVIGATION, Place};
+use self::view::Viewer;
+use super::Readiness;
+use super::access::Caller;
+use super::problem::{Kind, Problem};
+use crate::config::{ChannelConfig, Config, LOCAL, Scope};
+
+mod action;
+mod assets;
+mod bulk;
+mod chart;
+mod listing;
+mod live;
+mod looks;
+mod notification;
+mod place;
+mod render;
+mod view;
+mod words;
+
+/// How old what a page shows may be when it is opened.
+const AGE_MAX: Duration = Duration::from_millis(500);
+/// What a page may load and do: our own style, script and forms.
+const POLICY: (HeaderName, &str) = (
+    CONTENT_SECURITY_POLICY,
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+     form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+);
+const THEME_COOKIE: &str = "outboxd_theme";
+const FLASH_COOKIE: &str = "outboxd_said";
+
+/// What the pages stand on.
+#[derive(Debug)]
+pub(super) struct Dashboard {
+    readiness: Arc<Readiness>,
+    looks: Looks,
+    listeners: Arc<Semaphore>,
+    /// The channels' limits, in words.
+    limits: BTreeMap<String, String>,
+    stop: CancellationToken,
+    began: Instant,
+}
+
+/// A page's body, cut into parts.
+#[derive(Debug)]
+struct Drawn {
+    status: StatusCode,
+    title: String,
+    parts: Vec<(String, String)>,
+}
+
+/// The pages; they end with `stop`.
+pub(super) fn routes(config: &Config, readiness: Arc<Readiness>, stop: CancellationToken) -> Router {
+    let limits = config.channels.iter().map(|(name, channel)| (name.clone(), limits(channel))).collect();
+    let listeners = Arc::new(Semaphore::new(live::LISTENERS_MAX));
+    let began = Instant::now();
+    let dashboard = Arc::new(Dashboard { readiness, looks: Looks::default(), listeners, limits, stop, began });
+    let mut pages = Router::new().route("/notifications/{id}", get(show)).route("/bulk/{id}", get(show));
+    for (path, ..) in NAVIGATION {
+        pages = pages.route(path, get(show));
+    }
+    let acting = Router::new()
+        .route("/bulk/new", get(bulk::preview))
+        .route("/bulk", post(bulk::start))
+        .route("/act/{verb}", post(action::act))
+        .route_layer(middleware::from_fn_with_state(Scope::Operate, admit));
+    pages
+        .route("/live", get(live::listen))
+        .route_layer(middleware::from_fn_with_state(Scope::Read, admit))
+        .merge(acting)
+        .route("/login", get(login))
+        .route("/theme", post(action::theme))
+        .route("/assets/{name}", get(assets::show))
+        .with_state(dashboard)
+}
+
+/// Lets those in who may; leads people to the login, and tells programs.
+async fn admit(State(needed): State<Scope>, request: Request, next: Next) -> Response {
+    let is_person = takes_html(request.headers());
+    let theme = cookie(request.headers(), THEME_COOKIE);
+    match request.extensions().get::<Caller>() {
+        None if is_person => (StatusCode::SEE_OTHER, [(LOCATION, "/login")]).into_response(),
+        None => Problem::new(Kind::Unauthorized, "present a token: Authorization: Bearer <token>").into_response(),
+        Some(caller) => match caller.check(needed) {
+            Ok(()) => next.run(request).await,
+            Err(_) if is_person => {
+                let needs = needed.name();
+                let text =
+                    format!("The token {:?} has scope {}; this needs {needs}.", caller.name(), caller.scope().name());
+                alone(StatusCode::FORBIDDEN, context! { title => "Not with this token", text, theme })
+            }
+            Err(problem) => problem.into_response(),
+        },
+    }
+}
+
+/// Every page.
+async fn show(State(dashboard): State<Arc<Dashboard>>, uri: Uri, caller: Caller, headers: HeaderMap) -> Response {
+    let here = uri.path_and_query().map_or("/", |whole| whole.as_str()).to_owned();
+    let viewer = Viewer { caller, here };
+    let Some(place) = Place::parse(uri.path(), uri.query().unwrap_or_default()) else {
+        return dashboard.page(not_found(), "", false, &viewer, &headers);
+    };
+    let drawn = dashboard.draw(&place, &viewer, AGE_MAX).await;
+    dashboard.page(drawn, place.section(), place.is_live(), &viewer, &headers)
+}
+
+/// `/login`: asks for a token, where there are some.
+async fn login(caller: Option<Caller>, uri: Uri, headers: HeaderMap) -> Response {
+    if caller.is_some() {
+        return (StatusCode::SEE_OTHER, [(LOCATION, "/")]).into_response();
+    }
+    let problem = uri
+        .query()
+        .filter(|query| query.starts_with("failed"))
+        .map(|_| "This is none of the tokens that outboxd knows.");
+    let theme = cookie(&headers, THEME_COOKIE);
+    alone(StatusCode::OK, context! { title => "Log in", login => true, problem, theme })
+}
+
+impl Dashboard {
+    /// What a page says now, or said last.
+    async fn draw(&self, place: &Place, viewer: &Viewer, age_max: Duration) -> Drawn {
+        let Some(parts) = self.readiness.parts_now() else {
+            return nothing(
+                "This instance is starting",
+                "It has not reached Postgres yet, or the schema waits for a migration. Its log says more.",
+            );
+        };
+        let name = place.name(&viewer.caller);
+        let Shown { look, trouble } = self.looks.at(&name, age_max, place.look(&parts.store, &viewer.caller)).await;
+        let Some(look) = look else {
+            return match trouble {
+                Some(problem) if problem.kind() != Kind::Unavailable => {
+                    Drawn { status: problem.status(), ..nothing("This cannot be shown", problem.detail()) }
+                }
+                _ => nothing(
+                    "Postgres does not answer",
+                    "Nothing of this page was seen before, so there is nothing to show. Committed notifications are safe and go on as soon as it is back.",
+                ),
+            };
+        };
+        let Some(view) = view::view(place, &look.found, look.at, viewer, &self.limits) else { return not_found() };
+        let stale = trouble.map(|trouble| stale(&trouble, &look.at.to_rfc3339())).unwrap_or_default();
+        let body = render::render(view.template, view.context);
+        let mut parts = vec![("stale".to_owned(), stale)];
+        parts.extend(render::parts(&body));
+        Drawn { status: StatusCode::OK, title: view.title, parts }
+    }
+
+    /// A body in its frame.
+    fn page(&self, drawn: Drawn, section: &str, is_live: bool, viewer: &Viewer, headers: &HeaderMap) -> Response {
+        let alert = self.looks.last("/").map(|found| view::worst(&found["health"]));
+        let icon_color = match alert {
+            Some("critical") => "%23c9372c",
+            Some("warn") => "%23b7791f",
+            _ => "%233451c6",
+        };
+        let live: Option<String> = is_live.then(|| {
+            let page: String = url::form_urlencoded::byte_serialize(viewer.here.as_bytes()).collect();
+            format!("/live?page={page}")
+        });
+        // What operators did is for operators, as in SQL.
+        let entries = NAVIGATION.into_iter().filter(|(path, ..)| *path != "/audit" || viewer.may_operate());
+        let nav: Vec<Context> = entries.map(|(path, name, key, gap)| context! { path, name, key, gap }).collect();
+        let is_named = viewer.caller.name() != LOCAL;
+        let flash = cookie(headers, FLASH_COOKIE).and_then(|text| flash(&text));
+        let q = url::form_urlencoded::parse(viewer.here.split_once('?').map_or("", |(_, query)| query).as_bytes())
+            .find(|(name, _)| name == "q")
+            .map(|(_, q)| q.into_owned());
+        let html = render::render(
+            "layout.html",
+            context! {
+                title => drawn.title, body => render::joined(&drawn.parts), nav, active => section, live, icon_color,
+                alert => alert.filter(|alert| *alert != "ok"), flash => flash.clone(), q => q.unwrap_or_default(),
+                caller => is_named.then(|| viewer.caller.name()), scope => viewer.caller.scope().name(), here => viewer.here.clone(),
+                theme => cookie(headers, THEME_COOKIE), css => &*assets::STYLE_PATH, js => &*assets::SCRIPT_PATH,
+            },
+        );
+        let mut response = (drawn.status, [POLICY], Html(html)).into_response();
+        if flash.is_some() {
+            let gone = format!("{FLASH_COOKIE}=; Path=/; Max-Age=0; SameSite=Strict");
+            response.headers_mut().extend(gone.parse().ok().map(|gone| (SET_COOKIE, gone)));
+        }
+        response
+    }
+}
+
+/// A page without the frame.
+fn alone(status: StatusCode, context: Context) -> Response {
+    let html = render::render("alone.html", context! { css => &*assets::STYLE_PATH, ..context });
+    (status, [POLICY], Html(html)).into_response()
+}
+
+fn nothing(title: &str, text: &str) -> Drawn {
+    let (title_html, text) = (minijinja::HtmlEscape(title), minijinja::HtmlEscape(text));
+    let part = format!("<div class=\"empty\"><strong>{title_html}</strong>{text}</div>");
+    let parts = vec![("stale".to_owned(), String::new()), ("part-0".to_owned(), part)];
+    Drawn { status: StatusCode::SERVICE_UNAVAILABLE, title: title.to_owned(), parts }
+}
+
+fn not_found() -> Drawn {
+    let drawn = nothing("Not found", "There is no such page, or what it was about is past its retention.");
+    Drawn { status: StatusCode::NOT_FOUND, ..drawn }
+}
+
+/// The words above a page whose values are not of now.
+fn stale(trouble: &Problem, at: &str) -> String {
+    let why = match trouble.kind() {
+        Kind::Unavailable => "Postgres does not answer.",
+        _ => "This page could not be looked up; the log says why.",
+    };
+    render::note("t-bad", why, at)
+}
+
+/// A channel's limits, in words.
+fn limits(channel: &ChannelConfig) -> String {
+    let mut limits = Vec::new();
+    if let Some(limit) = channel.rate_limit {
+        let per = match limit.per.as_secs() {
+            1 => "a second".to_owned(),
+            60 => "a minute".to_owned(),
+            _ => format!("per {}", words::span(limit.per.as_secs_f64())),
+        };
+        limits.push(format!("{} {per}", words::count(limit.count.into())));
+    }
+    if let Some(most) = channel.max_in_flight {
+        limits.push(format!("{most} at a time"));
+    }
+    limits.push(format!("timeout {}", words::span(channel.timeout.as_secs_f64())));
+    limits.join(", ")
+}
+
+fn takes_html(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|types| types.contains("text/html")))
+}
+
+fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
+    let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|line| line.split(';'));
+    let mut pairs = all.filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(given, _)| *given == name).map(|(_, value)| value.to_owned())
+}
+
+/// What an action said, as its cookie holds it: a tone and a text.
+fn flash(value: &str) -> Option<Context> {
+    let (tone, text) = url::form_urlencoded::parse(value.as_bytes()).next()?;
+    let tone = if tone == "bad" { "t-bad" } else { "t-ok" };
+    Some(context! { tone, text => text.into_owned() })
+}

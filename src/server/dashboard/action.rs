@@ -1,0 +1,149 @@
+//! What the buttons do: one call of the store, a word about it, and back to the page.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::extract::{Form, Path, State};
+use axum::http::StatusCode;
+use axum::http::header::{HeaderMap, LOCATION, SET_COOKIE};
+use axum::response::{IntoResponse, Response};
+
+use super::{Dashboard, FLASH_COOKIE, THEME_COOKIE, cookie, takes_html};
+use crate::server::access::Caller;
+use crate::server::problem::{Kind, Problem};
+use crate::store::Store;
+use crate::store::action::{CircuitAction, HoldAction, NotificationAction};
+
+/// How long a browser keeps what was said, in seconds: until the next page.
+const FLASH_LASTS: u32 = 20;
+/// How long it keeps the theme.
+const THEME_LASTS: u32 = 31_536_000;
+
+/// The fields of a button's form.
+pub(super) type Fields = HashMap<String, String>;
+
+/// `POST /act/{verb}`
+pub(super) async fn act(
+    State(dashboard): State<Arc<Dashboard>>,
+    caller: Caller,
+    Path(verb): Path<String>,
+    headers: HeaderMap,
+    Form(fields): Form<Fields>,
+) -> Response {
+    let done = match dashboard.readiness.parts_now() {
+        Some(parts) => perform(&parts.store, &caller, &verb, &fields).await,
+        None => Err(Problem::new(Kind::Unavailable, "outboxd starts; try again")),
+    };
+    dashboard.looks.outdate().await;
+    let back = back(fields.get("back").map_or("/", String::as_str));
+    answer(done, back, &headers)
+}
+
+/// A word about what was done, or why not. Programs get the problem itself.
+pub(super) fn answer(done: Result<String, Problem>, back: &str, headers: &HeaderMap) -> Response {
+    match done {
+        Ok(text) => said("ok", &text, back),
+        Err(problem) if takes_html(headers) => said("bad", problem.detail(), back),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn perform(store: &Store, caller: &Caller, verb: &str, fields: &Fields) -> Result<String, Problem> {
+    let text = |name: &str| fields.get(name).map(String::as_str).unwrap_or_default();
+    let token = caller.name();
+    let (name, origin) = (text("name"), text("origin"));
+    let whole = if origin.is_empty() { name.to_owned() } else { format!("{name} at {origin}") };
+    let one = async |action: NotificationAction| -> Result<String, Problem> {
+        let id = number(text("id"))?;
+        let acted = store.act(token, action, id).await?;
+        Ok(match acted.new_id {
+            Some(new_id) => format!("Notification {id} is sent again as {new_id}."),
+            None => format!("Notification {id}: {}.", acted.outcome),
+        })
+    };
+    Ok(match verb {
+        "retry" => one(NotificationAction::Retry).await?,
+        "cancel" => one(NotificationAction::Cancel).await?,
+        "resend" => one(NotificationAction::Resend).await?,
+        "discard" => one(NotificationAction::Discard).await?,
+        "pause_topic" => {
+            store.hold(token, HoldAction::PauseTopic, name).await?;
+            format!("Topic {name} is paused.")
+        }
+        "resume_topic" => {
+            store.hold(token, HoldAction::ResumeTopic, name).await?;
+            format!("Topic {name} goes on.")
+        }
+        "pause_channel" => {
+            store.hold(token, HoldAction::PauseChannel, name).await?;
+            format!("Channel {name} is paused on all instances.")
+        }
+        "resume_channel" => {
+            store.hold(token, HoldAction::ResumeChannel, name).await?;
+            format!("Channel {name} goes on.")
+        }
+        "probe_channel" => {
+            store.tend_circuit(token, CircuitAction::Probe, name, origin).await?;
+            format!("The next call of {whole} is a probe: if it succeeds, the circuit closes.")
+        }
+        "close_circuit" => {
+            store.tend_circuit(token, CircuitAction::Close, name, origin).await?;
+            format!("Nothing holds {whole} any more.")
+        }
+        "replay_events" => {
+            let events = store.replay_events(token, name, text("since")).await?;
+            format!("{events} events of {name} are appended again.")
+        }
+        "stop_bulk" => {
+            let id = number(text("id"))?;
+            store.stop_bulk(token, id).await?;
+            format!("Bulk action {id} ends after its current batch.")
+        }
+        _ => return Err(Problem::new(Kind::NotFound, "there is no such action")),
+    })
+}
+
+fn number(text: &str) -> Result<i64, Problem> {
+    text.parse().map_err(|_| Problem::new(Kind::BadRequest, format!("{text:?} is no id")))
+}
+
+/// Leads to a page that says this once.
+pub(super) fn said(tone: &str, text: &str, back: &str) -> Response {
+    let value = url::form_urlencoded::Serializer::new(String::new()).append_pair(tone, text).finish();
+    let kept = format!("{FLASH_COOKIE}={value}; Path=/; Max-Age={FLASH_LASTS}; HttpOnly; SameSite=Strict");
+    (StatusCode::SEE_OTHER, [(LOCATION, back.to_owned()), (SET_COOKIE, kept)]).into_response()
+}
+
+/// `POST /theme`: without the script the theme goes round, as the system has it, dark, light.
+pub(super) async fn theme(headers: HeaderMap, Form(fields): Form<Fields>) -> Response {
+    let (theme, lasts) = match cookie(&headers, THEME_COOKIE).as_deref() {
+        None => ("dark", THEME_LASTS),
+        Some("dark") => ("light", THEME_LASTS),
+        Some(_) => ("", 0),
+    };
+    let kept = format!("{THEME_COOKIE}={theme}; Path=/; Max-Age={lasts}; SameSite=Strict");
+    let back = back(fields.get("back").map_or("/", String::as_str)).to_owned();
+    (StatusCode::SEE_OTHER, [(LOCATION, back), (SET_COOKIE, kept)]).into_response()
+}
+
+/// A page of ours to go back to: never somebody else's.
+fn back(given: &str) -> &str {
+    let is_plain = given.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if is_plain && given.starts_with('/') && !given.starts_with("//") { given } else { "/" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn back_is_one_of_our_pages() {
+        for given in ["/", "/channels", "/notifications?topic=a%20b&status=FAILED"] {
+            assert_eq!(back(given), given);
+        }
+        for given in ["", "https://example.com", "//example.com", "/\\example.com", "/a\r\nx: y", "javascript:alert(1)"]
+        {
+            assert_eq!(back(given), "/", "{given}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Retry or cancel of everything that a filter finds: first how many, exactly, then the number typed, then the action.
+//!
+//! **Guarantee.** What is done is what was counted, never more: the count says up to which notification it looked
+//! (`id_max`), and the action keeps to it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::{Form, Query, State};
+use axum::http::HeaderMap;
+use axum::http::StatusCode;
+use axum::response::Response;
+use minijinja::context;
+use serde_json::{Map, Value};
+
+use super::action::{Fields, answer, said};
+use super::render;
+use super::view::Viewer;
+use super::{Dashboard, Drawn, words};
+use crate::server::access::Caller;
+use crate::server::problem::{Kind, Problem};
+use crate::store::action::{Bulk, BulkKind, BulkRun};
+
+/// The keys of a filter that stand in the address.
+const KEYS: [&str; 6] = ["topic", "channel", "http_status", "error_like", "recipient", "since"];
+
+/// `GET /bulk/new?action=retry&topic=…`: how many it would be.
+pub(super) async fn preview(
+    State(dashboard): State<Arc<Dashboard>>,
+    caller: Caller,
+    Query(asked): Query<BTreeMap<String, String>>,
+    headers: HeaderMap,
+) -> Response {
+    let mut filter: Map<String, Value> = Map::new();
+    for key in KEYS {
+        filter.extend(
+            asked.get(key).filter(|value| !value.is_empty()).map(|value| (key.to_owned(), value.as_str().into())),
+        );
+    }
+    let action = asked.get("action").map_or("retry", String::as_str);
+    let counted = match kind(action) {
+        Ok(kind) => dashboard.bulk(&caller, kind, &Value::Object(filter.clone()).to_string(), BulkRun::Dry).await,
+        Err(problem) => Err(problem),
+    };
+    let (title, what) = match action {
+        "cancel" => ("Cancel all that match", "waiting notifications"),
+        _ => ("Retry all that match", "dead letters"),
+    };
+    let filters: Vec<Vec<String>> = filter
+        .iter()
+        .map(|(key, value)| vec![key.replace('_', " "), value.as_str().unwrap_or_default().to_owned()])
+        .collect();
+    let page = match &counted {
+        Ok(counted) => {
+            filter.insert("id_max".to_owned(), counted.id_max.into());
+            let filter = Value::Object(filter).to_string();
+            let frozen = format!(
+                "Only notifications up to {} are touched: what is written from now on stays as it is. Up to 1,000 are done \
+                 at once; more are worked off in batches, beside live traffic, and can be stopped.",
+                counted.id_max
+            );
+            let sql =
+                format!("SELECT * FROM outboxd.{action}_where('{}', dry_run => false);", filter.replace('\'', "''"));
+            let back = if action == "cancel" { "/notifications?status=QUEUED" } else { "/dead" };
+            context! { matched => counted.matched, filter, frozen, sql, back }
+        }
+        Err(problem) => context! { problem => problem.detail() },
+    };
+    let body = render::render("bulk_new.html", context! { title, what, action, filters, ..page });
+    let drawn = Drawn { status: StatusCode::OK, title: title.to_owned(), parts: render::parts(&body) };
+    let viewer = Viewer { caller, here: "/bulk/new".to_owned() };
+    dashboard.page(drawn, "/bulk", false, &viewer, &headers)
+}
+
+/// `POST /bulk`
+pub(super) async fn start(
+    State(dashboard): State<Arc<Dashboard>>,
+    caller: Caller,
+    headers: HeaderMap,
+    Form(fields): Form<Fields>,
+) -> Response {
+    let done = confirmed(&dashboard, &caller, &fields).await;
+    dashboard.looks.outdate().await;
+    match done {
+        Ok((action, Bulk { bulk_id: Some(id), .. })) => {
+            said("ok", &format!("Bulk {action} {id} has begun."), &format!("/bulk/{id}"))
+        }
+        Ok((action, bulk)) => {
+            let done = words::count(bulk.done);
+            let text =
+                if action == "cancel" { format!("{done} canceled.") } else { format!("{done} are tried again.") };
+            said("ok", &text, if action == "cancel" { "/" } else { "/dead" })
+        }
+        Err(problem) => answer(Err(problem), "/dead", &headers),
+    }
+}
+
+async fn confirmed<'a>(dashboard: &Dashboard, caller: &Caller, fields: &'a Fields) -> Result<(&'a str, Bulk), Problem> {
+    let text = |name: &str| fields.get(name).map(String::as_str).unwrap_or_default();
+    let typed: String = text("typed").chars().filter(char::is_ascii_digit).collect();
+    if typed.is_empty() || typed != text("matched") {
+        let detail = format!("nothing was done: type {} to confirm", text("matched"));
+        return Err(Problem::new(Kind::BadRequest, detail));
+    }
+    let action = fields.get("action").map(String::as_str).unwrap_or_default();
+    // Without a bound it would be more than was counted.
+    let filter: Map<String, Value> = serde_json::from_str(text("filter")).unwrap_or_default();
+    if !filter.contains_key("id_max") {
+        return Err(Problem::new(Kind::BadRequest, "nothing was done: the filter was not counted before"));
+    }
+    let bulk = dashboard.bulk(caller, kind(action)?, text("filter"), BulkRun::Real).await?;
+    Ok((action, bulk))
+}
+
+fn kind(action: &str) -> Result<BulkKind, Problem> {
+    match action {
+        "retry" => Ok(BulkKind::Retry),
+        "cancel" => Ok(BulkKind::Cancel),
+        _ => Err(Problem::new(Kind::BadRequest, "action is retry or cancel")),
+    }
+}
+
+impl Dashboard {
+    async fn bulk(&self, caller: &Caller, kind: BulkKind, filter: &str, run: BulkRun) -> Result<Bulk, Problem> {
+        let parts =
+            self.readiness.parts_now().ok_or_else(|| Problem::new(Kind::Unavailable, "outboxd starts; try again"))?;
+        Ok(parts.store.bulk(caller.name(), kind, filter, run).await?)
+    }
+}

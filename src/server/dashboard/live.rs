@@ -1,0 +1,83 @@
+//! `/live?page=…`: server-sent events with the parts of a page that changed.
+//!
+//! Every listener looks at the same moments, and looks are shared (see [`super::looks`]): a page that many watch costs one
+//! look an interval, and one that nobody watches none. A listener whose browser tab is hidden has closed its stream.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use serde::Deserialize;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::Dashboard;
+use super::place::Place;
+use super::view::Viewer;
+use crate::server::access::Caller;
+use crate::server::problem::{Kind, Problem};
+
+/// Between two looks.
+pub(super) const EVERY: Duration = Duration::from_secs(2);
+/// Listeners at a time; connections are bounded too, and probes need some.
+pub(super) const LISTENERS_MAX: usize = 64;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Asked {
+    page: String,
+}
+
+struct Listener {
+    dashboard: Arc<Dashboard>,
+    place: Place,
+    viewer: Viewer,
+    sent: Vec<(String, String)>,
+    _permit: OwnedSemaphorePermit,
+}
+
+pub(super) async fn listen(
+    State(dashboard): State<Arc<Dashboard>>,
+    caller: Caller,
+    Query(asked): Query<Asked>,
+) -> Result<Response, Problem> {
+    let (path, query) = asked.page.split_once('?').unwrap_or((&asked.page, ""));
+    let place = Place::parse(path, query).filter(Place::is_live);
+    let place = place.ok_or_else(|| Problem::new(Kind::NotFound, "there is no such live page"))?;
+    let permit = Arc::clone(&dashboard.listeners).try_acquire_owned();
+    let permit =
+        permit.map_err(|_| Problem::new(Kind::Unavailable, "too many pages are open; reload to see changes"))?;
+    let viewer = Viewer { caller, here: asked.page };
+    let listener = Listener { dashboard, place, viewer, sent: Vec::new(), _permit: permit };
+    let events = stream::unfold(listener, |mut listener| async move {
+        let event = listener.next().await?;
+        Some((Ok::<Bytes, Infallible>(event), listener))
+    });
+    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
+    Ok((headers, Body::from_stream(events)).into_response())
+}
+
+impl Listener {
+    /// The next event: the parts that changed, or a comment, so that a browser that has gone is noticed.
+    async fn next(&mut self) -> Option<Bytes> {
+        let dashboard = Arc::clone(&self.dashboard);
+        if !self.sent.is_empty() {
+            // All listeners wake at the same moments.
+            let since = dashboard.began.elapsed().as_millis();
+            let every = EVERY.as_millis();
+            let wait = Duration::from_millis(u64::try_from(every - since % every).unwrap_or(1));
+            dashboard.stop.run_until_cancelled(tokio::time::sleep(wait)).await?;
+        }
+        let drawn = dashboard.stop.run_until_cancelled(dashboard.draw(&self.place, &self.viewer, EVERY / 2)).await?;
+        let changed: Vec<&(String, String)> = drawn.parts.iter().filter(|part| !self.sent.contains(part)).collect();
+        let event = match changed.is_empty() {
+            true => ": nothing new\n\n".to_owned(),
+            false => format!("event: parts\ndata: {}\n\n", serde_json::json!(changed)),
+        };
+        self.sent = drawn.parts;
+        Some(event.into())
+    }
+}

@@ -1,0 +1,223 @@
+//! One notification: its life as a line of events, and why it waits.
+
+use minijinja::context;
+use minijinja::value::Value as Context;
+use serde_json::{Value, json};
+
+use super::render::{drawable, status_tone};
+use super::view::Viewer;
+
+/// What is shown of one, from its record and what is known beside it.
+pub(super) fn view(found: &Value, shows_payload: bool, viewer: &Viewer) -> Option<Context> {
+    let (n, life) = (&found["notification"], &found["life"]);
+    let id = n["id"].as_i64()?;
+    let may_see = viewer.caller.may_see_payloads();
+    let payload = (may_see && shows_payload).then(|| serde_json::to_string_pretty(&n["payload"]).unwrap_or_default());
+    let headers = n["headers"].as_object();
+    let trace_id = headers.and_then(|headers| {
+        let parent = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("traceparent"))?.1.as_str()?;
+        parent.split('-').nth(1).map(str::to_owned)
+    });
+    let headers: Vec<Vec<String>> = headers
+        .into_iter()
+        .flatten()
+        // Its trace id is shown for itself.
+        .filter(|(name, _)| !name.eq_ignore_ascii_case("traceparent"))
+        .map(|(name, value)| vec![name.clone(), value.as_str().unwrap_or_default().to_owned()])
+        .collect();
+    Some(context! {
+        n => drawable(n),
+        why => why(n, life),
+        events => drawable(&Value::from(events(n))),
+        route => drawable(&Value::from(route(n, life))),
+        payload, trace_id, headers,
+        may_see_payload => may_see,
+        sql => sql(id, n["status"].as_str().unwrap_or_default()),
+    })
+}
+
+/// What happened to it, oldest first, and what comes next.
+fn events(n: &Value) -> Vec<Value> {
+    let status = n["status"].as_str().unwrap_or_default();
+    let mut events = vec![json!({"what": "Written", "at": n["created_at"], "tone": "t-info"})];
+    // A notification is due a moment after it was written; only a later time is an event of its own.
+    let (created, send_at) = (n["created_at"].as_str().unwrap_or_default(), n["send_at"].as_str().unwrap_or_default());
+    let is_later =
+        match (created.parse::<chrono::DateTime<chrono::Utc>>(), send_at.parse::<chrono::DateTime<chrono::Utc>>()) {
+            (Ok(created), Ok(send_at)) => (send_at - created).num_seconds() >= 1,
+            _ => false,
+        };
+    if is_later {
+        events.push(json!({"what": "Due", "at": n["send_at"], "next": status == "PENDING", "tone": ""}));
+    }
+    let attempts = n["attempt_history"].as_array().into_iter().flatten().rev();
+    events.extend(attempts.map(|attempt| {
+        let outcome = attempt["outcome"].as_str().unwrap_or_default();
+        let what = match attempt["number"].as_i64() {
+            Some(number) => format!("Attempt {number}: {outcome}"),
+            None => format!("A call: {outcome}"),
+        };
+        let tone = match outcome {
+            "late success" => "t-ok",
+            "unknown" | "duplicate" => "t-warn",
+            _ => "t-bad",
+        };
+        let fields = ["channel", "http_status", "duration_ms", "worker", "response"];
+        let mut event: serde_json::Map<String, Value> =
+            fields.iter().map(|field| ((*field).to_owned(), attempt[*field].clone())).collect();
+        event.extend([
+            ("what".to_owned(), what.into()),
+            ("tone".to_owned(), tone.into()),
+            ("at".to_owned(), attempt["ended_at"].clone()),
+            ("text".to_owned(), attempt["error"].clone()),
+        ]);
+        Value::Object(event)
+    }));
+    let tone = status_tone(status);
+    match status {
+        "SENT" => events.push(json!({"what": "Sent", "at": n["finished_at"], "channel": n["channel"],
+            "http_status": n["http_status"], "tone": tone})),
+        "FAILED" => events.push(json!({"what": "Given up", "at": n["finished_at"], "text": n["error"], "tone": tone})),
+        "CANCELED" => events.push(json!({"what": "Canceled", "at": n["finished_at"], "tone": tone})),
+        "PROCESSING" => {
+            events.push(json!({"what": "Being sent now", "worker": n["worker"], "next": true, "tone": tone}))
+        }
+        "QUEUED" => {
+            events.push(json!({"what": "Next attempt", "at": n["next_attempt_at"], "next": true, "tone": tone}))
+        }
+        _ => {}
+    }
+    events
+}
+
+/// The channels of its route; which one it is at, and which are behind it.
+fn route(n: &Value, life: &Value) -> Vec<Value> {
+    let channels: Vec<&str> = life["route"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let step = life["work"]["route_step"].as_u64().and_then(|step| usize::try_from(step).ok());
+    let here = step.or_else(|| channels.iter().position(|channel| n["channel"] == **channel));
+    let class = |at: usize| match here {
+        Some(here) if at < here => "past",
+        Some(here) if at == here => "here",
+        _ => "",
+    };
+    channels.iter().enumerate().map(|(at, channel)| json!({"channel": channel, "class": class(at)})).collect()
+}
+
+/// Why it is not sent yet; `None`: there is nothing to say.
+fn why(n: &Value, life: &Value) -> Option<Context> {
+    let stuck = &life["stuck"];
+    let channel = stuck["channel"].as_str().unwrap_or("its channel");
+    let topic = n["topic"].as_str().unwrap_or_default();
+    let since = stuck["since"].as_str();
+    let (text, todo, link) = match stuck["reason"].as_str() {
+        Some("circuit open") => {
+            let text = format!("It waits for {channel}, whose circuit is open.");
+            (text, "It goes by itself once a probe succeeds.", Some(["/channels", "Channels"]))
+        }
+        Some("channel paused") => (
+            format!("It waits for {channel}, which an operator paused."),
+            "Resume the channel.",
+            Some(["/channels", "Channels"]),
+        ),
+        Some("topic paused") => {
+            (format!("An operator paused the topic {topic}."), "Resume the topic.", Some(["/topics", "Topics"]))
+        }
+        Some("provider asked to wait") => (
+            format!("The provider of {channel} asked to wait (Retry-After)."),
+            "It goes by itself.",
+            Some(["/channels", "Channels"]),
+        ),
+        Some("no route") => (
+            format!("No running instance has a route for {topic}."),
+            "Add [routes.TOPIC] or [routes.default] to the configuration and restart.",
+            None,
+        ),
+        Some("waiting behind key") => {
+            ("It waits behind an earlier one of its ordering key.".to_owned(), "It goes once that one has ended.", None)
+        }
+        Some("lease expired") => {
+            ("Whoever was sending it has not been heard of since.".to_owned(), "It is published again by itself.", None)
+        }
+        Some("never released") => (
+            "It is due, and no producer has released it.".to_owned(),
+            "Start an instance with the role producer.",
+            Some(["/instances", "Instances"]),
+        ),
+        Some(reason) => (
+            format!("It is stuck: {reason}."),
+            "It is repaired by itself; see Instances.",
+            Some(["/instances", "Instances"]),
+        ),
+        None => return waiting(n, life),
+    };
+    Some(context! { tone => "t-warn", text, since, todo, link => link.map(Vec::from) })
+}
+
+fn waiting(n: &Value, life: &Value) -> Option<Context> {
+    let text = match (n["status"].as_str()?, life["work"]["state"].as_str()) {
+        ("PENDING", _) => "It is not due yet.",
+        ("QUEUED", Some("blocked")) => "It waits behind an earlier one of its ordering key.",
+        ("QUEUED", Some("published")) => "It is in the queue; a worker takes it next.",
+        ("QUEUED", Some("ready")) if life["work"]["retry_at"].is_string() => "It is tried again at its time.",
+        ("QUEUED", Some("ready")) => "It is ready and is published next.",
+        _ => return None,
+    };
+    Some(context! { tone => "t-info", text })
+}
+
+/// What the page shows and its buttons do, for psql.
+fn sql(id: i64, status: &str) -> String {
+    let mut lines = vec![
+        format!("SELECT * FROM outboxd.notifications WHERE id = {id};"),
+        format!("SELECT * FROM outboxd.attempts WHERE notification_id = {id};"),
+    ];
+    match status {
+        "FAILED" => lines.extend([format!("SELECT outboxd.retry({id});"), format!("SELECT outboxd.discard({id});")]),
+        "CANCELED" => lines.push(format!("SELECT outboxd.retry({id});")),
+        "SENT" => lines.push(format!("SELECT outboxd.resend({id});")),
+        _ => lines
+            .extend([format!("SELECT * FROM outboxd.stuck WHERE id = {id};"), format!("SELECT outboxd.cancel({id});")]),
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(status: &str) -> Value {
+        json!({"id": 7, "topic": "orders", "status": status, "channel": "sms", "created_at": "2026-01-01T00:00:00Z",
+               "send_at": "2026-01-01T00:00:00.001Z", "finished_at": "2026-01-01T00:00:09Z", "attempt_history": [
+               {"number": 2, "outcome": "unknown", "ended_at": "2026-01-01T00:00:05Z"},
+               {"number": 1, "outcome": "failed", "ended_at": "2026-01-01T00:00:01Z"}]})
+    }
+
+    #[test]
+    fn a_life_is_told_in_order() {
+        let told = |n: &Value| -> Vec<String> {
+            events(n).iter().map(|event| event["what"].as_str().unwrap().to_owned()).collect()
+        };
+        let (first, second) = ("Attempt 1: failed", "Attempt 2: unknown");
+        assert_eq!(told(&record("SENT")), ["Written", first, second, "Sent"]);
+        assert_eq!(told(&record("FAILED")), ["Written", first, second, "Given up"]);
+        assert_eq!(told(&record("QUEUED")), ["Written", first, second, "Next attempt"]);
+        let mut later = record("PENDING");
+        later["send_at"] = "2026-01-01T09:00:00Z".into();
+        later["attempt_history"] = json!([]);
+        assert_eq!(told(&later), ["Written", "Due"]);
+    }
+
+    #[test]
+    fn the_route_shows_where_it_is() {
+        let life = json!({"route": ["push", "sms", "alimtalk"], "work": {"route_step": 1}});
+        let classes: Vec<Value> = route(&record("QUEUED"), &life).iter().map(|step| step["class"].clone()).collect();
+        assert_eq!(classes, ["past", "here", ""]);
+    }
+
+    #[test]
+    fn who_waits_is_told_why() {
+        let held = json!({"stuck": {"reason": "circuit open", "channel": "sms"}});
+        assert!(why(&record("QUEUED"), &held).unwrap().to_string().contains("whose circuit is open"));
+        assert!(why(&record("SENT"), &json!({})).is_none());
+    }
+}

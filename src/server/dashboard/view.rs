@@ -1,0 +1,202 @@
+//! From what a look found to what a template shows.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use minijinja::context;
+use minijinja::value::Value as Context;
+use serde_json::Value;
+
+use super::place::Place;
+use super::render::drawable;
+use super::{chart, listing, notification};
+use crate::config::Scope;
+use crate::server::access::Caller;
+use crate::store::look::AUDIT_PAGE;
+
+/// Who looks, and from where.
+#[derive(Debug, Clone)]
+pub(super) struct Viewer {
+    pub(super) caller: Caller,
+    /// The page's own address: where an action leads back to.
+    pub(super) here: String,
+}
+
+impl Viewer {
+    pub(super) fn may_operate(&self) -> bool {
+        self.caller.scope().covers(Scope::Operate)
+    }
+}
+
+/// A page to draw.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) title: String,
+    pub(super) template: &'static str,
+    pub(super) context: Context,
+}
+
+/// `None`: what it is about does not exist.
+pub(super) fn view(
+    place: &Place,
+    found: &Value,
+    at: DateTime<Utc>,
+    viewer: &Viewer,
+    limits: &BTreeMap<String, String>,
+) -> Option<View> {
+    let shared = context! { may_operate => viewer.may_operate(), here => viewer.here.clone(), at => at.to_rfc3339() };
+    let page = drawable(found);
+    let (title, template, context) = match place {
+        Place::Now => ("Now".to_owned(), "now.html", now(found)),
+        Place::Notifications(fields) => {
+            ("Notifications".to_owned(), "notifications.html", listing::view(found, fields, viewer))
+        }
+        Place::Notification { id, shows_payload } => {
+            (format!("Notification {id}"), "notification.html", notification::view(found, *shows_payload, viewer)?)
+        }
+        Place::Dead => ("Dead letters".to_owned(), "dead.html", dead(found)),
+        Place::Channels => ("Channels".to_owned(), "channels.html", channels(found, limits)),
+        Place::Topics => ("Topics".to_owned(), "topics.html", context! { page }),
+        Place::Schedules => ("Schedules".to_owned(), "schedules.html", context! { page }),
+        Place::Events => ("Events".to_owned(), "events.html", context! { page }),
+        Place::Instances => ("Instances".to_owned(), "instances.html", context! { page }),
+        Place::Audit { before } => ("Audit".to_owned(), "audit.html", audit(found, before.is_some())),
+        Place::Bulk => ("Bulk actions".to_owned(), "bulk.html", context! { page }),
+        Place::BulkOne { id } => {
+            let b = drawable(found["actions"].get(0)?);
+            (format!("Bulk action {id}"), "bulk_one.html", context! { b })
+        }
+    };
+    Some(View { title, template, context: context! { ..context, ..shared } })
+}
+
+/// The worst level of the checks.
+pub(super) fn worst(health: &Value) -> &'static str {
+    let levels: Vec<&str> =
+        health["checks"].as_array().into_iter().flatten().filter_map(|check| check["level"].as_str()).collect();
+    ["critical", "warn"].into_iter().find(|level| levels.contains(level)).unwrap_or("ok")
+}
+
+fn now(found: &Value) -> Context {
+    let (health, work) = (&found["health"], &found["work"]);
+    let mut problems = Vec::new();
+    let mut fine = Vec::new();
+    for check in health["checks"].as_array().into_iter().flatten() {
+        let name = check["name"].as_str().unwrap_or_default();
+        let mut words = name.replace('_', " ");
+        if let Some(first) = words.get_mut(..1) {
+            first.make_ascii_uppercase();
+        }
+        let shown = context! { title => words, link => link(name), ..drawable(check) };
+        if check["level"] == "ok" { fine.push(shown) } else { problems.push(shown) }
+    }
+    let newest = work["minute"].as_str().and_then(|minute| minute.parse().ok()).unwrap_or_default();
+    context! {
+        page => drawable(found),
+        level => worst(health),
+        verdict => verdict(health, problems.len()),
+        problems,
+        fine,
+        figures => figures(work),
+        throughput => Context::from_safe_string(chart::throughput(&work["minutes"], newest)),
+        latency => Context::from_safe_string(chart::latency(&work["latency"], newest)),
+    }
+}
+
+fn verdict(health: &Value, problems: usize) -> String {
+    let checks = health["checks"].as_array();
+    let urgent = checks.map_or(0, |checks| checks.iter().filter(|check| check["level"] == "critical").count());
+    let things = |n: usize| if n == 1 { "1 thing".to_owned() } else { format!("{n} things") };
+    let needs = if urgent == 1 { "needs" } else { "need" };
+    match (urgent, problems - urgent) {
+        (0, 0) => "All is well".to_owned(),
+        (0, more) => format!("{} to look at", things(more)),
+        (_, 0) => format!("{} {needs} you now", things(urgent)),
+        (_, more) => format!("{} {needs} you now, {more} more to look at", things(urgent)),
+    }
+}
+
+/// Where a check is looked into.
+fn link(check: &str) -> Option<[&'static str; 2]> {
+    Some(match check {
+        "workers" | "clock_skew" | "queue" => ["/instances", "Instances"],
+        "relay_lag" => ["/notifications?status=QUEUED", "What waits"],
+        "overdue" => ["/notifications?status=PENDING", "What is due"],
+        "dead_letters" => ["/dead", "Dead letters by cause"],
+        "bulk_actions" => ["/bulk", "Bulk actions"],
+        "schedules" => ["/schedules", "Schedules"],
+        "routes" => ["/topics", "Topics"],
+        "events" | "event_streams" => ["/events", "Events"],
+        _ => return None,
+    })
+}
+
+fn figures(work: &Value) -> Context {
+    let count = |status: &str| work["statuses"][status]["count"].as_i64().unwrap_or(0);
+    let oldest = ["QUEUED", "PROCESSING"].iter().filter_map(|status| work["statuses"][*status]["oldest_s"].as_f64());
+    let minutes = work["minutes"].as_array();
+    let full = minutes.and_then(|minutes| minutes.iter().rfind(|minute| minute["minute"] != work["minute"]));
+    let rate = |name: &str| full.and_then(|minute| minute[name].as_i64()).unwrap_or(0);
+    context! {
+        queued => count("QUEUED"),
+        processing => count("PROCESSING"),
+        waiting => count("QUEUED") + count("PROCESSING"),
+        dead => count("FAILED"),
+        scheduled => count("PENDING"),
+        oldest_s => oldest.reduce(f64::max),
+        rate_in => rate("queued"),
+        rate_out => rate("sent"),
+    }
+}
+
+fn dead(found: &Value) -> Context {
+    let mut page = found.clone();
+    for group in page["groups"].as_array_mut().into_iter().flatten() {
+        let mut filter = url::form_urlencoded::Serializer::new(String::new());
+        for key in ["topic", "channel", "http_status", "error_like"] {
+            match &group[key] {
+                Value::String(text) => drop(filter.append_pair(key, text)),
+                Value::Number(n) => drop(filter.append_pair(key, &n.to_string())),
+                _ => {}
+            }
+        }
+        // The status stands before it.
+        let error = group["error"].as_str().unwrap_or_default();
+        let answered = format!("answered {}", group["http_status"]);
+        let said = error.strip_prefix(&answered).map_or(error, |rest| rest.trim_start_matches([':', ' '])).to_owned();
+        group["said"] = said.into();
+        let topic: String =
+            url::form_urlencoded::byte_serialize(group["topic"].as_str().unwrap_or("").as_bytes()).collect();
+        group["retry"] = format!("/bulk/new?action=retry&{}", filter.finish()).into();
+        group["list"] = format!("/notifications?status=FAILED&topic={topic}").into();
+    }
+    context! { page => drawable(&page) }
+}
+
+fn channels(found: &Value, limits: &BTreeMap<String, String>) -> Context {
+    let mut page = found.clone();
+    for channel in page["channels"].as_array_mut().into_iter().flatten() {
+        let limits = channel["channel"].as_str().and_then(|name| limits.get(name)).map_or("not configured here", |l| l);
+        channel["limits"] = limits.into();
+    }
+    context! { page => drawable(&page) }
+}
+
+fn audit(found: &Value, is_later: bool) -> Context {
+    let mut page = found.clone();
+    let entries = page["entries"].as_array().map_or(0, Vec::len);
+    let last = page["entries"].as_array().and_then(|entries| entries.last()?["id"].as_i64());
+    for entry in page["entries"].as_array_mut().into_iter().flatten() {
+        let subject = entry["subject"].as_str().unwrap_or_default();
+        let is_id = subject.bytes().all(|byte| byte.is_ascii_digit());
+        let link = match entry["action"].as_str().unwrap_or_default() {
+            "retry" | "cancel" | "resend" | "discard" if is_id => format!("/notifications/{subject}"),
+            "stop_bulk" | "bulk_retry_finished" | "bulk_cancel_finished" if is_id => format!("/bulk/{subject}"),
+            _ => continue,
+        };
+        entry["link"] = link.into();
+    }
+    let is_full = i64::try_from(entries).is_ok_and(|entries| entries >= AUDIT_PAGE);
+    let more = last.filter(|_| is_full).map(|last| format!("/audit?before={last}"));
+    context! { page => drawable(&page), more, is_later }
+}

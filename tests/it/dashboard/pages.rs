@@ -1,0 +1,141 @@
+//! The pages without a browser: who is let in, what they weigh, what they say while Postgres is away.
+
+use std::time::{Duration, Instant};
+
+use super::SOON;
+use crate::support::browser::Browser;
+use crate::support::http::{ask, get};
+use crate::support::postgres::{self, Database};
+use crate::support::proxy::{Fault, Proxy};
+use crate::support::sql;
+use crate::support::world::{Carrier, World};
+
+const HTML: &str = "Accept: text/html";
+const PAGES: [&str; 10] =
+    ["/", "/notifications", "/dead", "/channels", "/topics", "/schedules", "/events", "/instances", "/bulk", "/audit"];
+/// A page, over a slow link.
+const PAGE_BYTES_MAX: usize = 60 << 10;
+
+#[tokio::test]
+async fn every_page_is_small_safe_and_loads_only_from_us() {
+    let world = World::new(Carrier::Memory).await;
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    sql::run(&world.app, include_str!("scene.sql")).await;
+    let mut assets = 0;
+    for page in PAGES {
+        let answer = get(addr, page, &[HTML]).await;
+        assert_eq!(answer.status, 200, "{page}: {answer:?}");
+        let policy = answer.header("content-security-policy").unwrap();
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{page}: {policy}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert!(!answer.body.contains("style=") && !answer.body.contains(" onclick"), "{page}");
+        assert!(!answer.body.contains("cannot be drawn"), "{page}");
+        for path in answer.body.split('"').filter(|text| text.starts_with("/assets/")) {
+            let asset = get(addr, path, &[]).await;
+            assert_eq!(asset.status, 200, "{path}");
+            assert!(asset.header("cache-control").unwrap().contains("immutable"), "{path}");
+            assets += asset.body.len();
+        }
+        assert!(answer.body.len() + assets < PAGE_BYTES_MAX, "{page}: {} bytes and {assets}", answer.body.len());
+        assets = 0;
+    }
+    assert_eq!(get(addr, "/assets/old.css", &[]).await.status, 404);
+    assert_eq!(get(addr, "/notifications/999999", &[HTML]).await.status, 404);
+    assert_eq!(instance.drain().await, 0);
+}
+
+#[tokio::test]
+async fn strangers_are_led_to_the_login_and_programs_are_told() {
+    let mut world = World::new(Carrier::Memory).await;
+    world.setup = world.setup.set("tokens.looker.token", "look-look-look-look").set("tokens.looker.scope", "read");
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    for page in PAGES {
+        let person = get(addr, page, &[HTML]).await;
+        assert_eq!((person.status, person.header("location")), (303, Some("/login")), "{page}");
+        let program = get(addr, page, &["Accept: application/json"]).await;
+        assert_eq!(program.status, 401, "{page}");
+        assert_eq!(program.header("content-type"), Some("application/problem+json"));
+    }
+    assert_eq!(get(addr, "/live?page=/", &["Accept: text/event-stream"]).await.status, 401);
+    let login = get(addr, "/login", &[HTML]).await;
+    assert!(login.status == 200 && login.body.contains("action=\"/login\""), "{login:?}");
+    assert!(get(addr, "/login?failed", &[HTML]).await.body.contains("none of the tokens"));
+}
+
+#[tokio::test]
+async fn a_read_token_sees_no_button_and_cannot_act() {
+    let mut world = World::new(Carrier::Memory).await;
+    world.setup = world
+        .setup
+        .set("tokens.looker.token", "look-look-look-look")
+        .set("tokens.looker.scope", "read")
+        .set("tokens.ops.token", "operate-operate-operate")
+        .set("tokens.ops.scope", "operate");
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    sql::run(&world.app, include_str!("scene.sql")).await;
+    let id: i64 = sql::value(&world.app, "SELECT min(id) FROM outboxd.dead_letters").await;
+    let mut browser = Browser::start(&format!("http://{addr}")).await;
+    browser.open("/login").await;
+    browser.evaluate("document.querySelector('[name=token]').value = 'wrong'").await;
+    browser.follow("document.querySelector('form').requestSubmit()").await;
+    browser.until_says("none of the tokens").await;
+    browser.evaluate("document.querySelector('[name=token]').value = 'look-look-look-look'").await;
+    browser.follow("document.querySelector('form').requestSubmit()").await;
+    browser.until_says("looker").await;
+    let one = format!("/notifications/{id}?payload=shown");
+    for page in PAGES.iter().filter(|page| **page != "/audit").copied().chain([one.as_str()]) {
+        browser.open(page).await;
+        assert!(!browser.has("form[action^='/act/'], form[action='/bulk']").await, "{page}");
+        assert!(!browser.has("#payload").await, "payloads are for those who may see them");
+    }
+    browser.until("document.querySelector('#live').dataset.state === 'live'").await;
+    assert!(!browser.has("form[action^='/act/']").await, "nor does a button come live");
+    let retry = format!(
+        "fetch('/act/retry', {{method: 'POST', body: new URLSearchParams({{id: '{id}'}})}}).then(r => r.status)"
+    );
+    assert_eq!(browser.evaluate(&retry).await, 403);
+    let bulk = "fetch('/bulk', {method: 'POST', body: new URLSearchParams({action: 'retry', filter: '{\"id_max\": 9}', typed: '1', matched: '1'})}).then(r => r.status)";
+    assert_eq!(browser.evaluate(bulk).await, 403);
+    let left = browser.complaints().await;
+    assert!(left.iter().all(|complaint| complaint.contains("403")), "{left:?}");
+    let status = format!("SELECT status FROM outboxd.notifications WHERE id = {id}");
+    assert_eq!(sql::value::<String>(&world.app, &status).await, "FAILED");
+    // The same request with another token is let through.
+    let form = [
+        "Authorization: Bearer operate-operate-operate",
+        "Content-Type: application/x-www-form-urlencoded",
+        "Content-Length: 0",
+    ];
+    let named = ask(addr, "POST", "/act/nothing", &form).await;
+    assert_eq!(named.status, 404, "{named:?}");
+}
+
+#[tokio::test]
+async fn without_postgres_the_last_values_are_shown_with_their_age() {
+    let database = postgres::database().await;
+    let proxy = Proxy::start(database.port).await;
+    let mut world = World::on(database.clone(), Carrier::Memory).await;
+    let through = Database { port: proxy.port(), name: database.name.clone() };
+    world.setup = world.setup.database_url(&through.url()).set("database.statement_timeout", "1s");
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    assert_eq!(get(addr, "/", &[HTML]).await.status, 200);
+    proxy.set(Fault::Reset);
+    let deadline = Instant::now() + SOON;
+    loop {
+        let answer = get(addr, "/", &[HTML]).await;
+        if answer.body.contains("Postgres does not answer") {
+            assert!(answer.status == 200 && answer.body.contains("These are the values of"), "{answer:?}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{answer:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // Nobody had looked at this one.
+    let unseen = get(addr, "/topics", &[HTML]).await;
+    assert!(unseen.status == 503 && unseen.body.contains("Postgres does not answer"), "{unseen:?}");
+    proxy.heal();
+}

@@ -1,0 +1,74 @@
+//! Every page on a wide and on a narrow screen, light and dark: nothing is cut off and nothing is refused. With
+//! OUTBOXD_PICTURES=DIR the pictures are written there (scripts/screenshots).
+
+use std::path::PathBuf;
+
+use super::Desk;
+use crate::support::provider::Reply;
+use crate::support::sql;
+use crate::support::world::{Carrier, World};
+
+/// Page, name of its picture, and what is done before it is taken.
+const SHOTS: [(&str, &str, &str); 11] = [
+    ("/", "now", ""),
+    ("/notifications?status=FAILED", "notifications", ""),
+    ("/dead", "dead-letters", ""),
+    ("/channels", "channels", "document.querySelector('details.confirm').open = true"),
+    ("/topics", "topics", ""),
+    ("/schedules", "schedules", ""),
+    ("/events", "events", ""),
+    ("/instances", "instances", ""),
+    ("/bulk", "bulk-actions", ""),
+    ("/bulk/new?action=retry&topic=orders&channel=push&http_status=410", "bulk-preview", ""),
+    ("/audit", "audit", ""),
+];
+
+/// What is wider than the window or than what it stands in.
+const CUT_OFF: &str = "document.documentElement.scrollWidth > innerWidth ? ['the page'] : \
+    [...document.querySelectorAll('main *')].filter(e => !e.closest('.sr, svg, .clip, .answer, thead, details:not([open]) > :not(summary)') && \
+     e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 120))";
+
+async fn scene() -> Desk {
+    let mut world = World::new(Carrier::Memory).await;
+    let toml = r#"
+        channels.push = { url = "PROVIDER", rate_limit = "500/s", max_in_flight = 64 }
+        channels.sms = { url = "PROVIDER", rate_limit = "20/s" }
+        channels.alimtalk.url = "PROVIDER"
+        routes.default.channels = ["push", "sms", "alimtalk"]
+        routes.quiz.channels = ["push"]
+        routes.security.channels = ["push", "sms"]
+        routes.receipts.channels = ["alimtalk"]
+        routes.hooks.channels = ["webhook"]
+    "#;
+    world.setup = world.setup.toml(&toml.replace("PROVIDER", &world.provider.url("/hook")));
+    world.provider.answer(Reply::ok());
+    let desk = Desk::new(world).await;
+    sql::until(&desk.world.app, "SELECT count(*) > 5 FROM outboxd.route").await;
+    sql::run(&desk.world.app, include_str!("scene.sql")).await;
+    desk
+}
+
+#[tokio::test]
+async fn nothing_is_cut_off_on_a_wide_or_a_narrow_screen_light_or_dark() {
+    let dir = std::env::var_os("OUTBOXD_PICTURES").map(PathBuf::from);
+    let mut desk = scene().await;
+    let dead: i64 = sql::value(&desk.world.app, "SELECT max(notification_id) FROM outboxd.attempts").await;
+    let one = format!("/notifications/{dead}?payload=shown");
+    let mut shots = SHOTS.to_vec();
+    shots.push((&one, "notification", ""));
+    for (path, name, before) in shots {
+        desk.browser.open(path).await;
+        for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")] {
+            desk.browser.prefer(scheme).await;
+            desk.browser.size(width, 900).await;
+            desk.browser.evaluate(before).await;
+            let cut = desk.browser.evaluate(CUT_OFF).await;
+            assert_eq!(cut, serde_json::json!([]), "{path} at {width}");
+            if let Some(dir) = &dir {
+                let file = dir.join(format!("{name}-{width}-{scheme}.png"));
+                std::fs::write(file, desk.browser.picture(width).await).expect("the picture is written");
+            }
+        }
+    }
+    desk.end().await;
+}
