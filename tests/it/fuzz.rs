@@ -8,7 +8,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use outboxd::config::{Env, Errors, KEYS, Loaded, QueueConfig, QueueKind, Sources, load};
 use outboxd::queue;
-use outboxd::schedule::calendar::Calendar;
+use outboxd::schedule::calendar::{Calendar, Window};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -192,8 +192,9 @@ proptest! {
                 prop_assert!(next > moment, "{cron} in {zone}: {next} after {moment}");
                 moment = next;
             }
-            let now = since + TimeDelta::seconds(outage_s);
-            if let Ok(due) = calendar.due(since, now, TimeDelta::seconds(lead_s), TimeDelta::seconds(catch_up_s)) {
+            let (lead, catch_up) = (TimeDelta::seconds(lead_s), TimeDelta::seconds(catch_up_s));
+            let window = Window { now: since + TimeDelta::seconds(outage_s), lead, catch_up, paused_until: since };
+            if let Ok(due) = calendar.due(since, window) {
                 prop_assert!(due.runs.len() <= 50 && due.missed.len() <= 100);
                 prop_assert!(due.runs.is_sorted() && due.next.is_some_and(|next| next >= since));
             }
