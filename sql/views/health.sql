@@ -46,7 +46,7 @@ WITH alive AS MATERIALIZED (
     UNION ALL
     SELECT 5, 'circuits', CASE WHEN c.whole > 0 THEN 2 WHEN c.origins > 0 OR f.names IS NOT NULL THEN 1 ELSE 0 END,
            CASE WHEN c.whole + c.origins = 0 THEN 'all closed' || coalesce(', but most calls fail by ' || f.names, '')
-                ELSE format('%s channels and %s origins are open: %s', c.whole, c.origins, c.names) END,
+                ELSE format('open: %s%s', c.names, CASE WHEN c.whole + c.origins > 5 THEN format(' and %s more', c.whole + c.origins - 5) END) END,
            'Providers that failed so often in a row that they are left alone; their work waits. They are probed by themselves.',
            CASE WHEN c.whole + c.origins > 0
                 THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed''; then ask the provider, '

@@ -9,6 +9,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
@@ -17,6 +18,8 @@ use tracing::{debug, warn};
 const CONNECTIONS_MAX: usize = 256;
 /// How long a request's head may take, and a connection may idle.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long a write may make no progress.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(5);
 /// Bytes of a request's head at most.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Headers of a request at most.
@@ -61,7 +64,11 @@ async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, _perm
         .header_read_timeout(HEAD_TIME_MAX)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).with_upgrades();
+    // Who asks and does not read the answers must not keep the connection.
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_TIME_MAX));
+    let stream = TokioIo::new(Box::pin(stream));
+    let connection = http.serve_connection(stream, TowerToHyperService::new(router)).with_upgrades();
     tokio::pin!(connection);
     let served = match stop.run_until_cancelled(&mut connection).await {
         Some(served) => served,

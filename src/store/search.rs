@@ -1,11 +1,12 @@
 //! Finding notifications in any history, a bounded look at a time.
 //!
-//! The log has no index by status, recipient or payload (each would make every `notify()` or outcome dearer). So a search
+//! The log has no index by status or payload (each would make every `notify()` or outcome dearer). So a search
 //! is a walk along an index that there is, from a position on, and ends with the page, with the rows or with its time:
 //!
 //! | status | walks | order |
 //! |---|---|---|
 //! | any, SENT, CANCELED | the log by id | newest first |
+//! | the same and FAILED, with a recipient | what was sent to it, by id | newest first |
 //! | QUEUED, PROCESSING | the live work by id | newest first |
 //! | FAILED | the dead letters by `failed_at` | last failed first |
 //! | PENDING | what is due, by topic and `due_at` | topic by topic, the earliest first |
@@ -76,14 +77,18 @@ pub struct Page {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Walk {
     Log,
+    Recipient,
     Live,
     Dead,
     Pending,
 }
 
 impl Walk {
-    fn of(status: Option<Status>) -> Walk {
-        match status {
+    fn of(filter: &Filter) -> Walk {
+        match filter.status {
+            None | Some(Status::Sent | Status::Canceled | Status::Failed) if filter.recipient.is_some() => {
+                Walk::Recipient
+            }
             None | Some(Status::Sent | Status::Canceled) => Walk::Log,
             Some(Status::Queued | Status::Processing) => Walk::Live,
             Some(Status::Failed) => Walk::Dead,
@@ -102,7 +107,7 @@ impl Store {
     /// The next notifications that match, from a position on; `None`: from the beginning.
     pub async fn search(&self, filter: &Filter, from: Option<Position>, rows_max: usize) -> Answer<Page> {
         let started = Instant::now();
-        let walk = Walk::of(filter.status);
+        let walk = Walk::of(filter);
         let mut position = match from {
             Some(position) => position,
             None => self.start(walk, filter).await?,
@@ -149,7 +154,7 @@ impl Store {
             (Walk::Pending, _) => {
                 position = Position { id: 0, topic: Some(filter.topic.clone().unwrap_or_default()), at: None };
             }
-            (Walk::Log | Walk::Live, Some(until)) => {
+            (Walk::Log | Walk::Recipient | Walk::Live, Some(until)) => {
                 let until = until.checked_add_signed(OUT_OF_STEP).unwrap_or(until);
                 let rows = self.ask(query!("api/find_id_at", Request, [TIMESTAMPTZ]), &[&until]).await?;
                 position.id = rows.first().map_or(Ok(i64::MAX), |row| row.value(0))?;
@@ -164,10 +169,17 @@ impl Store {
         let Filter { topic, recipient, since, until, contains, .. } = filter;
         let (status, id, at) = (filter.status.map(Status::name), &from.id, &from.at);
         let found = match walk {
-            Walk::Log | Walk::Live => {
+            Walk::Log | Walk::Recipient | Walk::Live => {
                 let query = match walk {
                     Walk::Log => {
                         query!("api/walk_log", Request, [INT8, INT4, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT])
+                    }
+                    Walk::Recipient => {
+                        query!(
+                            "api/walk_recipient",
+                            Request,
+                            [INT8, INT4, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]
+                        )
                     }
                     _ => {
                         query!(
@@ -215,7 +227,7 @@ fn is_past(walk: Walk, filter: &Filter, last: &Position) -> bool {
         since.checked_sub_signed(slack).is_some_and(|since| last.at.is_some_and(|at| at < since))
     };
     match (walk, filter.since) {
-        (Walk::Log | Walk::Live, Some(since)) => is_before(since, OUT_OF_STEP),
+        (Walk::Log | Walk::Recipient | Walk::Live, Some(since)) => is_before(since, OUT_OF_STEP),
         // What failed before a time was created before it.
         (Walk::Dead, Some(since)) => is_before(since, TimeDelta::zero()),
         (Walk::Pending, _) => filter.topic.is_some() && filter.topic != last.topic,

@@ -161,7 +161,10 @@ fn a_good_configuration_is_shown_with_its_origins_and_tested() {
 #[test]
 fn logs_are_json_off_a_terminal_and_hold_no_secrets() {
     let url = format!("postgres://postgres:hunter2@localhost:{}/postgres?sslmode=require", POSTGRES.port);
-    let ran = outboxd(&["check", "--log", "trace"], &[("DATABASE_URL", &url), ("OUTBOXD_HTTP_TOKEN", "hunter2")]);
+    let ran = outboxd(
+        &["check", "--log", "trace"],
+        &[("DATABASE_URL", &url), ("OUTBOXD_HTTP_TOKEN", "hunter2-hunter2-hunter2")],
+    );
     assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
     assert!(!ran.err.is_empty() && !ran.err.contains("hunter2"), "{}", ran.err);
     for line in ran.err.lines() {
@@ -353,7 +356,7 @@ async fn ready_asks_the_instance_that_listens() {
             let env = [
                 ("DATABASE_URL", "postgres://127.0.0.1/x"),
                 ("OUTBOXD_HTTP_ADDR", &addr),
-                ("OUTBOXD_HTTP_TOKEN", "token"),
+                ("OUTBOXD_HTTP_TOKEN", "a-token-of-the-check"),
             ];
             outboxd(&["check", "--ready"], &env)
         });

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use tokio::io::AsyncWriteExt as _;
 
 use crate::support::http::{Answer, ask, get, send};
 use crate::support::instance::{Instance, Setup};
@@ -254,6 +255,19 @@ async fn a_head_that_is_too_long_or_never_ends_is_cut_off() {
     let answer = send(addr, b"GET /livez HTTP/1.1\r\nHost: local").await;
     assert!(!answer.contains(" 200 ") && started.elapsed() < Duration::from_secs(15), "{answer}");
     assert_eq!(get(addr, "/livez", &[]).await.status, 200, "and the others are still served");
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_answers_loses_its_connection() {
+    let database = postgres::database().await;
+    let mut instance = idle(&database).start().await;
+    let addr = instance.http_addr().await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut stream = socket.connect(addr).await.unwrap();
+    let requests = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
+    let asking = async { while stream.write_all(requests.as_bytes()).await.is_ok() {} };
+    tokio::time::timeout(Duration::from_secs(60), asking).await.expect("the connection is taken away");
 }
 
 #[tokio::test]

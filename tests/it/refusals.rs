@@ -191,7 +191,7 @@ async fn check_and_run_refuse_the_same_redis_and_the_same_address() {
             "an address of another machine",
             78,
             &["this machine has no such address"],
-            &[("OUTBOXD_HTTP_ADDR", "192.0.2.1:80"), ("OUTBOXD_HTTP_TOKEN", "t")],
+            &[("OUTBOXD_HTTP_ADDR", "192.0.2.1:80"), ("OUTBOXD_HTTP_TOKEN", "a-token-of-the-test")],
         ),
     ])
     .await;

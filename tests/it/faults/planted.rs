@@ -169,6 +169,7 @@ async fn operator_calls_everything(operator: &Client, n: usize) {
     run(operator, "SELECT * FROM outboxd.retry_where('{\"topic\": \"t\", \"since\": \"2020-01-01\"}', false)").await;
     run(operator, "SELECT * FROM outboxd.cancel_where('{\"topic\": \"t\", \"recipient\": \"plain\"}', false)").await;
     run(operator, &format!("SELECT outboxd.create_schedule('s{n}', '0 9 * * *', 'UTC', 't', 'public.audience')")).await;
+    run(operator, &format!("SELECT outboxd.pause_schedule('s{n}'), outboxd.resume_schedule('s{n}')")).await;
     run(operator, &format!("SELECT outboxd.alter_schedule('s{n}', '@daily'), outboxd.drop_schedule('s{n}')")).await;
     run(operator, "SELECT outboxd.resend(2), outboxd.stop_bulk(1), outboxd.status(1), outboxd.discard(4)").await;
     run(operator, "SELECT outboxd.close_circuit('c'), outboxd.probe_channel('c')").await;
