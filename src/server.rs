@@ -6,14 +6,14 @@
 //! | `/readyz` | 200, or 503 while starting, draining or without Postgres, queue or schema | anyone |
 //! | `/metrics` | Prometheus text | scope `read` |
 //! | `/version` | version, commit, schema | scope `read` |
-//! | `/v1/live` | domain events over WebSocket; see [`live`] | a ticket, or a token that may see payloads or write |
+//! | `/v1/live` | domain events over WebSocket; see `live` | a ticket, or a token that may see payloads or write |
 //! | `/v1/live/tickets` | POST: a ticket for an app's own client | scope `write` |
 //! | `/openapi.json` | what `/v1/…` takes and gives | any token |
-//! | `/v1/…` | notifications, views, actions; see [`api`] | by scope |
-//! | `/`, `/notifications`, `/dead`, … | the dashboard; see [`dashboard`] | scope `read`; to act, `operate` |
+//! | `/v1/…` | notifications, views, actions; see `api` | by scope |
+//! | `/`, `/notifications`, `/dead`, … | the dashboard; see `dashboard` | scope `read`; to act, `operate` |
 //! | `/login`, `/logout` | POST: from a token to the dashboard's session and back | anyone |
 //!
-//! Off loopback a token is required at start; see [`access`]. What is asked is bounded: connections, the size and time of a request's
+//! Off loopback a token is required at start; see `access`. What is asked is bounded: connections, the size and time of a request's
 //! head, its body, and the time of an answer.
 //!
 //! **Guarantee.** It answers from before the instance is ready until after its drain. **Limit.** It shows what this

@@ -20,7 +20,7 @@ const OWN_WORD: Duration = Duration::from_secs(3);
 /// Failures in a row are forgotten after this long without another.
 const STREAK_MAX_AGE: Duration = Duration::from_secs(600);
 /// What a probe may take beyond the call's own timeout before another may be made.
-const PROBE_SLACK: Duration = Duration::from_secs(5);
+pub const PROBE_SLACK: Duration = Duration::from_secs(5);
 
 /// The circuits of all channels.
 #[derive(Debug)]

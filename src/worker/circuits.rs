@@ -9,13 +9,12 @@ use super::Worker;
 use crate::channel::Outcome;
 use crate::channel::availability::{May, PAUSED_WAIT};
 use crate::channel::circuit::{CircuitChange, Pass};
+use crate::channel::circuits::PROBE_SLACK;
 
-/// How long a probe may take before another instance makes one.
-const PROBE_FOR: Duration = Duration::from_secs(70);
-
-/// Of all instances one makes the probe. `Wait`: another does, or that could not be asked.
-pub(super) async fn take_probe(worker: &Worker, channel: &str, origin: &str) -> May {
-    match worker.store.take_probe(channel, origin, worker.instance.get(), PROBE_FOR).await {
+/// Of all instances one makes the probe. `Wait`: another does, or that could not be asked. Whoever takes it and dies keeps
+/// it for no longer than the call may take.
+pub(super) async fn take_probe(worker: &Worker, channel: &str, origin: &str, timeout: Duration) -> May {
+    match worker.store.take_probe(channel, origin, worker.instance.get(), timeout + PROBE_SLACK).await {
         Ok(true) => return May::Call(Pass::Probe),
         Ok(false) => worker.availability.probe_is_elsewhere(channel, origin),
         Err(error) => {

@@ -116,7 +116,7 @@ async fn send(
     }
     let pass = match call.pass {
         Pass::Normal => Pass::Normal,
-        Pass::Probe => match circuits::take_probe(worker, name, &origin).await {
+        Pass::Probe => match circuits::take_probe(worker, name, &origin, provider.timeout).await {
             May::Call(pass) => pass,
             May::Wait(wait) => return while_held(claimed, route, position, wait),
         },

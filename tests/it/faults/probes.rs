@@ -48,6 +48,23 @@ async fn probes_that_fail_use_up_no_attempt_and_no_notification() {
 }
 
 #[tokio::test]
+async fn a_probe_that_dies_with_its_instance_is_soon_made_by_another() {
+    let mut world = world("1h").await;
+    world.setup = world.setup.clone().set("channels.webhook.timeout", "2s");
+    let instance = world.setup.start().await;
+    open_the_circuit(&world).await;
+    world.provider.answer(Reply::hang());
+    let operator = world.database.connect_as_member_of("outboxd_operator").await;
+    sql::run(&operator, "SELECT outboxd.probe_channel('webhook')").await;
+    world.provider.wait_for(2 + 1, Duration::from_secs(3)).await;
+    instance.kill().await;
+    world.provider.answer(Reply::ok());
+    let _other = world.setup.start().await;
+    // The one that was probed with waits for its lease; the other four do not.
+    world.provider.wait_for(2 + 1 + 4, SOON).await;
+}
+
+#[tokio::test]
 async fn an_operator_closes_a_circuit_and_what_waits_goes_out_at_once() {
     let world = world("1h").await;
     let _instance = world.setup.start().await;
