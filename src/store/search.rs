@@ -1,9 +1,9 @@
 //! Finding notifications in any history, a bounded look at a time.
 //!
 //! The log has no index by status or payload (each would make every `notify()` or outcome dearer). So a search
-//! is a walk along an index that there is, from a position on, and ends with the page, with the rows or with its time:
+//! is a scan of an index that there is, from a position on, and ends with the page, with the rows or with its time:
 //!
-//! | status | walks | order |
+//! | status | scans | order |
 //! |---|---|---|
 //! | any, SENT, CANCELED | the log by id | newest first |
 //! | the same and FAILED, with a recipient | what was sent to it, by id | newest first |
@@ -52,7 +52,7 @@ pub struct Filter {
     pub contains: Option<String>,
 }
 
-/// Where a walk stands: on the last row that was looked at.
+/// Where a scan stands: on the last row that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     id: i64,
@@ -65,7 +65,7 @@ pub struct Position {
 /// What one call found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
-    /// In the order of the walk.
+    /// In the order of the scan.
     pub notifications: Vec<Found>,
     /// From where to go on; `None`: there is no more.
     pub next: Option<Position>,
@@ -73,9 +73,9 @@ pub struct Page {
     pub scanned_to: Option<DateTime<Utc>>,
 }
 
-/// The index that a search walks along.
+/// The index that a search goes along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Walk {
+enum Scan {
     Log,
     Recipient,
     Live,
@@ -83,16 +83,16 @@ enum Walk {
     Pending,
 }
 
-impl Walk {
-    fn of(filter: &Filter) -> Walk {
+impl Scan {
+    fn of(filter: &Filter) -> Scan {
         match filter.status {
             None | Some(Status::Sent | Status::Canceled | Status::Failed) if filter.recipient.is_some() => {
-                Walk::Recipient
+                Scan::Recipient
             }
-            None | Some(Status::Sent | Status::Canceled) => Walk::Log,
-            Some(Status::Queued | Status::Processing) => Walk::Live,
-            Some(Status::Failed) => Walk::Dead,
-            Some(Status::Pending) => Walk::Pending,
+            None | Some(Status::Sent | Status::Canceled) => Scan::Log,
+            Some(Status::Queued | Status::Processing) => Scan::Live,
+            Some(Status::Failed) => Scan::Dead,
+            Some(Status::Pending) => Scan::Pending,
         }
     }
 }
@@ -107,16 +107,16 @@ impl Store {
     /// The next notifications that match, from a position on; `None`: from the beginning.
     pub async fn search(&self, filter: &Filter, from: Option<Position>, rows_max: usize) -> Answer<Page> {
         let started = Instant::now();
-        let walk = Walk::of(filter);
+        let scan = Scan::of(filter);
         let mut position = match from {
             Some(position) => position,
-            None => self.start(walk, filter).await?,
+            None => self.start(scan, filter).await?,
         };
         let (mut rows, rows_most) = if filter.contains.is_some() { LOOK_INTO_PAYLOADS } else { LOOK };
         let mut ids = Vec::new();
         let next = loop {
-            let (seen, is_last) = self.look(walk, &position, rows, filter).await?;
-            let is_over = is_last || seen.last().is_none_or(|last| is_past(walk, filter, &last.position));
+            let (seen, is_last) = self.look(scan, &position, rows, filter).await?;
+            let is_over = is_last || seen.last().is_none_or(|last| is_past(scan, filter, &last.position));
             for row in seen {
                 position = row.position;
                 if row.matches {
@@ -148,13 +148,13 @@ impl Store {
         self.read_notifications(&ids).await
     }
 
-    async fn start(&self, walk: Walk, filter: &Filter) -> Answer<Position> {
+    async fn start(&self, scan: Scan, filter: &Filter) -> Answer<Position> {
         let mut position = Position { id: i64::MAX, topic: None, at: None };
-        match (walk, filter.until) {
-            (Walk::Pending, _) => {
+        match (scan, filter.until) {
+            (Scan::Pending, _) => {
                 position = Position { id: 0, topic: Some(filter.topic.clone().unwrap_or_default()), at: None };
             }
-            (Walk::Log | Walk::Recipient | Walk::Live, Some(until)) => {
+            (Scan::Log | Scan::Recipient | Scan::Live, Some(until)) => {
                 let until = until.checked_add_signed(OUT_OF_STEP).unwrap_or(until);
                 let rows = self.ask(query!("api/find_id_at", Request, [TIMESTAMPTZ]), &[&until]).await?;
                 position.id = rows.first().map_or(Ok(i64::MAX), |row| row.value(0))?;
@@ -165,25 +165,25 @@ impl Store {
     }
 
     /// Those that match of the next rows, and the last of them whether it matches or not; whether that was all.
-    async fn look(&self, walk: Walk, from: &Position, rows: i32, filter: &Filter) -> Answer<(Vec<Seen>, bool)> {
+    async fn look(&self, scan: Scan, from: &Position, rows: i32, filter: &Filter) -> Answer<(Vec<Seen>, bool)> {
         let Filter { topic, recipient, since, until, contains, .. } = filter;
         let (status, id, at) = (filter.status.map(Status::name), &from.id, &from.at);
-        let found = match walk {
-            Walk::Log | Walk::Recipient | Walk::Live => {
-                let query = match walk {
-                    Walk::Log => {
-                        query!("api/walk_log", Request, [INT8, INT4, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT])
+        let found = match scan {
+            Scan::Log | Scan::Recipient | Scan::Live => {
+                let query = match scan {
+                    Scan::Log => {
+                        query!("api/scan_log", Request, [INT8, INT4, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT])
                     }
-                    Walk::Recipient => {
+                    Scan::Recipient => {
                         query!(
-                            "api/walk_recipient",
+                            "api/scan_recipient",
                             Request,
                             [INT8, INT4, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]
                         )
                     }
                     _ => {
                         query!(
-                            "api/walk_outbox",
+                            "api/scan_outbox",
                             Request,
                             [INT8, INT4, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]
                         )
@@ -191,17 +191,17 @@ impl Store {
                 };
                 self.ask(query, &[id, &rows, topic, &status, recipient, since, until, contains]).await?
             }
-            Walk::Dead => {
+            Scan::Dead => {
                 let query = query!(
-                    "api/walk_failed",
+                    "api/scan_failed",
                     Request,
                     [TIMESTAMPTZ, INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]
                 );
                 self.ask(query, &[at, id, &rows, topic, recipient, since, until, contains]).await?
             }
-            Walk::Pending => {
+            Scan::Pending => {
                 let query = query!(
-                    "api/walk_pending",
+                    "api/scan_pending",
                     Request,
                     [TEXT, TIMESTAMPTZ, INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]
                 );
@@ -210,27 +210,27 @@ impl Store {
             }
         };
         let looked = found.first().map_or(Ok(0), |row| row.value::<i64>(4))?;
-        let seen = found.iter().map(|row| seen(walk, row)).collect::<super::Result<Vec<Seen>>>()?;
+        let seen = found.iter().map(|row| seen(scan, row)).collect::<super::Result<Vec<Seen>>>()?;
         Ok((seen, looked < i64::from(rows)))
     }
 }
 
-fn seen(walk: Walk, row: &Row) -> super::Result<Seen> {
-    let topic = if walk == Walk::Pending { row.value(1)? } else { None };
+fn seen(scan: Scan, row: &Row) -> super::Result<Seen> {
+    let topic = if scan == Scan::Pending { row.value(1)? } else { None };
     let at: Option<DateTime<Utc>> = row.value(2)?;
     Ok(Seen { position: Position { id: row.value(0)?, topic, at }, matches: row.value(3)? })
 }
 
 /// Whether nothing behind this row can match.
-fn is_past(walk: Walk, filter: &Filter, last: &Position) -> bool {
+fn is_past(scan: Scan, filter: &Filter, last: &Position) -> bool {
     let is_before = |since: DateTime<Utc>, slack: TimeDelta| {
         since.checked_sub_signed(slack).is_some_and(|since| last.at.is_some_and(|at| at < since))
     };
-    match (walk, filter.since) {
-        (Walk::Log | Walk::Recipient | Walk::Live, Some(since)) => is_before(since, OUT_OF_STEP),
+    match (scan, filter.since) {
+        (Scan::Log | Scan::Recipient | Scan::Live, Some(since)) => is_before(since, OUT_OF_STEP),
         // What failed before a time was created before it.
-        (Walk::Dead, Some(since)) => is_before(since, TimeDelta::zero()),
-        (Walk::Pending, _) => filter.topic.is_some() && filter.topic != last.topic,
+        (Scan::Dead, Some(since)) => is_before(since, TimeDelta::zero()),
+        (Scan::Pending, _) => filter.topic.is_some() && filter.topic != last.topic,
         _ => false,
     }
 }

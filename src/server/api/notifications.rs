@@ -136,13 +136,13 @@ pub(in crate::server) async fn search(store: &Store, caller: &Caller, asked: Ask
                 return Err(Problem::new(Kind::Forbidden, detail));
             }
             filter.contains = Some(text);
-            walk(store, &filter, from, limit).await?
+            scan(store, &filter, from, limit).await?
         }
         Some(text) => {
             let notifications = named(store, &text, &filter, limit).await?;
             Listed { notifications, next: None, scanned_to: None }
         }
-        None => walk(store, &filter, from, limit).await?,
+        None => scan(store, &filter, from, limit).await?,
     };
     if !caller.may_see_payloads() {
         listed.notifications.iter_mut().for_each(veil::found);
@@ -150,7 +150,7 @@ pub(in crate::server) async fn search(store: &Store, caller: &Caller, asked: Ask
     Ok(listed)
 }
 
-async fn walk(store: &Store, filter: &Filter, from: Option<Position>, limit: usize) -> Result<Listed, Problem> {
+async fn scan(store: &Store, filter: &Filter, from: Option<Position>, limit: usize) -> Result<Listed, Problem> {
     let page = store.search(filter, from, limit).await?;
     let next = page.next.as_ref().map(cursor);
     Ok(Listed { notifications: page.notifications, next, scanned_to: page.scanned_to })
