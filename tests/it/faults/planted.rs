@@ -120,9 +120,13 @@ async fn apps_and_operators_never_run_what_somebody_planted() {
     }
     assert_eq!(uncalled, [""; 0], "every public function is called here");
     let pinned = "SELECT p.oid::regprocedure::text FROM pg_proc p
-                   WHERE p.pronamespace = 'outboxd'::regnamespace AND p.proname <> 'notify'
+                   WHERE p.pronamespace = 'outboxd'::regnamespace AND p.proname NOT IN ('notify', 'notifications_to')
                      AND p.proconfig IS DISTINCT FROM ARRAY['search_path=pg_catalog, pg_temp']";
-    assert_eq!(values::<String>(&admin, pinned).await, [""; 0], "all but notify() set their search_path");
+    assert_eq!(
+        values::<String>(&admin, pinned).await,
+        [""; 0],
+        "all set their search_path but those that write every name out"
+    );
 }
 
 async fn views(admin: &Client) -> Vec<String> {
@@ -173,6 +177,7 @@ async fn operator_calls_everything(operator: &Client, n: usize) {
     run(operator, &format!("SELECT outboxd.alter_schedule('s{n}', '@daily'), outboxd.drop_schedule('s{n}')")).await;
     run(operator, "SELECT outboxd.resend(2), outboxd.stop_bulk(1), outboxd.status(1), outboxd.discard(4)").await;
     run(operator, "SELECT outboxd.close_circuit('c'), outboxd.probe_channel('c')").await;
+    run(operator, "SELECT * FROM outboxd.notifications_to('plain') ORDER BY id DESC LIMIT 5").await;
 }
 
 #[tokio::test]
