@@ -19,12 +19,14 @@ struct Ran {
     err: String,
 }
 
-/// Runs the binary in `dir` with no environment but `env`.
+/// Runs the binary in `dir` with no environment but `env` and an address of its own.
 fn outboxd_in(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Ran {
     let ran = Command::new(env!("CARGO_BIN_EXE_outboxd"))
         .args(args)
         .current_dir(dir)
         .env_clear()
+        // Checks that run at the same time must not take each other's port.
+        .env("OUTBOXD_HTTP_ADDR", "127.0.0.1:0")
         .envs(env.iter().copied())
         .output()
         .unwrap();
