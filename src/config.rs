@@ -317,12 +317,13 @@ pub struct CircuitConfig {
     pub open_for: Duration,
 }
 
-/// What happens to work whose channel is held (circuit open, Retry-After).
+/// What happens to work whose channel's circuit is open because calls fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhileHeld {
-    /// It waits, burning no attempt. The default: nothing turns into paid SMS by accident.
+    /// It waits, burning no attempt.
     Wait,
-    /// It moves to the next channel at once.
+    /// It moves to the next channel at once, if there is one. A channel that was paused, refuses our credentials or asked us to
+    /// come back later is waited for all the same: it is not down, and nothing turns into paid SMS by accident.
     Failover,
 }
 
@@ -337,7 +338,7 @@ pub struct RouteConfig {
     pub attempts_before_failover: u32,
     /// Waits between attempts.
     pub backoff: Backoff,
-    /// What happens while the channel is held.
+    /// What happens while the channel fails.
     pub while_held: WhileHeld,
 }
 

@@ -217,8 +217,8 @@ fn route(s: &Section<'_>) -> RouteConfig {
             jitter: s.ratio("backoff.jitter"),
         },
         while_held: match s.text("while_held").as_deref() {
-            Some("failover") => WhileHeld::Failover,
-            _ => WhileHeld::Wait,
+            Some("wait") => WhileHeld::Wait,
+            _ => WhileHeld::Failover,
         },
     }
 }

@@ -7,8 +7,8 @@ use tracing::{info, warn};
 
 use super::Worker;
 use crate::channel::Outcome;
-use crate::channel::availability::{May, PAUSED_WAIT};
-use crate::channel::circuit::{CircuitChange, Pass};
+use crate::channel::availability::{Hold, May, PAUSED_WAIT};
+use crate::channel::circuit::{CircuitChange, OpenReason, Pass};
 use crate::channel::circuits::PROBE_SLACK;
 
 /// Of all instances one makes the probe. `Wait`: another does, or that could not be asked. Whoever takes it and dies keeps
@@ -22,7 +22,7 @@ pub(super) async fn take_probe(worker: &Worker, channel: &str, origin: &str, tim
             worker.availability.give_back_probe(channel, origin);
         }
     }
-    May::Wait(PAUSED_WAIT)
+    May::Wait(worker.availability.hold(channel, origin, PAUSED_WAIT))
 }
 
 /// The call that was permitted was not made.
@@ -41,11 +41,11 @@ pub(super) async fn on_outcome(
     origin: &Arc<str>,
     pass: Pass,
     outcome: &Outcome,
-) -> Option<Duration> {
+) -> Option<Hold> {
     let change = worker.availability.on_outcome(channel, origin, pass, outcome)?;
     tell(worker, channel, origin, change).await;
     match change {
-        CircuitChange::Open { wait, .. } => Some(wait),
+        CircuitChange::Open { wait, reason, .. } => Some(Hold { wait, is_failing: reason == OpenReason::Failures }),
         CircuitChange::Close | CircuitChange::ProbeAgain => None,
     }
 }

@@ -18,7 +18,7 @@ use super::recorder::{self, Acks, Done, Finished};
 use super::room::{Destination, Line, Room, Taken, Turn};
 use super::taker::Batch;
 use super::{Worker, destinations, sender};
-use crate::channel::availability::May;
+use crate::channel::availability::{Hold, May};
 use crate::channel::circuit::Pass;
 use crate::channel::limit::{Full, Permit};
 use crate::failpoint;
@@ -169,8 +169,8 @@ impl Dispatcher {
             room.join(destination, taken, usize::MAX);
             return;
         };
-        if let Some(wait) = worker.availability.held_for(provider.channel.name(), &origin) {
-            back.extend(taken.into_iter().map(|taken| self.while_held(taken, wait)));
+        if let Some(hold) = worker.availability.held_for(provider.channel.name(), &origin) {
+            back.extend(taken.into_iter().map(|taken| self.while_held(taken, hold)));
             return;
         }
         let concurrency = worker.config.concurrency;
@@ -181,12 +181,12 @@ impl Dispatcher {
     }
 
     /// A held channel: wait for it, or go on with the next.
-    fn while_held(&self, taken: Taken, wait: Duration) -> GoesBack {
+    fn while_held(&self, taken: Taken, hold: Hold) -> GoesBack {
         let message = &taken.delivery.message;
-        let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, wait, None) };
+        let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, hold.wait, None) };
         let step = usize::try_from(message.route_step).unwrap_or(0).min(route.channels.len() - 1);
-        match decide_while_held(&route.policy, step) {
-            HeldDecision::Wait => (taken, wait, None),
+        match decide_while_held(&route.policy, step, hold.is_failing) {
+            HeldDecision::Wait => (taken, hold.wait, None),
             HeldDecision::NextChannel => (taken, Duration::ZERO, i16::try_from(step + 1).ok()),
         }
     }
@@ -220,8 +220,8 @@ impl Dispatcher {
             None => Pass::Normal,
             Some((provider, origin)) => match self.worker.availability.may_call(provider.channel.name(), origin) {
                 May::Call(pass) => pass,
-                May::Wait(wait) => {
-                    back.extend(line.messages.drain(..).map(|taken| self.while_held(taken, wait)));
+                May::Wait(hold) => {
+                    back.extend(line.messages.drain(..).map(|taken| self.while_held(taken, hold)));
                     return Turn::Stop;
                 }
             },

@@ -18,7 +18,7 @@ fn route(channels: &[&str]) -> RouteConfig {
         max_attempts: 4,
         attempts_before_failover: 3,
         backoff: Backoff { base: Duration::from_secs(5), max: Duration::from_secs(60), jitter: 0.0 },
-        while_held: WhileHeld::Wait,
+        while_held: WhileHeld::Failover,
     }
 }
 
