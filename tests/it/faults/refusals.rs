@@ -201,3 +201,13 @@ async fn a_row_whose_record_was_deleted_ends_and_frees_its_key() {
         assert_eq!(sql::value::<String>(&world.app, ENDS).await, "good SENT");
     }
 }
+
+#[tokio::test]
+async fn an_id_that_an_app_chose_is_sent_however_low() {
+    let world = World::new(Carrier::Memory).await;
+    let insert = "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE
+                  VALUES (-9223372036854775808, 'orders', 'lowest', '{}'), (9223372036854775807, 'orders', 'highest', '{}')";
+    sql::run(&world.app, insert).await;
+    let _instance = world.setup.start().await;
+    sql::until(&world.app, "SELECT bool_and(status = 'SENT') FROM outboxd.notification_log").await;
+}
