@@ -31,7 +31,7 @@ const STATEMENTS: [(&str, &str, &str); 10] = [
 ];
 
 #[tokio::test]
-async fn no_statement_of_a_batch_scans_all_that_is_live_because_it_was_planned_when_nothing_was() {
+async fn plans_made_while_nothing_was_live_do_not_scan_all_when_much_is() {
     let database = postgres::database().await;
     let client = database.connect().await;
     let settings = Settings::new(Purpose::Durable, std::time::Duration::from_secs(30));
