@@ -245,7 +245,8 @@ impl Relay {
                 Some((topic, share.min(u32::try_from(room).unwrap_or(u32::MAX))))
             }
         };
-        let scans: Vec<(Arc<str>, u32)> = due.into_iter().filter_map(may_take).filter(|(_, take)| *take > 0).collect();
+        let may_go: Vec<(Arc<str>, u32)> = due.into_iter().filter_map(may_take).collect();
+        let scans = self.due.in_turns(may_go, rows_max);
         if scans.is_empty() {
             return Ok(());
         }

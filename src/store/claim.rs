@@ -294,7 +294,8 @@ fn decided(row: &Row, topics: &mut Topics) -> Result<(Key, Case)> {
 fn case(row: &Row, topics: &mut Topics) -> Result<Case> {
     let status: Option<&str> = row.value(8)?;
     let token: Option<i32> = row.value(2)?;
-    if let (Some(token), Some(status)) = (token, status) {
+    if let Some(token) = token {
+        let status = status.ok_or_else(|| Error::Value("its record was deleted".to_owned()))?;
         // An outbox row of a SENT notification should not exist; if it does, it must not be called.
         return match status {
             "SENT" => Ok(Case::Sent),

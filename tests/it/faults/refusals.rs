@@ -183,3 +183,31 @@ async fn bytes_that_are_no_text_fail_their_row_and_no_other() {
     assert_eq!(sql::value::<String>(&world.app, ends).await, "FAILEDfalse, SENTtrue");
     assert!(!instance.has_ended());
 }
+
+#[tokio::test]
+async fn a_row_whose_record_was_deleted_ends_and_frees_its_key() {
+    for is_claimed in [false, true] {
+        let world = World::new(Carrier::Memory).await;
+        let rows = "SELECT outboxd.notify('orders', r, '{}', ordering_key => 'k') FROM unnest('{bad,good}'::text[]) r;
+                    DELETE FROM outboxd.notification_log WHERE recipient = 'bad'";
+        sql::run(&world.app, rows).await;
+        if is_claimed {
+            let claim = "UPDATE outboxd.outbox SET state = 'processing', has_turn = true, epoch = 1, instance = 0, lease_until = now()
+                          WHERE id = (SELECT min(id) FROM outboxd.outbox)";
+            sql::run(&world.app, claim).await;
+        }
+        let _instance = world.setup.start().await;
+        sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox").await;
+        assert_eq!(sql::value::<String>(&world.app, ENDS).await, "good SENT");
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_an_app_chose_is_sent_however_low() {
+    let world = World::new(Carrier::Memory).await;
+    let insert = "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE
+                  VALUES (-9223372036854775808, 'orders', 'lowest', '{}'), (9223372036854775807, 'orders', 'highest', '{}')";
+    sql::run(&world.app, insert).await;
+    let _instance = world.setup.start().await;
+    sql::until(&world.app, "SELECT bool_and(status = 'SENT') FROM outboxd.notification_log").await;
+}
