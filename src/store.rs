@@ -62,7 +62,6 @@ pub mod search;
 pub mod session;
 pub mod statistics;
 pub mod view;
-mod warm;
 
 pub use error::{Error, Result, StageError};
 
