@@ -44,7 +44,7 @@ pub use expand::Env;
 pub use keys::KEYS;
 pub use live::LiveConfig;
 pub use load::{DEFAULT_FILES, Database, Loaded, Sources, load, load_database};
-pub use mask::url as mask_url;
+pub use mask::{MASK, url as mask_url};
 pub use settings::Shown;
 pub use token::{HTTP_TOKEN, LOCAL, Scope, TokenConfig};
 pub use validate::{validate_roles, warnings};

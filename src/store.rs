@@ -65,12 +65,10 @@ pub mod view;
 
 pub use error::{Error, Result, StageError};
 
-/// Connections that only publish; two loops and a spare.
-const RELAXED_POOL_SIZE: usize = 3;
+/// Rows that one statement reserves, releases or records at most.
+pub const BATCH_ROWS: u32 = 500;
 /// On top of the server's own limit, for the network.
 const CALL_GRACE: Duration = Duration::from_secs(5);
-/// After so long without a word the kernel asks whether the other end is there.
-const KEEPALIVES_IDLE: Duration = Duration::from_secs(15);
 
 /// A runtime statement: its text from `sql/queries/` and the types of its parameters.
 pub(crate) struct Query {
@@ -130,7 +128,8 @@ impl Store {
         let mut target = connect::Target::parse(&config.database_url)?;
         let database = &config.database;
         let call_timeout = database.statement_timeout + CALL_GRACE;
-        target.config.keepalives_idle(KEEPALIVES_IDLE).tcp_user_timeout(call_timeout);
+        // After so long without a word the kernel asks whether the other end is there.
+        target.config.keepalives_idle(Duration::from_secs(15)).tcp_user_timeout(call_timeout);
         let durable = Settings::new(Purpose::Durable, database.statement_timeout);
         let relaxed = Settings::new(Purpose::Relaxed, database.statement_timeout);
         let request = Settings::new(Purpose::Request, database.statement_timeout);
@@ -161,7 +160,8 @@ impl Store {
         };
         Ok(Store {
             durable: pool(database.pool_size, &durable)?,
-            relaxed: pool(RELAXED_POOL_SIZE, &relaxed)?,
+            // These only publish: two loops and a spare.
+            relaxed: pool(3, &relaxed)?,
             request: pool(database.api_pool_size, &request)?,
             session,
             liveness,

@@ -11,7 +11,7 @@ use super::dispatcher::{NO_ROUTE_WAIT, Permits};
 use super::recorder::{Acks, Done, Finished};
 use super::room::Destination;
 use super::{Worker, circuits, traced};
-use crate::channel::availability::May;
+use crate::channel::availability::{May, PAUSED_WAIT};
 use crate::channel::circuit::Pass;
 use crate::channel::failover::{Provider, Route};
 use crate::channel::{Failed, Outcome, Outgoing, webhook_id};
@@ -22,9 +22,6 @@ use crate::retry::{self, Decision, Failure, HeldDecision, Position};
 use crate::store::claim::{Claimed, Release};
 use crate::store::record;
 use crate::telemetry::statistics::Called;
-
-/// Work of a topic that was paused while it was claimed.
-const PAUSED_WAIT: Duration = Duration::from_millis(500);
 
 /// Behind the others that wait for the same circuit: the next probe is another's.
 const PROBED_WAIT: Duration = Duration::from_secs(1);
