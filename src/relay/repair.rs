@@ -284,11 +284,10 @@ impl Repair {
 
     /// Whoever held it is gone without a word: the provider may have it.
     fn unknown(&self, claim: &Expired) -> record::Failed {
-        let position = usize::try_from(claim.route_step).unwrap_or(0);
         let attempts = u32::try_from(claim.channel_attempts).unwrap_or(1);
         let (channel, next) = match self.router.route_for(&claim.topic) {
             Ok(route) => {
-                let position = position.min(route.channels.len() - 1);
+                let position = route.position(claim.route_step);
                 let at = Position { channel: position, attempts };
                 let next = match retry::decide(&route.policy, at, Failure::Ambiguous, None, rand::random()) {
                     // The lease was the wait.

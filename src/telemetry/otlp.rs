@@ -30,6 +30,8 @@ pub use exporter::{Error, Exporter};
 
 /// Each call is two spans: its way through the queue, and the call itself.
 const SPANS_PER_CALL: usize = 2;
+/// Spans that wait for the collector at most: those of 8,192 calls, some 14 MB, of which the queue takes 6 when made.
+const WAITING_MAX: usize = 8192 * SPANS_PER_CALL;
 
 /// A tracer and the exporter behind it, if a collector is configured. `instance` is unique to this process. Requests
 /// are made on the runtime that calls this.
@@ -40,8 +42,7 @@ pub fn open(config: &TelemetryConfig, instance: &str) -> Result<Option<(Tracer, 
     let cut_off = batches.cut_off.clone();
     // Said, so that the platform's OTEL_BSP_* variables do not count.
     let batch_config = BatchConfigBuilder::default()
-        // Those of 8,192 calls, some 14 MB, of which the queue takes 6 when made.
-        .with_max_queue_size(8192 * SPANS_PER_CALL)
+        .with_max_queue_size(WAITING_MAX)
         .with_max_export_batch_size(512 * SPANS_PER_CALL)
         .with_scheduled_delay(Duration::from_secs(1))
         .build();

@@ -1,7 +1,7 @@
 //! Renews the leases of calls that are still under way.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 

@@ -13,7 +13,7 @@ use super::Worker;
 use crate::failpoint;
 use crate::queue::{Acker, Delivery};
 use crate::retry::ErrorWait;
-use crate::store::claim::Release;
+use crate::store::claim::PutBack;
 use crate::store::record::{Failed, Recorder, Sent, SentRecord};
 use crate::store::refusal::Unusable;
 use crate::store::{self, BATCH_ROWS};
@@ -22,7 +22,7 @@ use crate::store::{self, BATCH_ROWS};
 pub(super) enum Done {
     Sent(Sent),
     Failed(Failed),
-    Released(Release),
+    Released(PutBack),
     /// It cannot be worked with: no call was made.
     Unusable(Unusable),
 }
@@ -88,7 +88,7 @@ pub(super) fn by_consumer(messages: impl Iterator<Item = (Acks, Delivery)>) -> V
 struct Batch {
     sent: Vec<Sent>,
     failed: Vec<Failed>,
-    released: Vec<Release>,
+    released: Vec<PutBack>,
     unusable: Vec<Unusable>,
 }
 
@@ -208,7 +208,7 @@ async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Re
     Ok((record.released_keys, record.unusable))
 }
 
-async fn release(worker: &Worker, released: &[Release]) -> store::Result<Recorded> {
+async fn release(worker: &Worker, released: &[PutBack]) -> store::Result<Recorded> {
     if released.is_empty() {
         return Ok(Recorded::default());
     }

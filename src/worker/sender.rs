@@ -19,7 +19,7 @@ use crate::failpoint;
 use crate::notification::NotificationId;
 use crate::queue::Delivery;
 use crate::retry::{self, Decision, Failure, HeldDecision, Position};
-use crate::store::claim::{Claimed, Release};
+use crate::store::claim::{Claimed, PutBack};
 use crate::store::record;
 use crate::telemetry::statistics::Called;
 
@@ -60,8 +60,7 @@ async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &
     let Ok(route) = worker.router.route_for(&claimed.topic) else {
         return not_called(release(claimed, NO_ROUTE_WAIT, None));
     };
-    // A route that became shorter goes on with its last channel.
-    let position = usize::try_from(claimed.route_step).unwrap_or(0).min(route.channels.len() - 1);
+    let position = route.position(claimed.route_step);
     let provider = &route.channels[position];
     if call.delivery.times_delivered > worker.deliveries_max {
         let error = format!("delivered {} times by the queue without an outcome", call.delivery.times_delivered);
@@ -154,9 +153,7 @@ async fn send(
 
 /// Nobody was called: if this was to be the probe, another may be.
 fn not_called(worker: &Worker, call: &Call, done: Done) -> Done {
-    if let (Pass::Probe, Some((provider, origin))) = (call.pass, &call.destination) {
-        worker.availability.give_back_probe(provider.channel.name(), origin);
-    }
+    circuits::give_back_probe(worker, call.pass, &call.destination);
     done
 }
 
@@ -212,7 +209,7 @@ fn parse(json: &str) -> Result<Box<RawValue>, String> {
 }
 
 fn release(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> Done {
-    Done::Released(Release { id: claimed.id, token: claimed.token, wait, next_step })
+    Done::Released(PutBack { id: claimed.id, epoch: claimed.token, wait, next_step })
 }
 
 fn while_held(claimed: &Claimed, route: &Route, position: usize, wait: Duration) -> Done {
