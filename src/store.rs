@@ -1,8 +1,10 @@
 //! Postgres: the record of truth. The only module that knows the tables.
 //!
 //! Every statement stands in `sql/queries/`, one per file, with its purpose, guards, locks and index; here each has
-//! one function. Two pools: one whose commits are durable before anyone is told (claims, outcomes), and one for
-//! publishing, where losing the last commits in a server crash costs at worst a copy that the claim drops.
+//! one function. Those that differ only in the name of a view or a function are made in [`view`] and [`action`].
+//!
+//! Three pools: one whose commits are durable before anyone is told (claims, outcomes); one for publishing, where losing
+//! the last commits in a server crash costs at worst a copy that the claim drops; and one for callers over HTTP.
 //!
 //! Each call is bounded in time: by `statement_timeout` in the server, by a clock of our own around it, and by a question
 //! after a few silent seconds whether the session is still at work; so a frozen server or a half-open link ends in
