@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::refusal::Values;
 use super::request::{Answer, RequestError};
-use super::{Commit, Error, Query, Store};
+use super::{Commit, Error, Query, Store, query};
 
 /// Calls a function of `sql/functions/` in a transaction that is audited under the name of a token, the first parameter.
 /// Locks and indexes: those of the function.
@@ -16,25 +16,6 @@ macro_rules! operate {
         &Query {
             sql: concat!("SELECT outboxd.", $call, " FROM (SELECT set_config('outboxd.token', $1, true) OFFSET 0) t"),
             types: &[Type::TEXT, $(Type::$type),*],
-            commit: Commit::Request,
-        }
-    };
-}
-
-/// The same for what matches a filter. What is written later than this begins is left out, and `id_max` says where that
-/// is: given back with the filter, exactly what was counted is changed.
-macro_rules! operate_where {
-    ($function:literal) => {
-        &Query {
-            sql: concat!(
-                "SELECT w.matched, w.done, w.bulk_id, (t.filter->>'id_max')::bigint \
-                   FROM (SELECT set_config('outboxd.token', $1, true), jsonb_build_object('id_max', \
-                            (SELECT coalesce(max(l.id), 0) FROM outboxd.notification_log l)) || $2::jsonb AS filter OFFSET 0) t \
-                  CROSS JOIN LATERAL outboxd.",
-                $function,
-                "(t.filter, $3) w"
-            ),
-            types: &[Type::TEXT, Type::TEXT, Type::BOOL],
             commit: Commit::Request,
         }
     };
@@ -171,8 +152,8 @@ impl Store {
     /// Counts what matches the filter, a JSON object, and unless it is a dry run changes it.
     pub async fn act_on_all(&self, token: &str, action: BulkAction, filter: &str, run: BulkRun) -> Answer<Bulk> {
         let query: &Query = match action {
-            BulkAction::Retry => operate_where!("retry_where"),
-            BulkAction::Cancel => operate_where!("cancel_where"),
+            BulkAction::Retry => query!("api/retry_where", Request, [TEXT, TEXT, BOOL]),
+            BulkAction::Cancel => query!("api/cancel_where", Request, [TEXT, TEXT, BOOL]),
         };
         let rows = self.ask(query, &[&token, &filter, &(run == BulkRun::Dry)]).await?;
         let row = first(&rows)?;
