@@ -44,7 +44,7 @@ pub use expand::Env;
 pub use keys::KEYS;
 pub use live::LiveConfig;
 pub use load::{DEFAULT_FILES, Database, Loaded, Sources, load, load_database};
-pub use mask::url as mask_url;
+pub use mask::{MASK, url as mask_url};
 pub use settings::Shown;
 pub use token::{HTTP_TOKEN, LOCAL, Scope, TokenConfig};
 pub use validate::{validate_roles, warnings};
@@ -124,7 +124,7 @@ pub struct QueueConfig {
     pub window: u32,
     /// How long a consumer counts as alive in Redis after its last sign.
     pub consumer_ttl: Duration,
-    /// Deliveries of one message before it is handed to Postgres as a failed attempt.
+    /// Deliveries of one message before it counts as a failed attempt.
     pub deliveries_max: u32,
     /// An instance that has not reached Redis for so long goes on through its own process; `None`: never.
     pub fallback_after: Option<Duration>,

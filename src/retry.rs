@@ -148,6 +148,11 @@ impl Default for ErrorWait {
     }
 }
 
+/// Whether a look for work took so little that it is made whenever it may find some.
+pub fn is_cheap(took: Duration) -> bool {
+    took < Duration::from_millis(3)
+}
+
 /// How long to leave the database alone after work that took so long: at least `every`, and so long that the work takes no
 /// more than a twentieth of the time. What is cheap now may become expensive, behind somebody's old snapshot.
 pub fn rest_after(took: Duration, every: Duration) -> Duration {

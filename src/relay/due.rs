@@ -8,12 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::retry::rest_after;
+use crate::retry::{is_cheap, rest_after};
 
 /// Looks are this far apart, if nothing wakes us.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A look that costs less than this is also made whenever something may have become due.
-const CHEAP_LOOK: Duration = Duration::from_millis(3);
 
 /// What is known of one topic.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +71,7 @@ impl DueTopics {
         let now = Instant::now();
         self.cost = now - began;
         self.look_at = now + rest_after(self.cost, LOOK_EVERY);
-        self.woken_look_at = if self.cost < CHEAP_LOOK { now } else { now + rest_after(self.cost, Duration::ZERO) };
+        self.woken_look_at = if is_cheap(self.cost) { now } else { now + rest_after(self.cost, Duration::ZERO) };
         (self.is_woken, self.is_look_wanted) = (false, false);
         let before = std::mem::take(&mut self.topics);
         let next = |(topic, due_in): (Arc<str>, Duration)| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::Worker;
+use super::room::Destination;
 use crate::channel::Outcome;
 use crate::channel::availability::{Hold, May, PAUSED_WAIT};
 use crate::channel::circuit::{CircuitChange, OpenReason, Pass};
@@ -23,6 +24,13 @@ pub(super) async fn take_probe(worker: &Worker, channel: &str, origin: &str, tim
         }
     }
     May::Wait(worker.availability.hold(channel, origin, PAUSED_WAIT))
+}
+
+/// A message that was to be the probe needs no call: another may be.
+pub(super) fn give_back_probe(worker: &Worker, pass: Pass, destination: &Destination) {
+    if let (Pass::Probe, Some((provider, origin))) = (pass, destination) {
+        worker.availability.give_back_probe(provider.channel.name(), origin);
+    }
 }
 
 /// The call that was permitted was not made.

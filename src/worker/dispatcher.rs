@@ -17,7 +17,7 @@ use tracing::warn;
 use super::recorder::{self, Acks, Done, Finished};
 use super::room::{Destination, Line, Room, Taken, Turn};
 use super::taker::Batch;
-use super::{Worker, destinations, sender};
+use super::{Worker, circuits, destinations, sender};
 use crate::channel::availability::{Hold, May};
 use crate::channel::circuit::Pass;
 use crate::channel::limit::{Full, Permit};
@@ -184,10 +184,10 @@ impl Dispatcher {
     fn while_held(&self, taken: Taken, hold: Hold) -> GoesBack {
         let message = &taken.delivery.message;
         let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, hold.wait, None) };
-        let step = usize::try_from(message.route_step).unwrap_or(0).min(route.channels.len() - 1);
-        match decide_while_held(&route.policy, step, hold.is_failing) {
+        let position = route.position(message.route_step);
+        match decide_while_held(&route.policy, position, hold.is_failing) {
             HeldDecision::Wait => (taken, hold.wait, None),
-            HeldDecision::NextChannel => (taken, Duration::ZERO, i16::try_from(step + 1).ok()),
+            HeldDecision::NextChannel => (taken, Duration::ZERO, i16::try_from(position + 1).ok()),
         }
     }
 
@@ -229,9 +229,7 @@ impl Dispatcher {
         let permits = match self.permits(&line.destination) {
             Ok(permits) => permits,
             Err(full) => {
-                if let (Pass::Probe, Some((provider, origin))) = (pass, &line.destination) {
-                    self.worker.availability.give_back_probe(provider.channel.name(), origin);
-                }
+                circuits::give_back_probe(&self.worker, pass, &line.destination);
                 if let Some(Full::Rate(wait)) = full {
                     *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
                 }
@@ -307,9 +305,7 @@ impl Dispatcher {
 
     /// It needs no call: its permits are free, and so is the probe it may have been granted.
     fn not_called(&self, start: Start) -> (Acks, Delivery) {
-        if let (Pass::Probe, Some((provider, origin))) = (start.pass, &start.destination) {
-            self.worker.availability.give_back_probe(provider.channel.name(), origin);
-        }
+        circuits::give_back_probe(&self.worker, start.pass, &start.destination);
         (start.taken.acks, start.taken.delivery)
     }
 

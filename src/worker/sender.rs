@@ -11,7 +11,7 @@ use super::dispatcher::{NO_ROUTE_WAIT, Permits};
 use super::recorder::{Acks, Done, Finished};
 use super::room::Destination;
 use super::{Worker, circuits, traced};
-use crate::channel::availability::{Hold, May};
+use crate::channel::availability::{Hold, May, PAUSED_WAIT};
 use crate::channel::circuit::Pass;
 use crate::channel::failover::{Provider, Route};
 use crate::channel::{Failed, Outcome, Outgoing, webhook_id};
@@ -19,12 +19,9 @@ use crate::failpoint;
 use crate::notification::NotificationId;
 use crate::queue::Delivery;
 use crate::retry::{self, Decision, Failure, HeldDecision, Position};
-use crate::store::claim::{Claimed, Release};
+use crate::store::claim::{Claimed, PutBack};
 use crate::store::record;
 use crate::telemetry::statistics::Called;
-
-/// Work of a topic that was paused while it was claimed.
-const PAUSED_WAIT: Duration = Duration::from_millis(500);
 
 /// Behind the others that wait for the same circuit: the next probe is another's.
 const PROBED_WAIT: Duration = Duration::from_secs(1);
@@ -63,8 +60,7 @@ async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &
     let Ok(route) = worker.router.route_for(&claimed.topic) else {
         return not_called(release(claimed, NO_ROUTE_WAIT, None));
     };
-    // A route that became shorter goes on with its last channel.
-    let position = usize::try_from(claimed.route_step).unwrap_or(0).min(route.channels.len() - 1);
+    let position = route.position(claimed.route_step);
     let provider = &route.channels[position];
     if call.delivery.times_delivered > worker.deliveries_max {
         let error = format!("delivered {} times by the queue without an outcome", call.delivery.times_delivered);
@@ -157,9 +153,7 @@ async fn send(
 
 /// Nobody was called: if this was to be the probe, another may be.
 fn not_called(worker: &Worker, call: &Call, done: Done) -> Done {
-    if let (Pass::Probe, Some((provider, origin))) = (call.pass, &call.destination) {
-        worker.availability.give_back_probe(provider.channel.name(), origin);
-    }
+    circuits::give_back_probe(worker, call.pass, &call.destination);
     done
 }
 
@@ -209,7 +203,7 @@ fn parse(json: &str) -> Result<Box<RawValue>, String> {
 }
 
 fn release(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> Done {
-    Done::Released(Release { id: claimed.id, token: claimed.token, wait, next_step })
+    Done::Released(PutBack { id: claimed.id, epoch: claimed.token, wait, next_step })
 }
 
 fn while_held(claimed: &Claimed, route: &Route, position: usize, hold: Hold) -> Done {
