@@ -154,8 +154,8 @@ async fn of_a_pool_of_silent_connections_only_the_first_is_waited_for() {
     let (mut primary, standby, _way) = pair().await;
     let database = primary.migrated_database().await;
     until_caught_up(&primary, &database.name).await;
-    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port, standby.port);
     // Nobody says that it must take writes: of several hosts we always want the one that does.
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", standby.port, primary.port);
     let url = format!("postgres://postgres@{hosts}/{}", database.name);
     let store = Store::open(&config(&database, &[("database_url", &url)])).unwrap();
     store.warm_up(true, true).await.unwrap();
