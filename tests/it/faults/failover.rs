@@ -168,6 +168,12 @@ async fn of_a_pool_of_silent_connections_only_the_first_is_waited_for() {
         store.ping().await.unwrap();
     }
     store.warm_up(true, true).await.unwrap();
+    // Nor does a newcomer wait until the silent one has had its time.
+    let url = format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/{}", primary.port, standby.port, database.name);
+    let patient = [("database_url", url.as_str()), ("database.connect_timeout", "30s")];
+    let began = Instant::now();
+    Store::open(&config(&database, &patient)).unwrap().ping().await.unwrap();
+    assert!(began.elapsed() < GIVEN_UP_WITHIN, "{:?}", began.elapsed());
     primary.thaw();
 }
 
