@@ -181,6 +181,9 @@ async fn bytes_that_are_no_text_fail_their_row_and_no_other() {
     let ends =
         "SELECT string_agg(DISTINCT left(status::text, 6) || (recipient = 'good'), ', ') FROM outboxd.notification_log";
     assert_eq!(sql::value::<String>(&world.app, ends).await, "FAILEDfalse, SENTtrue");
+    let why = "SELECT attempts || ' ' || error FROM outboxd.notification_log WHERE status = 'FAILED'";
+    let why: String = sql::value(&world.app, why).await;
+    assert!(why.starts_with("1 ") && why.contains("its row cannot be read"), "{why}");
     assert!(!instance.has_ended());
 }
 
