@@ -2,7 +2,7 @@
 -- `looked` is how many rows there were; fewer than $2: that was all.
 -- $1 below this id · $2 rows to look at · $3 topic · $4 status · $5 recipient, not NULL · $6 since · $7 until (of
 -- created_at) · $8 what the payload contains, JSON as text; each other NULL: any
--- Locks: none. Index: notification_log_recipient, from its end; ordered as it is, so that no other can serve.
+-- Locks: none. Index: notification_log_recipient, from its end.
 SELECT s.id, s.topic, s.at, s.matches, s.looked
   FROM (SELECT l.id, l.topic, l.created_at AS at,
                ($3::text IS NULL OR l.topic = $3) AND ($4::text IS NULL OR l.status::text = $4)
@@ -10,7 +10,5 @@ SELECT s.id, s.topic, s.at, s.matches, s.looked
                    AND ($7::timestamptz IS NULL OR l.created_at <= $7) AND ($8::text IS NULL OR l.payload @> $8::jsonb) AS matches,
                count(*) OVER () AS looked, row_number() OVER (ORDER BY l.id DESC) AS place
           FROM (SELECT w.* FROM outboxd.notification_log w
-                 WHERE (hashtext(w.recipient) & 255) = (hashtext($5::text) & 255) AND hashtext(w.recipient) = hashtext($5::text)
-                   AND w.recipient = $5::text AND w.id < $1::bigint
-                 ORDER BY hashtext(w.recipient) & 255 DESC, w.id DESC LIMIT $2::int) l) s
+                 WHERE w.recipient = $5::text AND w.id < $1::bigint ORDER BY w.id DESC LIMIT $2::int) l) s
  WHERE s.matches OR s.place = s.looked ORDER BY s.id DESC
