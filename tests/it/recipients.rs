@@ -19,7 +19,7 @@ const SEARCHES: [(&str, &str); 4] = [
 fn arguments(search: &str, recipient: &str) -> String {
     match search {
         "the_command" => format!("('{recipient}', NULL, 20)"),
-        "the_api" => format!("(150000, 20, NULL, NULL, '{recipient}', NULL, NULL, NULL)"),
+        "the_api" => format!("(150000, 20, NULL, NULL, NULL, NULL, NULL, '{recipient}')"),
         _ => format!("('{recipient}')"),
     }
 }
