@@ -14,7 +14,7 @@ Examples:
   outboxd find device-4711 --json
 
 The newest come first. `outboxd dead show ID` shows one with its attempts. In SQL:
-SELECT * FROM outboxd.notifications_to('device-4711') ORDER BY id DESC LIMIT 20";
+SELECT * FROM outboxd.notifications WHERE recipient = 'device-4711' ORDER BY id DESC LIMIT 20";
 
 /// Shows what was sent to a recipient, and what is on its way.
 #[derive(Debug, clap::Args)]

@@ -51,9 +51,9 @@ pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
     "resume_schedule", "drop_schedule",
 );
 
-/// The operators' views, one with a parameter, and internal ones (`_…`), each after those it reads.
+/// The operators' views, and internal ones (`_…`), each after those it reads.
 pub const VIEWS: &[(&str, &str)] = sql_files!("views":
-    "notifications", "notifications_to", "attempts", "dead_letters", "instances", "workers", "_due", "queue_state", "_ready", "outbox_lag", "stuck",
+    "notifications", "attempts", "dead_letters", "instances", "workers", "_due", "queue_state", "_ready", "outbox_lag", "stuck",
     "throughput", "_spans", "latency", "channel_health", "bulk_actions", "events_waiting", "event_consumers",
     "schedules", "schedule_runs", "_vacuum_pins", "health",
 );

@@ -137,7 +137,7 @@ async fn an_outcome_that_cannot_be_recorded_costs_its_own_row_and_no_other() {
 #[tokio::test]
 async fn a_row_whose_record_cannot_be_changed_stays_visible_and_keeps_no_other() {
     let world = World::new(Carrier::Memory).await;
-    let rule = "topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters";
+    let rule = "topic_has_1_to_200_and_recipient_1_to_2048_bytes";
     sql::run(&world.app, &format!("ALTER TABLE outboxd.notification_log DROP CONSTRAINT {rule}")).await;
     plant(&world.app, "UPDATE outboxd.notification_log SET recipient = '' WHERE recipient = 'bad'").await;
     sql::run(
