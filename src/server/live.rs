@@ -42,6 +42,7 @@ use crate::queue::events::Feed;
 use hub::{Hub, Listener};
 use request::Asked;
 use session::Session;
+use share::{Right, Shares};
 
 mod end;
 mod frame;
@@ -51,6 +52,7 @@ mod reader;
 mod replay;
 mod request;
 mod session;
+mod share;
 pub(super) mod tickets;
 
 /// What we speak. A client that presents its ticket as a subprotocol offers this one too.
@@ -75,6 +77,7 @@ pub(super) struct Live {
     /// Set once the instance works, if it has a Redis.
     feed: OnceLock<Arc<Feed>>,
     slots: Arc<Semaphore>,
+    shares: Shares,
     replays: Semaphore,
     /// Every session, to be waited for.
     sessions: TaskTracker,
@@ -91,6 +94,7 @@ impl Live {
             hub: Hub::default(),
             feed: OnceLock::new(),
             slots: Arc::new(Semaphore::new(config.sessions_max)),
+            shares: Shares::default(),
             replays: Semaphore::new(REPLAYS_MAX),
             sessions: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -131,15 +135,20 @@ impl Live {
         }
     }
 
-    /// Who listens by which right; narrows what was asked to that. Returns when the right ends.
-    fn admit(&self, asked: &mut Asked, headers: &HeaderMap) -> Result<Option<Instant>, Problem> {
+    /// Who listens by which right; narrows what was asked to that. Returns the right, and when it ends.
+    fn admit(&self, asked: &mut Asked, headers: &HeaderMap) -> Result<(Right, Option<Instant>), Problem> {
         let Some(ticket) = asked.ticket.take().or_else(|| offered_ticket(headers)) else {
             let caller = self.access.listener(headers, &self.config.allowed_origins)?;
             if !caller.may_see_payloads() {
                 caller.check(Scope::Write)?;
             }
-            return asked.check_topics(&caller).map(|()| None);
+            asked.check_topics(&caller)?;
+            // A program that forgets its sessions leaves room for the others; without tokens there are no others.
+            let all = self.config.sessions_max;
+            let sessions_max = if self.access.is_open() { all } else { all.div_ceil(2) };
+            return Ok((Right { name: format!("token {}", caller.name()), sessions_max }, None));
         };
+        let right = Right { name: format!("ticket {ticket}"), sessions_max: share::OF_TICKET_MAX };
         let (caller, ticket) = self.access.redeem(&ticket)?;
         let refused = |what: &str| Err(Problem::new(Kind::Forbidden, format!("this ticket is not good for {what}")));
         if let Some(wanted) = asked.wanted.iter().find(|wanted| !ticket.topics.iter().any(|t| **t == *wanted.topic)) {
@@ -151,7 +160,7 @@ impl Live {
         asked.check_topics(&caller)?;
         let until = Instant::now() + ticket.left();
         asked.key = asked.key.take().or(ticket.key);
-        Ok(Some(until))
+        Ok((right, Some(until)))
     }
 }
 
@@ -188,7 +197,7 @@ async fn connect(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let mut asked = request::parse(query.as_deref().unwrap_or_default())?;
-    let until = live.admit(&mut asked, &headers)?;
+    let (right, until) = live.admit(&mut asked, &headers)?;
     // Before the look whether we stop, so that whoever is let in is waited for.
     let joined = live.sessions.token();
     let feed = live.feed()?;
@@ -205,7 +214,8 @@ async fn connect(
         key: asked.key.map(Arc::from),
         mailbox: Arc::default(),
     };
-    let session = Session { live: Arc::clone(&live), feed, wanted: asked.wanted, listener, until };
+    let share = live.shares.take(right);
+    let session = Session { live: Arc::clone(&live), feed, wanted: asked.wanted, listener, until, share };
     Ok(upgrade
         .protocols([PROTOCOL])
         .max_message_size(RECEIVED_BYTES_MAX)

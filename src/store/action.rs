@@ -47,6 +47,17 @@ pub enum HoldAction {
     ResumeChannel,
 }
 
+/// What is done to a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScheduleAction {
+    /// Keeps it from running.
+    Pause,
+    /// Ends that.
+    Resume,
+    /// Ends the schedule.
+    Drop,
+}
+
 /// What is done to what holds a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CircuitAction {
@@ -66,7 +77,7 @@ pub enum BulkKind {
 }
 
 /// What a bulk action found and did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Bulk {
     /// How many match, exactly; a million at most are counted.
     pub matched: i64,
@@ -74,8 +85,12 @@ pub struct Bulk {
     pub done: i64,
     /// The action in the background, if it goes on there.
     pub bulk_id: Option<i64>,
-    /// The newest notification that was looked at. Given back as `id_max` of the filter, it means the same ones.
+    /// The newest notification that was looked at. Given back as `id_max` of the filter, with `until` where there is one,
+    /// it means the same ones.
     pub id_max: i64,
+    /// For retry: only what failed before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
 }
 
 impl Store {
@@ -123,6 +138,19 @@ impl Store {
         self.ask(query, &[&token, &name]).await.map(|_| ())
     }
 
+    /// Pauses, resumes or ends the schedule of this name; how many prepared notifications that canceled.
+    pub async fn act_on_schedule(&self, token: &str, action: ScheduleAction, name: &str) -> Answer<i64> {
+        let params: [&(dyn ToSql + Sync); 2] = [&token, &name];
+        match action {
+            ScheduleAction::Pause => self.ask_one(query!("api/pause_schedule", Request, [TEXT, TEXT]), &params).await,
+            ScheduleAction::Drop => self.ask_one(query!("api/drop_schedule", Request, [TEXT, TEXT]), &params).await,
+            ScheduleAction::Resume => {
+                self.ask(query!("api/resume_schedule", Request, [TEXT, TEXT]), &params).await?;
+                Ok(0)
+            }
+        }
+    }
+
     /// Probes or closes the circuit of a channel, or of one origin of it; an empty origin: as a whole.
     pub async fn tend_circuit(&self, token: &str, action: CircuitAction, channel: &str, origin: &str) -> Answer<()> {
         let query: &Query = match action {
@@ -140,7 +168,13 @@ impl Store {
         };
         let rows = self.ask(query, &[&token, &filter, &(run == BulkRun::Dry)]).await?;
         let row = first(&rows)?;
-        Ok(Bulk { matched: row.value(0)?, done: row.value(1)?, bulk_id: row.value(2)?, id_max: row.value(3)? })
+        Ok(Bulk {
+            matched: row.value(0)?,
+            done: row.value(1)?,
+            bulk_id: row.value(2)?,
+            id_max: row.value(3)?,
+            until: row.value(4)?,
+        })
     }
 
     /// Appends the events of a topic again, from a time on; how many.

@@ -8,6 +8,7 @@ use crate::support::provider::Reply;
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
 
+mod acting;
 mod pages;
 mod pictures;
 

@@ -1,16 +1,16 @@
-//! Actions on one notification, topic or channel: the functions that operators call in SQL.
+//! Actions on one notification, topic, channel or schedule: the functions that operators call in SQL.
 
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::input::{InPath, InQuery};
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem, Shape};
 use crate::server::readiness::Ready;
-use crate::store::action::{Acted, CircuitAction, HoldAction, NotificationAction};
+use crate::store::action::{Acted, CircuitAction, HoldAction, NotificationAction, ScheduleAction};
 
 /// Does it to one notification: retry, cancel, resend or discard.
 #[utoipa::path(
@@ -113,6 +113,43 @@ pub(super) async fn on_channel(
         _ => return Err(no_such("pause, resume, probe, close_circuit")),
     }
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// What an action on a schedule took back.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Canceled {
+    /// Notifications that were prepared for slots still to come, and are CANCELED now.
+    canceled: i64,
+}
+
+/// Keeps a schedule from running, lets it run again, or ends it: pause, resume or drop.
+#[utoipa::path(
+    post,
+    path = "/v1/schedules/{schedule}/{action}",
+    operation_id = "actOnSchedule",
+    tag = "actions",
+    params(
+        ("schedule" = String, Path, description = "Its name"),
+        ("action" = String, Path, description = "pause: no slot runs, and what was prepared is canceled. resume: runs again \
+            from its next slot on. drop: ends it for good and cancels what was not yet released; its runs stay on record")
+    ),
+    responses(
+        (status = 200, description = "It is so", body = Canceled),
+        (status = 404, description = "There is no such schedule or action", body = Shape)
+    )
+)]
+pub(super) async fn on_schedule(
+    caller: Caller,
+    Ready(store): Ready,
+    InPath((name, action)): InPath<(String, String)>,
+) -> Result<Json<Canceled>, Problem> {
+    let action = match action.as_str() {
+        "pause" => ScheduleAction::Pause,
+        "resume" => ScheduleAction::Resume,
+        "drop" => ScheduleAction::Drop,
+        _ => return Err(no_such("pause, resume, drop")),
+    };
+    Ok(Json(Canceled { canceled: store.act_on_schedule(caller.name(), action, &name).await? }))
 }
 
 fn no_such(known: &str) -> Problem {

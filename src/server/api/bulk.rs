@@ -21,7 +21,7 @@ use crate::store::action::{Bulk, BulkKind, BulkRun};
 pub(super) struct Wanted<'a> {
     /// retry: dead letters back to work. cancel: what waits is taken back.
     action: Action,
-    /// topic, since, until, recipient, id_max; for retry also error_like, channel, http_status.
+    /// topic, since, until, recipient, id_max; for retry also error_like, cause, channel, http_status.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     filter: &'a RawValue,

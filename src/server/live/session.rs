@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 use super::end::End;
 use super::frame::{self, Frame};
 use super::hub::{Joined, Listener};
+use super::share::Share;
 use super::{Live, reader};
 use crate::queue;
 use crate::queue::events::{Feed, Mark};
@@ -45,6 +46,8 @@ pub(super) struct Session {
     pub listener: Listener,
     /// When its ticket is over.
     pub until: Option<Instant>,
+    /// `None`: its ticket or token has as many sessions as it may. A page sees why only if it is told after the upgrade.
+    pub share: Option<Share>,
 }
 
 /// What a session waits for.
@@ -64,10 +67,12 @@ struct Pulse {
 
 impl Session {
     /// Serves until either side ends it.
-    pub(super) async fn run(self, mut socket: WebSocket) {
+    pub(super) async fn run(mut self, mut socket: WebSocket) {
         gauge!("outboxd_live_sessions").increment(1.0);
         let end = self.serve(&mut socket).await;
         self.live.hub.leave(self.wanted.iter().map(|wanted| Arc::clone(&wanted.topic)), &self.listener);
+        // Others may have its place while it is told why.
+        self.share = None;
         gauge!("outboxd_live_sessions").decrement(1.0);
         counter!("outboxd_live_closed_total", "reason" => end.name()).increment(1);
         debug!(session = self.listener.number, end = end.name(), "a live session ended");
@@ -104,6 +109,9 @@ impl Session {
 
     /// Joins the topics and sends what the client lacks. Returns up to where it has what is still to come.
     async fn begin(&self, socket: &mut WebSocket) -> Result<HashMap<Arc<str>, i64>, End> {
+        if self.share.is_none() {
+            return Err(End::TooManySessions);
+        }
         let (mut positions, mut skipped) = (BTreeMap::new(), HashMap::new());
         for Wanted { topic, after } in &self.wanted {
             let mark = self.join(topic).await?;

@@ -1,4 +1,5 @@
-//! Every page on a wide and on a narrow screen, light and dark: nothing is cut off and nothing is refused. With
+//! Every page on a wide and on a narrow screen, light and dark: nothing is cut off, all text can be read, and nothing is
+//! refused. With
 //! OUTBOXD_PICTURES=DIR the pictures are written there (scripts/screenshots).
 
 use std::path::PathBuf;
@@ -64,6 +65,8 @@ async fn nothing_is_cut_off_on_a_wide_or_a_narrow_screen_light_or_dark() {
             desk.browser.evaluate(before).await;
             let cut = desk.browser.evaluate(CUT_OFF).await;
             assert_eq!(cut, serde_json::json!([]), "{path} at {width}");
+            let pale = desk.browser.evaluate(include_str!("contrast.js")).await;
+            assert_eq!(pale, serde_json::json!([]), "{path} at {width}, {scheme}");
             if let Some(dir) = &dir {
                 let file = dir.join(format!("{name}-{width}-{scheme}.png"));
                 std::fs::write(file, desk.browser.picture(width).await).expect("the picture is written");
