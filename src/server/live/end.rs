@@ -1,11 +1,11 @@
 //! How a session ends, and what the client is told.
 
-use axum::extract::ws::{CloseCode, close_code};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 /// Our own code: the ticket is over. Codes from 4000 on are an application's.
-const TICKET_OVER: CloseCode = 4401;
+const TICKET_OVER: u16 = 4401;
 /// Its ticket or token has as many sessions as it may.
-const TOO_MANY_SESSIONS: CloseCode = 4429;
+const TOO_MANY_SESSIONS: u16 = 4429;
 
 /// Why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,13 +50,13 @@ impl End {
 
     pub(super) fn code(self) -> CloseCode {
         match self {
-            End::Client => close_code::NORMAL,
-            End::Gone => close_code::PROTOCOL,
-            End::Slow | End::Silent | End::Noisy => close_code::POLICY,
-            End::Expired => TICKET_OVER,
-            End::TooManySessions => TOO_MANY_SESSIONS,
-            End::Shutdown => close_code::AWAY,
-            End::Unavailable | End::TooManyTopics => close_code::AGAIN,
+            End::Client => CloseCode::Normal,
+            End::Gone => CloseCode::Protocol,
+            End::Slow | End::Silent | End::Noisy => CloseCode::Policy,
+            End::Expired => TICKET_OVER.into(),
+            End::TooManySessions => TOO_MANY_SESSIONS.into(),
+            End::Shutdown => CloseCode::Away,
+            End::Unavailable | End::TooManyTopics => CloseCode::Again,
         }
     }
 

@@ -54,13 +54,13 @@ async fn a_group_of_dead_letters_is_retried_as_it_is_listed_and_nothing_else() {
     for (rows, channel, status, error) in CAUSES {
         run(&world.app, &insert(rows, channel, status, error)).await;
     }
-    let page = get(addr, "/dead", &[HTML]).await.body;
+    let page = unescape(&get(addr, "/dead", &[HTML]).await.body);
     let counts = between(&page, "<td class=\"num\"><strong>", "<");
     let links = between(&page, "href=\"/bulk/new?", "\"");
     assert_eq!((counts.len(), links.len()), (CAUSES.len(), CAUSES.len()), "{page}");
     let mut forms = Vec::new();
     for (count, link) in counts.iter().zip(links) {
-        let preview = get(addr, &format!("/bulk/new?{}", unescape(link)), &[HTML]).await.body;
+        let preview = get(addr, &format!("/bulk/new?{link}"), &[HTML]).await.body;
         assert_eq!(between(&preview, "class=\"big\">", "<"), [*count], "{link}");
         forms.push(unescape(between(&preview, "name=\"filter\" value=\"", "\"")[0]));
     }

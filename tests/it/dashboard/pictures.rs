@@ -59,6 +59,9 @@ async fn nothing_is_cut_off_on_a_wide_or_a_narrow_screen_light_or_dark() {
     shots.push((&one, "notification", ""));
     for (path, name, before) in shots {
         desk.browser.open(path).await;
+        desk.browser
+            .until("!document.body.dataset.live || document.querySelector('#live').dataset.state === 'live'")
+            .await;
         for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")] {
             desk.browser.prefer(scheme).await;
             desk.browser.size(width, 900).await;
