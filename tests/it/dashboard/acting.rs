@@ -85,15 +85,19 @@ async fn a_group_of_dead_letters_is_retried_as_it_is_listed_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_bulk_action_that_was_not_counted_is_refused() {
+async fn a_bulk_action_that_was_not_counted_or_not_confirmed_is_refused() {
     let world = World::new(Carrier::Memory).await;
     let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
-    let typed = [("matched", "1"), ("typed", "1")];
-    for (action, filter) in
-        [("retry", "{}"), ("retry", "{\"id_max\": 9}"), ("cancel", "{}"), ("explode", "{\"id_max\": 9}")]
-    {
-        let fields = [&[("action", action), ("filter", filter)][..], &typed].concat();
+    for (action, filter, typed) in [
+        ("retry", "{}", "1"),
+        ("retry", "{\"id_max\": 9}", "1"),
+        ("cancel", "{}", "1"),
+        ("explode", "{\"id_max\": 9}", "1"),
+        ("cancel", "{\"id_max\": 9}", "2"),
+        ("cancel", "{\"id_max\": 9}", ""),
+    ] {
+        let fields = [("action", action), ("filter", filter), ("matched", "1"), ("typed", typed)];
         let said = submit(addr, "/bulk", &fields).await;
         assert!(said.header("set-cookie").unwrap().contains("outboxd_said=bad"), "{action} {filter}: {said:?}");
     }
