@@ -20,6 +20,8 @@ use crate::retry::Failure;
 const OPEN_FOR_FACTOR_MAX: u32 = 16;
 /// An end that would move by less than this is left where it is: a crowd of 429 opens once.
 const OPEN_STEP_MIN: Duration = Duration::from_secs(1);
+/// Whoever waits for a probe under way asks again after this: mostly it is over long before it must be.
+const PROBE_LOOK: Duration = Duration::from_secs(1);
 
 /// Why calls are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -110,6 +112,8 @@ pub struct Circuit {
     failures: u32,
     unauthorized: u32,
     open: Option<Open>,
+    /// Work was told to wait until then, at the latest.
+    waits_until: Option<Instant>,
     probe_until: Option<Instant>,
 }
 
@@ -138,12 +142,15 @@ impl Circuit {
         self.open.is_none() && self.failures == 0 && self.unauthorized == 0
     }
 
-    /// Takes over what another instance decided.
-    pub fn set_open(&mut self, open: Option<Open>) {
-        self.open = open;
-        if open.is_none() {
-            *self = Circuit::default();
-        }
+    /// Is open as somebody decided, here or elsewhere.
+    pub fn set_open(&mut self, open: Open) {
+        self.waits_until = self.waits_until.max(Some(open.until));
+        self.open = Some(open);
+    }
+
+    /// Whether work was told to wait for longer than this; asked when the circuit is closed, and answered once.
+    pub fn take_waits(&mut self, now: Instant) -> bool {
+        self.waits_until.take().is_some_and(|until| until > now)
     }
 
     /// Leaves the probe to another instance until then.
@@ -156,23 +163,31 @@ impl Circuit {
         self.probe_until = None;
     }
 
+    /// Until when calls wait, if they do: for the end of its time, or for the probe that is under way.
+    pub fn held_until(&self, now: Instant) -> Option<Instant> {
+        let open = self.open?;
+        if open.until > now {
+            return Some(open.until);
+        }
+        let probe_until = self.probe_until.filter(|until| *until > now && open.reason.is_circuit())?;
+        Some(probe_until.min(now + PROBE_LOOK))
+    }
+
     /// Whether a call may be made now. [`Verdict::Probe`] is given once; the next only after `probe_for`,
     /// should the first never report.
     pub fn verdict(&mut self, now: Instant, probe_for: Duration) -> Verdict {
+        if let Some(until) = self.held_until(now) {
+            return Verdict::OpenUntil(until);
+        }
         match self.open {
-            None => Verdict::Go,
-            Some(open) if open.until > now => Verdict::OpenUntil(open.until),
-            Some(open) if !open.reason.is_circuit() => {
+            Some(open) if open.reason.is_circuit() => {
+                self.probe_until = Some(now + probe_for);
+                Verdict::Probe
+            }
+            _ => {
                 self.open = None;
                 Verdict::Go
             }
-            Some(_) => match self.probe_until {
-                Some(until) if until > now => Verdict::OpenUntil(until),
-                _ => {
-                    self.probe_until = Some(now + probe_for);
-                    Verdict::Probe
-                }
-            },
         }
     }
 
@@ -231,7 +246,7 @@ impl Circuit {
         let factor = 1u32.checked_shl(openings).unwrap_or(OPEN_FOR_FACTOR_MAX).min(OPEN_FOR_FACTOR_MAX);
         let openings = openings.saturating_add(1);
         let until = held_until.max(now + config.open_for * factor);
-        self.open = Some(Open { until, reason, openings });
+        self.set_open(Open { until, reason, openings });
         self.failures = 0;
         self.unauthorized = 0;
         CircuitChange::Open { wait: until.duration_since(now), reason, openings }
@@ -244,7 +259,7 @@ impl Circuit {
             return None;
         }
         let (reason, openings) = self.open.map_or((OpenReason::RetryAfter, 0), |open| (open.reason, open.openings));
-        self.open = Some(Open { until: now + wait, reason, openings });
+        self.set_open(Open { until: now + wait, reason, openings });
         Some(CircuitChange::Open { wait, reason, openings })
     }
 }
