@@ -57,6 +57,18 @@ pub enum TopicAction {
     Resume,
 }
 
+/// What is done to a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleAction {
+    /// Keeps it from running.
+    Pause,
+    /// Ends that.
+    Resume,
+    /// Ends the schedule.
+    Drop,
+}
+
 /// What is done to a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -83,7 +95,7 @@ pub enum BulkAction {
 }
 
 /// What a bulk action found and did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Bulk {
     /// How many match, exactly; a million at most are counted.
     pub matched: i64,
@@ -91,8 +103,12 @@ pub struct Bulk {
     pub done: i64,
     /// The action in the background, if it goes on there.
     pub bulk_id: Option<i64>,
-    /// The newest notification that was looked at. Given back as `id_max` of the filter, it means the same ones.
+    /// The newest notification that was looked at. Given back as `id_max` of the filter, with `until` where there is one,
+    /// it means the same ones.
     pub id_max: i64,
+    /// For retry: only what failed before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
 }
 
 impl Store {
@@ -137,6 +153,19 @@ impl Store {
         self.ask(query, &[&token, &topic]).await.map(drop)
     }
 
+    /// Pauses, resumes or ends the schedule of this name; how many prepared notifications that canceled.
+    pub async fn act_on_schedule(&self, token: &str, action: ScheduleAction, schedule: &str) -> Answer<i64> {
+        let params: [&(dyn ToSql + Sync); 2] = [&token, &schedule];
+        match action {
+            ScheduleAction::Pause => self.ask_one(operate!("pause_schedule($2)", [TEXT]), &params).await,
+            ScheduleAction::Drop => self.ask_one(operate!("drop_schedule($2)", [TEXT]), &params).await,
+            ScheduleAction::Resume => {
+                self.ask(operate!("resume_schedule($2)", [TEXT]), &params).await?;
+                Ok(0)
+            }
+        }
+    }
+
     /// Does it to a channel. Of its circuits the one of this origin is meant; an empty origin: that of the channel.
     pub async fn act_on_channel(&self, token: &str, action: ChannelAction, channel: &str, origin: &str) -> Answer<()> {
         let params: [&(dyn ToSql + Sync); 3] = [&token, &channel, &origin];
@@ -157,7 +186,13 @@ impl Store {
         };
         let rows = self.ask(query, &[&token, &filter, &(run == BulkRun::Dry)]).await?;
         let row = first(&rows)?;
-        Ok(Bulk { matched: row.value(0)?, done: row.value(1)?, bulk_id: row.value(2)?, id_max: row.value(3)? })
+        Ok(Bulk {
+            matched: row.value(0)?,
+            done: row.value(1)?,
+            bulk_id: row.value(2)?,
+            id_max: row.value(3)?,
+            until: row.value(4)?,
+        })
     }
 
     /// Appends the events of a topic again, from a time on; how many.

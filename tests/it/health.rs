@@ -191,7 +191,7 @@ async fn what_instances_report_of_queue_and_clock_is_judged() {
     }
     run(&client, "UPDATE outboxd.instance SET fallback_since = '2027-01-02 03:04:05'").await;
     let (found, measured, action) = check(&client, "queue").await;
-    let wanted = "1 of 1 instances go on without Redis, the first since 2027-01-02 03:04:05: refused";
+    let wanted = "1 of 1 instances go on without Redis, the first since 2027-01-02 03:04:05 UTC: refused";
     assert_eq!((found.as_str(), measured.as_str()), ("warn", wanted));
     assert!(action.unwrap().contains("as soon as it answers"));
     run(&client, "UPDATE outboxd.instance_report SET clock_skew_ms = -2500").await;

@@ -1,15 +1,15 @@
-//! Actions on one notification, topic or channel: the functions that operators call in SQL.
+//! Actions on one notification, topic, channel or schedule: the functions that operators call in SQL.
 
 use axum::Json;
 use axum::http::StatusCode;
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::input::{InPath, InQuery};
 use crate::server::access::Caller;
 use crate::server::problem::{Problem, Shape};
 use crate::server::readiness::Ready;
-use crate::store::action::{Acted, ChannelAction, NotificationAction, TopicAction};
+use crate::store::action::{Acted, ChannelAction, NotificationAction, ScheduleAction, TopicAction};
 
 /// Does it to one notification: retry, cancel, resend or discard.
 #[utoipa::path(
@@ -93,4 +93,35 @@ pub(super) async fn on_channel(
 ) -> Result<StatusCode, Problem> {
     store.act_on_channel(caller.name(), action, &channel, &of.origin).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// What an action on a schedule took back.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Canceled {
+    /// Notifications that were prepared for slots still to come, and are CANCELED now.
+    canceled: i64,
+}
+
+/// Keeps a schedule from running, lets it run again, or ends it: pause, resume or drop.
+#[utoipa::path(
+    post,
+    path = "/v1/schedules/{schedule}/{action}",
+    operation_id = "actOnSchedule",
+    tag = "actions",
+    params(
+        ("schedule" = String, Path, description = "Its name"),
+        ("action" = String, Path, description = "pause: no slot runs, and what was prepared is canceled. resume: runs again \
+            from its next slot on. drop: ends it for good and cancels what was not yet released; its runs stay on record")
+    ),
+    responses(
+        (status = 200, description = "It is so", body = Canceled),
+        (status = 404, description = "There is no such schedule or action", body = Shape)
+    )
+)]
+pub(super) async fn on_schedule(
+    caller: Caller,
+    Ready(store): Ready,
+    InPath((schedule, action)): InPath<(String, ScheduleAction)>,
+) -> Result<Json<Canceled>, Problem> {
+    Ok(Json(Canceled { canceled: store.act_on_schedule(caller.name(), action, &schedule).await? }))
 }

@@ -20,7 +20,7 @@ use crate::store::action::{Bulk, BulkAction, BulkRun};
 pub(super) struct Wanted<'a> {
     /// retry: dead letters back to work. cancel: what waits is taken back.
     action: BulkAction,
-    /// topic, since, until, recipient, id_max; for retry also error_like, channel, http_status.
+    /// topic, since, until, recipient, id_max; for retry also error_like, cause, channel, http_status.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     filter: &'a RawValue,

@@ -8,11 +8,11 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderMap, LOCATION, SET_COOKIE};
 use axum::response::{IntoResponse, Response};
 
-use super::{Dashboard, FLASH_COOKIE, THEME_COOKIE, cookie, takes_html};
+use super::{Dashboard, FLASH_COOKIE, THEME_COOKIE, cookie, takes_html, words};
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem};
 use crate::store::Store;
-use crate::store::action::{ChannelAction, NotificationAction, TopicAction};
+use crate::store::action::{ChannelAction, NotificationAction, ScheduleAction, TopicAction};
 
 /// How long a browser keeps what was said, in seconds: until the next page.
 const FLASH_LASTS: u32 = 20;
@@ -90,6 +90,18 @@ async fn perform(store: &Store, caller: &Caller, verb: &str, fields: &Fields) ->
             store.act_on_channel(token, ChannelAction::CloseCircuit, name, origin).await?;
             format!("Nothing holds {whole} any more.")
         }
+        "pause_schedule" => {
+            let canceled = store.act_on_schedule(token, ScheduleAction::Pause, name).await?;
+            format!("Schedule {name} is paused; {}.", taken_back(canceled))
+        }
+        "resume_schedule" => {
+            store.act_on_schedule(token, ScheduleAction::Resume, name).await?;
+            format!("Schedule {name} runs again from its next slot on.")
+        }
+        "drop_schedule" => {
+            let canceled = store.act_on_schedule(token, ScheduleAction::Drop, name).await?;
+            format!("Schedule {name} is dropped; {}.", taken_back(canceled))
+        }
         "replay_events" => {
             let events = store.replay_events(token, name, text("since")).await?;
             format!("{events} events of {name} are appended again.")
@@ -101,6 +113,15 @@ async fn perform(store: &Store, caller: &Caller, verb: &str, fields: &Fields) ->
         }
         _ => return Err(Problem::new(Kind::NotFound, "there is no such action")),
     })
+}
+
+/// What was prepared and is canceled.
+fn taken_back(canceled: i64) -> String {
+    match canceled {
+        0 => "nothing had been prepared".to_owned(),
+        1 => "1 prepared notification is canceled".to_owned(),
+        _ => format!("{} prepared notifications are canceled", words::count(canceled)),
+    }
 }
 
 fn number(text: &str) -> Result<i64, Problem> {
