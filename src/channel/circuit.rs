@@ -20,6 +20,8 @@ use crate::retry::Failure;
 const OPEN_FOR_FACTOR_MAX: u32 = 16;
 /// An end that would move by less than this is left where it is: a crowd of 429 opens once.
 const OPEN_STEP_MIN: Duration = Duration::from_secs(1);
+/// Whoever waits for a probe under way asks again after this: mostly it is over long before it must be.
+const PROBE_LOOK: Duration = Duration::from_secs(1);
 
 /// Why calls are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -156,23 +158,31 @@ impl Circuit {
         self.probe_until = None;
     }
 
+    /// Until when calls wait, if they do: for the end of its time, or for the probe that is under way.
+    pub fn held_until(&self, now: Instant) -> Option<Instant> {
+        let open = self.open?;
+        if open.until > now {
+            return Some(open.until);
+        }
+        let probe_until = self.probe_until.filter(|until| *until > now && open.reason.is_circuit())?;
+        Some(probe_until.min(now + PROBE_LOOK))
+    }
+
     /// Whether a call may be made now. [`Verdict::Probe`] is given once; the next only after `probe_for`,
     /// should the first never report.
     pub fn verdict(&mut self, now: Instant, probe_for: Duration) -> Verdict {
+        if let Some(until) = self.held_until(now) {
+            return Verdict::OpenUntil(until);
+        }
         match self.open {
-            None => Verdict::Go,
-            Some(open) if open.until > now => Verdict::OpenUntil(open.until),
-            Some(open) if !open.reason.is_circuit() => {
+            Some(open) if open.reason.is_circuit() => {
+                self.probe_until = Some(now + probe_for);
+                Verdict::Probe
+            }
+            _ => {
                 self.open = None;
                 Verdict::Go
             }
-            Some(_) => match self.probe_until {
-                Some(until) if until > now => Verdict::OpenUntil(until),
-                _ => {
-                    self.probe_until = Some(now + probe_for);
-                    Verdict::Probe
-                }
-            },
         }
     }
 

@@ -55,7 +55,7 @@ impl Entry {
         !self.is_own_word(now) || shared.changed_at > self.decided_at
     }
 
-    /// Whether calls are held now.
+    /// Whether its time is not over.
     fn is_in_force(&self, now: Instant) -> bool {
         self.circuit.opened().is_some_and(|open| open.until > now)
     }
@@ -108,8 +108,8 @@ impl Circuits {
     /// How long calls are still held, if they are; grants no probe.
     pub fn held_for(&self, channel: &str, origin: &str, now: Instant) -> Option<Duration> {
         let entries = self.lock();
-        let open = entries.get(channel)?.get(origin)?.circuit.opened()?;
-        open.until.checked_duration_since(now).filter(|left| !left.is_zero())
+        let until = entries.get(channel)?.get(origin)?.circuit.held_until(now)?;
+        Some(until.saturating_duration_since(now))
     }
 
     /// Takes an outcome in. What it returns concerns all instances.
@@ -170,7 +170,7 @@ impl Circuits {
                     return true;
                 }
                 // Closed elsewhere, or by an operator. A streak that opened nothing yet is nobody's business.
-                has_freed |= entry.is_in_force(now);
+                has_freed |= entry.circuit.held_until(now).is_some();
                 entry.circuit.opened().is_none() && now.saturating_duration_since(entry.seen_at) < STREAK_MAX_AGE
             });
         }

@@ -58,6 +58,7 @@ async fn tell(worker: &Worker, channel: &str, origin: &str, change: CircuitChang
         }
         CircuitChange::Close => {
             info!(channel, origin, "calls go on");
+            worker.store.wake_relay();
             worker.store.close_circuit(channel, origin).await
         }
         CircuitChange::ProbeAgain => worker.store.end_probe(channel, origin, worker.instance.get()).await,

@@ -220,8 +220,10 @@ fn circuits_opened_elsewhere_are_open_here_and_close_with_them() {
         ..table.shared(Duration::ZERO, OpenReason::Failures)
     };
     table.circuits.apply(&[over], table.now);
-    assert_eq!(table.verdict(), Verdict::OpenUntil(table.now + Duration::from_secs(7)), "another one probes");
-    table.circuits.apply(&[], table.now);
+    let soon = Duration::from_secs(1);
+    assert_eq!(table.verdict(), Verdict::OpenUntil(table.now + soon), "another one probes, for 7 s at most");
+    assert_eq!(table.circuits.held_for("push", CHANNEL_WIDE, table.now), Some(soon), "nothing is published meanwhile");
+    assert!(table.circuits.apply(&[], table.now), "what waited may go");
     assert_eq!(table.verdict(), Verdict::Go, "its probe succeeded");
 }
 

@@ -101,6 +101,19 @@ async fn an_operator_asks_for_a_probe_and_its_outcome_decides() {
     world.settle().await.assert_nothing_lost();
 }
 
+/// Rows that are due while the probe is under way go back. A probe may take 65 s here, and takes a moment.
+#[tokio::test]
+async fn what_waits_for_a_probe_goes_out_as_soon_as_it_has_succeeded() {
+    let mut world = world("1h").await;
+    world.setup = world.setup.clone().set("channels.webhook.timeout", "60s").set("worker.lease", "70s");
+    let _instance = world.setup.start().await;
+    open_the_circuit(&world).await;
+    world.provider.answer(Reply::ok().after(Duration::from_millis(300)));
+    sql::run(&world.app, "SELECT outboxd.probe_channel('webhook')").await;
+    world.provider.wait_for(2 + 5, Duration::from_secs(10)).await;
+    world.settle().await.assert_nothing_lost();
+}
+
 /// A channel's timeout and five seconds more: so long nobody else makes a probe that was granted and is under way.
 #[tokio::test]
 async fn a_probe_that_was_not_made_because_its_row_expired_is_the_next_rows() {
