@@ -7,6 +7,7 @@
 //! | repeat with a witness | a further call, of which `outboxd.attempts` has a row |
 //! | repeat without | a further call that no attempt explains, or two calls of one attempt |
 //! | order violation | of one key, a first success after that of a later one |
+//! | late recovery | called after more than 10 s in which nothing was broken ([`recovery::late`](crate::recovery::late)) |
 //!
 //! A failover to a standby that lacks the tail takes commits and records with it. What was committed in that time and
 //! is not there is counted apart, and so are repeats of calls made then: their record is gone.
@@ -53,6 +54,8 @@ pub(super) enum Rule {
     Order,
     /// Events are appended, in order per key.
     Event,
+    /// What is due is called soon once nothing is broken.
+    Late,
     /// Rows are in states that may be, slots are copied once, instances do not crash.
     State,
 }
