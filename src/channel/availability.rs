@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use super::circuit::{CircuitChange, OpenReason, Pass, Verdict};
-use super::circuits::{Circuits, SharedCircuit};
+use super::circuits::{Circuits, Freed, SharedCircuit};
 use super::failover::Router;
 use super::{CHANNEL_WIDE, Outcome};
 use crate::config::ChannelConfig;
@@ -59,13 +59,15 @@ impl Availability {
         Availability { router, circuits: Circuits::new(channels), concurrency, paused: RwLock::default() }
     }
 
-    /// Brings the picture in step with what all instances see. Says whether something may go that could not.
-    pub fn apply(&self, held: &[SharedCircuit], paused: Paused) -> bool {
-        let has_freed = self.circuits.apply(held, Instant::now());
+    /// Brings the picture in step with what all instances see. Says which circuits became free, and whether anything may go
+    /// that could not.
+    pub fn apply(&self, held: &[SharedCircuit], paused: Paused) -> (Freed, bool) {
+        let freed = self.circuits.apply(held, Instant::now());
         let mut known = self.paused.write().unwrap_or_else(PoisonError::into_inner);
         let has_resumed = !known.channels.is_subset(&paused.channels) || !known.topics.is_subset(&paused.topics);
         *known = paused;
-        has_freed || has_resumed
+        let may_go = freed.is_some() || has_resumed;
+        (freed, may_go)
     }
 
     /// Whether an operator paused the topic.

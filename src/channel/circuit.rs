@@ -112,6 +112,8 @@ pub struct Circuit {
     failures: u32,
     unauthorized: u32,
     open: Option<Open>,
+    /// Work was told to wait until then, at the latest.
+    waits_until: Option<Instant>,
     probe_until: Option<Instant>,
 }
 
@@ -140,12 +142,15 @@ impl Circuit {
         self.open.is_none() && self.failures == 0 && self.unauthorized == 0
     }
 
-    /// Takes over what another instance decided.
-    pub fn set_open(&mut self, open: Option<Open>) {
-        self.open = open;
-        if open.is_none() {
-            *self = Circuit::default();
-        }
+    /// Is open as somebody decided, here or elsewhere.
+    pub fn set_open(&mut self, open: Open) {
+        self.waits_until = self.waits_until.max(Some(open.until));
+        self.open = Some(open);
+    }
+
+    /// Whether work was told to wait for longer than this; asked when the circuit is closed, and answered once.
+    pub fn take_waits(&mut self, now: Instant) -> bool {
+        self.waits_until.take().is_some_and(|until| until > now)
     }
 
     /// Leaves the probe to another instance until then.
@@ -241,7 +246,7 @@ impl Circuit {
         let factor = 1u32.checked_shl(openings).unwrap_or(OPEN_FOR_FACTOR_MAX).min(OPEN_FOR_FACTOR_MAX);
         let openings = openings.saturating_add(1);
         let until = held_until.max(now + config.open_for * factor);
-        self.open = Some(Open { until, reason, openings });
+        self.set_open(Open { until, reason, openings });
         self.failures = 0;
         self.unauthorized = 0;
         CircuitChange::Open { wait: until.duration_since(now), reason, openings }
@@ -254,7 +259,7 @@ impl Circuit {
             return None;
         }
         let (reason, openings) = self.open.map_or((OpenReason::RetryAfter, 0), |open| (open.reason, open.openings));
-        self.open = Some(Open { until: now + wait, reason, openings });
+        self.set_open(Open { until: now + wait, reason, openings });
         Some(CircuitChange::Open { wait, reason, openings })
     }
 }

@@ -4,7 +4,7 @@
 //! It knows no database. What it returns as [`CircuitChange`] is to be written where all instances see
 //! it, and what is written there is to be given back every second or so. Healthy origins take no memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -84,6 +84,31 @@ pub struct SharedCircuit {
     pub probe_elsewhere: Option<Duration>,
 }
 
+/// What may go that could not.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Freed {
+    /// Something closed.
+    pub has_closed: bool,
+    /// Channels of which something closed before its time: what waits for that time need not.
+    pub closed_early: BTreeSet<String>,
+    /// Channels that are to be probed before their time.
+    pub probed: BTreeSet<String>,
+}
+
+impl Freed {
+    fn note_closed(&mut self, channel: &str, entry: &mut Entry, now: Instant) {
+        self.has_closed |= entry.circuit.opened().is_some();
+        if entry.circuit.take_waits(now) {
+            self.closed_early.insert(channel.to_owned());
+        }
+    }
+
+    /// Whether there is something to look for.
+    pub fn is_some(&self) -> bool {
+        self.has_closed || !self.probed.is_empty()
+    }
+}
+
 impl Circuits {
     /// No circuit is open.
     pub fn new(channels: &BTreeMap<String, ChannelConfig>) -> Circuits {
@@ -158,43 +183,48 @@ impl Circuits {
         self.with(channel, origin, Circuit::give_back_probe);
     }
 
-    /// Brings them in step with what all instances see: a whole picture, taken at `now`. Says whether one closed early.
-    pub fn apply(&self, shared: &[SharedCircuit], now: Instant) -> bool {
+    /// Brings them in step with what all instances see: a whole picture, taken at `now`. Says what became free.
+    pub fn apply(&self, shared: &[SharedCircuit], now: Instant) -> Freed {
         let mut entries = self.lock();
-        let mut has_freed = false;
+        let mut freed = Freed::default();
         let known: HashMap<(&str, &str), &SharedCircuit> =
             shared.iter().map(|seen| ((seen.channel.as_str(), seen.origin.as_str()), seen)).collect();
         for (channel, origins) in entries.iter_mut() {
             origins.retain(|origin, entry| {
+                if entry.circuit.opened().is_none() {
+                    // Closed here, perhaps.
+                    freed.note_closed(channel, entry, now);
+                }
                 if known.contains_key(&(channel.as_str(), &**origin)) || entry.is_own_word(now) {
                     return true;
                 }
                 // Closed elsewhere, or by an operator. A streak that opened nothing yet is nobody's business.
-                has_freed |= entry.circuit.held_until(now).is_some();
+                freed.note_closed(channel, entry, now);
                 entry.circuit.opened().is_none() && now.saturating_duration_since(entry.seen_at) < STREAK_MAX_AGE
             });
         }
         for seen in shared.iter().filter(|seen| self.rules.contains_key(&seen.channel)) {
             let origins = entries.entry(seen.channel.clone()).or_default();
             let Some(reason) = seen.reason else {
-                let ended = origins.extract_if(|origin, entry| {
-                    **origin == *seen.origin && entry.circuit.opened().is_some() && entry.takes(seen, now)
-                });
-                has_freed |= ended.count() > 0;
+                let is_ended = |entry: &Entry| entry.circuit.opened().is_some() && entry.takes(seen, now);
+                for (_, mut entry) in origins.extract_if(|origin, entry| **origin == *seen.origin && is_ended(entry)) {
+                    freed.note_closed(&seen.channel, &mut entry, now);
+                }
                 continue;
             };
             let entry = origins.entry(Arc::from(seen.origin.as_str())).or_insert_with(|| Entry::new(now));
             if !entry.takes(seen, now) {
                 continue;
             }
-            has_freed |= seen.left.is_zero() && entry.is_in_force(now);
-            let until = now + seen.left;
-            entry.circuit.set_open(Some(Open { until, reason, openings: seen.openings }));
+            if seen.left.is_zero() && entry.is_in_force(now) {
+                freed.probed.insert(seen.channel.clone());
+            }
+            entry.circuit.set_open(Open { until: now + seen.left, reason, openings: seen.openings });
             if let Some(left) = seen.probe_elsewhere {
                 entry.circuit.leave_probe_until(now + left);
             }
         }
-        has_freed
+        freed
     }
 
     /// Those that are open or wait for their probe: channel, origin, until when and why.

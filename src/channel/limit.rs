@@ -6,7 +6,7 @@
 //!
 //! The rate is exact: in no span of `per` do more than `count` calls start. A bucket of tokens would let
 //! through twice as many where a full bucket meets a new span, and a provider that counts would answer 429. Calls are also
-//! spread over the span: a tenth of a second's worth may start at once.
+//! spread evenly over the span: a burst that takes longer to arrive than the next one would be counted with it.
 //! Limits hold per instance. Origins are remembered only while calls to them are under way.
 
 use std::collections::{HashMap, VecDeque};
@@ -29,8 +29,8 @@ const PROMISE_MIN: Duration = Duration::from_millis(500);
 const PROMISE_MAX: Duration = Duration::from_secs(60);
 /// The same while nobody knows how long a call takes.
 const PROMISE_UNKNOWN_MAX: Duration = Duration::from_secs(1);
-/// How far ahead of an even spread calls may start.
-const BURST: Duration = Duration::from_millis(100);
+/// Starts that are late by up to this are made up for; after a longer pause the spread begins anew.
+const CATCH_UP: Duration = Duration::from_millis(100);
 /// The soonest that a rate is asked again: so a claim is for several rows where the rate is high.
 const RATE_WAIT_MIN: Duration = Duration::from_millis(20);
 /// Messages that were pushed so lately may not have been taken yet.
@@ -205,7 +205,7 @@ impl Drop for Permit {
         let took = claim + call;
         let mut state = self.limits.lock();
         if let Some(rate) = state.rate.as_mut().filter(|_| self.started.is_none()) {
-            rate.reserved -= 1;
+            rate.give_back();
         }
         state.channel.end(took);
         if let Some(load) = state.origins.get_mut(&self.origin) {
@@ -279,13 +279,13 @@ impl Window {
         while self.starts.front().is_some_and(|start| now.saturating_duration_since(*start) >= self.per) {
             self.starts.pop_front();
         }
-        let next = self.next.map_or(now, |next| next.max(now));
-        if next > now + BURST {
-            return Err(next.duration_since(now + BURST).max(RATE_WAIT_MIN));
+        let next = self.next.filter(|next| *next + CATCH_UP > now).unwrap_or(now);
+        if next > now {
+            return Err(next.duration_since(now).max(RATE_WAIT_MIN));
         }
         if self.starts.len() + self.reserved < self.count {
             self.reserved += 1;
-            self.next = Some(next + self.per / u32::try_from(self.count).unwrap_or(u32::MAX));
+            self.next = Some(next + self.step());
             return Ok(());
         }
         let free_in = self.starts.front().map(|oldest| (*oldest + self.per).saturating_duration_since(now));
@@ -295,5 +295,16 @@ impl Window {
     fn start(&mut self, now: Instant) {
         self.reserved -= 1;
         self.starts.push_back(now);
+    }
+
+    /// What was permitted does not start.
+    fn give_back(&mut self) {
+        self.reserved -= 1;
+        self.next = self.next.and_then(|next| next.checked_sub(self.step()));
+    }
+
+    /// From one start to the next, if all are evenly spread.
+    fn step(&self) -> Duration {
+        self.per / u32::try_from(self.count).unwrap_or(u32::MAX)
     }
 }

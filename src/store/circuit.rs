@@ -66,6 +66,12 @@ impl Store {
         self.query(query!("channel/close_circuit", Durable, [TEXT, TEXT]), &[&channel, &origin]).await.map(|_| ())
     }
 
+    /// What waits for a channel is due now; says how many rows, at most `rows_max`.
+    pub async fn hasten(&self, channel: &str, rows_max: i32) -> Result<i64> {
+        let rows = self.query(query!("channel/hasten", Relaxed, [TEXT, INT4]), &[&channel, &rows_max]).await?;
+        rows.first().map_or(Ok(0), |row| row.value("hastened"))
+    }
+
     /// Whether this instance may make the probe.
     pub async fn take_probe(&self, channel: &str, origin: &str, instance: i32, span: Duration) -> Result<bool> {
         let query = query!("channel/take_probe", Durable, [TEXT, TEXT, INT4, INT8]);

@@ -4,13 +4,14 @@
 //! effect here within a second.
 //! **Limit.** While Postgres is away the last picture stands.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::channel::availability::{Availability, Paused};
 use crate::channel::circuit::OpenReason;
-use crate::channel::circuits::SharedCircuit;
+use crate::channel::circuits::{Freed, SharedCircuit};
 use crate::store::circuit::ChannelState;
 use crate::store::instance::InstanceId;
 use crate::store::{Result, Store};
@@ -18,9 +19,13 @@ use crate::telemetry::outage::Outage;
 
 /// How old the picture may be: a pause takes effect within a second.
 const REFRESH_EVERY: Duration = Duration::from_millis(500);
+/// Rows that are made due at a time.
+const HASTEN_ROWS: i32 = 10_000;
+/// Rows that are made due for a probe.
+const PROBE_ROWS: i32 = 10;
 
 /// One reading.
-pub async fn pass(store: &Store, instance: &InstanceId, availability: &Availability) -> Result<()> {
+pub async fn pass(store: &Store, instance: &InstanceId, availability: &Availability) -> Result<Freed> {
     let asked = Instant::now();
     let states = store.channel_states(instance.get()).await?;
     let topics = store.paused_topics().await?;
@@ -29,7 +34,24 @@ pub async fn pass(store: &Store, instance: &InstanceId, availability: &Availabil
         channels: states.iter().filter(|state| state.paused).map(|state| state.channel.clone()).collect(),
         topics: topics.into_iter().collect(),
     };
-    if availability.apply(&held, paused) {
+    let (freed, may_go) = availability.apply(&held, paused);
+    if may_go {
+        store.wake_relay();
+    }
+    Ok(freed)
+}
+
+/// What waits for a channel that was closed before its time is due at once, and a few of those that wait for one that is to
+/// be probed. Postgres made them due already; but who did not know of it yet sent some back until the old time, and now does.
+async fn hasten(store: &Store, freed: Freed, unfinished: &mut BTreeSet<String>) -> Result<()> {
+    for channel in freed.probed {
+        store.hasten(&channel, PROBE_ROWS).await?;
+    }
+    unfinished.extend(freed.closed_early);
+    for channel in unfinished.clone() {
+        if store.hasten(&channel, HASTEN_ROWS).await? < i64::from(HASTEN_ROWS) {
+            unfinished.remove(&channel);
+        }
         store.wake_relay();
     }
     Ok(())
@@ -56,8 +78,10 @@ fn shared(state: &ChannelState, asked: Instant) -> Option<SharedCircuit> {
 /// Keeps the picture fresh until `shutdown`.
 pub async fn run(store: &Store, instance: &InstanceId, availability: &Availability, shutdown: &CancellationToken) {
     let mut outage = Outage::default();
+    let mut unfinished = BTreeSet::new();
     while !shutdown.is_cancelled() {
-        outage.note(pass(store, instance, availability).await, "pauses and circuits may be out of date");
+        let done = async { hasten(store, pass(store, instance, availability).await?, &mut unfinished).await };
+        outage.note(done.await, "pauses and circuits may be out of date");
         shutdown.run_until_cancelled(tokio::time::sleep(REFRESH_EVERY)).await;
     }
 }

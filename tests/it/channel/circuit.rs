@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outboxd::channel::circuit::{CircuitChange, OpenReason, Pass, Verdict};
-use outboxd::channel::circuits::{Circuits, ORIGINS_MAX, SharedCircuit};
+use outboxd::channel::circuits::{Circuits, Freed, ORIGINS_MAX, SharedCircuit};
 use outboxd::channel::{CHANNEL_WIDE, Cause, Failed, Outcome};
 use outboxd::retry::Failure;
 
@@ -223,7 +223,7 @@ fn circuits_opened_elsewhere_are_open_here_and_close_with_them() {
     let soon = Duration::from_secs(1);
     assert_eq!(table.verdict(), Verdict::OpenUntil(table.now + soon), "another one probes, for 7 s at most");
     assert_eq!(table.circuits.held_for("push", CHANNEL_WIDE, table.now), Some(soon), "nothing is published meanwhile");
-    assert!(table.circuits.apply(&[], table.now), "what waited may go");
+    assert!(table.circuits.apply(&[], table.now).has_closed, "what waited may go");
     assert_eq!(table.verdict(), Verdict::Go, "its probe succeeded");
 }
 
@@ -263,21 +263,50 @@ fn what_an_operator_does_after_our_own_decision_counts_at_once() {
     table.pass(Duration::from_millis(1));
     table.reports(5, &down());
     table.pass(Duration::from_millis(100));
-    assert!(!table.circuits.apply(&[closed(&table, before)], table.now));
+    assert!(!table.circuits.apply(&[closed(&table, before)], table.now).is_some());
     assert!(matches!(table.verdict(), Verdict::OpenUntil(_)), "he closed another one");
     let probe = SharedCircuit { changed_at: Some(table.now), ..table.shared(Duration::ZERO, OpenReason::Failures) };
-    assert!(table.circuits.apply(&[probe], table.now), "it may go on");
+    assert!(!table.circuits.apply(&[probe], table.now).probed.is_empty(), "it may be probed");
     assert_eq!(table.verdict(), Verdict::Probe);
     assert_eq!(table.report(Pass::Probe, &down()), opens(OPEN_FOR * 2, OpenReason::Failures, 2));
     table.pass(Duration::from_millis(100));
-    assert!(table.circuits.apply(&[closed(&table, table.now)], table.now), "it may go on");
+    let freed = table.circuits.apply(&[closed(&table, table.now)], table.now);
+    assert!(freed.has_closed && freed.closed_early.contains("push"), "it may go on: {freed:?}");
     assert_eq!(table.verdict(), Verdict::Go);
     // A streak that begins after that is not forgotten with each picture.
     for _ in 0..4 {
         assert_eq!(table.report(Pass::Normal, &down()), None);
-        assert!(!table.circuits.apply(&[closed(&table, table.now)], table.now));
+        assert_eq!(table.circuits.apply(&[closed(&table, table.now)], table.now), Freed::default());
     }
     assert_eq!(table.report(Pass::Normal, &down()), opens(OPEN_FOR, OpenReason::Failures, 1));
+}
+
+#[test]
+fn a_circuit_that_closes_before_its_time_is_told_once_by_whoever_closed_or_learned_it() {
+    let (mut here, mut there) = (Table::new(), Table::new());
+    here.reports(5, &down());
+    there.circuits.apply(&[there.shared(OPEN_FOR, OpenReason::Failures)], there.now);
+    for table in [&mut here, &mut there] {
+        table.pass(Duration::from_secs(1));
+        let probe = SharedCircuit { changed_at: Some(table.now), ..table.shared(Duration::ZERO, OpenReason::Failures) };
+        assert!(table.circuits.apply(&[probe], table.now).probed.contains("push"));
+    }
+    assert_eq!(here.verdict(), Verdict::Probe);
+    assert_eq!(here.report(Pass::Probe, &sent()), Some(CircuitChange::Close));
+    for table in [&here, &there] {
+        assert!(table.circuits.apply(&[], table.now).closed_early.contains("push"));
+        assert_eq!(table.circuits.apply(&[], table.now), Freed::default(), "once");
+    }
+}
+
+#[test]
+fn a_circuit_that_closes_at_its_time_leaves_nobody_waiting_for_longer() {
+    let mut table = Table::new();
+    table.reports(5, &down());
+    table.pass(OPEN_FOR);
+    assert_eq!(table.verdict(), Verdict::Probe);
+    assert_eq!(table.report(Pass::Probe, &sent()), Some(CircuitChange::Close));
+    assert!(table.circuits.apply(&[], table.now).closed_early.is_empty());
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn no_more_than_the_rate_starts_in_any_span() {
         (0..starts.len()).map(after).max()
     };
     assert_eq!(most_within(per), Some(100), "{} starts", starts.len());
-    assert!(most_within(Duration::from_millis(100)) <= Some(21), "a tenth at once, and a tenth of the span");
+    assert!(most_within(Duration::from_millis(100)) <= Some(11), "evenly spread");
     assert!(starts.len() >= 350, "and all of the rate is used: {}", starts.len());
 }
 
@@ -154,8 +154,11 @@ fn an_outage_says_nothing_of_how_long_a_call_takes() {
 fn a_very_high_rate_is_kept_over_a_shorter_span() {
     let limits = with_rate(1_000_000, Duration::from_secs(1));
     let now = Instant::now();
-    assert_eq!((0..20_000).filter(|_| start(&limits, now).is_ok()).count(), 10_000);
-    assert_eq!(start(&limits, now + Duration::from_millis(10)), Ok(()));
+    // Two asks for each start that there may be, within ten milliseconds.
+    let asks = (0..20_000).map(|n| now + n * Duration::from_nanos(499));
+    let started = asks.filter(|at| start(&limits, *at).is_ok()).count();
+    assert!((9_900..=10_000).contains(&started), "{started}");
+    assert_eq!(start(&limits, now + Duration::from_millis(11)), Ok(()));
 }
 
 #[test]
@@ -190,7 +193,8 @@ fn a_refused_call_uses_up_nothing() {
     for _ in 0..100 {
         assert_eq!(limits.try_acquire(&first, now).unwrap_err(), Full::Origin);
     }
-    let _held = limits.try_acquire(&second, now).expect("the rate is still there");
+    let soon = now + Duration::from_millis(50);
+    let _held = limits.try_acquire(&second, soon).expect("the rate is still there");
 }
 
 #[test]

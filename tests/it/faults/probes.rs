@@ -114,6 +114,32 @@ async fn what_waits_for_a_probe_goes_out_as_soon_as_it_has_succeeded() {
     world.settle().await.assert_nothing_lost();
 }
 
+/// The relay cannot know of a later channel's circuit: what is meant for it is published and sent back with a time. An
+/// instance learns within a second that the circuit was ended; what it sends back until then goes out all the same.
+#[tokio::test]
+async fn a_backlog_for_a_later_channel_goes_out_as_soon_as_an_operator_ends_its_circuit() {
+    for end in ["close_circuit", "probe_channel"] {
+        let mut world = world("1h").await;
+        world.setup = world
+            .setup
+            .clone()
+            .set("channels.gone.url", "{{ payload.gone }}")
+            .set("routes.default.channels", vec!["gone", "webhook"]);
+        let _one = world.setup.start().await;
+        open_the_circuit(&world).await;
+        let _other = world.setup.start().await;
+        world.notify(200).await;
+        let parked =
+            "SELECT count(*) = 205 FROM outboxd.outbox WHERE state = 'ready' AND retry_at > now() + interval '1 min'";
+        sql::until(&world.app, parked).await;
+        world.provider.answer(Reply::ok());
+        let operator = world.database.connect_as_member_of("outboxd_operator").await;
+        sql::run(&operator, &format!("SELECT outboxd.{end}('webhook')")).await;
+        sql::until(&world.app, "SELECT count(*) = 205 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+        world.settle().await.assert_nothing_lost();
+    }
+}
+
 /// A channel's timeout and five seconds more: so long nobody else makes a probe that was granted and is under way.
 #[tokio::test]
 async fn a_probe_that_was_not_made_because_its_row_expired_is_the_next_rows() {
