@@ -4,7 +4,7 @@
 CREATE OR REPLACE VIEW outboxd.health AS
 WITH alive AS MATERIALIZED (
     SELECT i.id, i.roles, i.host, i.queue_kind, i.fallback_since, r.clock_skew_ms, r.queue_reachable, r.queue_error, r.queue_policy,
-           r.queue_memory_bytes, r.queue_memory_max_bytes
+           r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared
       FROM outboxd.instance i LEFT JOIN outboxd.instance_report r ON r.instance = i.id
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl
 ), measured AS MATERIALIZED ( -- each once, however often it is spoken of
@@ -216,6 +216,14 @@ WITH alive AS MATERIALIZED (
               FROM outboxd.event_group g WHERE g.cut_at IS NOT NULL OR g.seen_at > now() - interval '10 min') c
       LEFT JOIN LATERAL (SELECT g.* FROM outboxd.event_group g WHERE g.cut_at IS NOT NULL OR g.seen_at > now() - interval '10 min'
                           ORDER BY g.cut_at IS NULL, g.behind::numeric / g.stream_max DESC, g.topic, g.name LIMIT 1) w ON true
+    UNION ALL
+    SELECT 18, 'pooler', CASE WHEN p.hosts IS NULL THEN 0 ELSE 2 END,
+           coalesce('in transaction mode, and not mentioned: ' || p.hosts, 'none that an instance does not know of'),
+           'A transaction-mode pooler (PgBouncer) before Postgres. One that the configuration does not mention mixes the '
+           'settings of sessions and takes LISTEN away.',
+           CASE WHEN p.hosts IS NOT NULL
+                THEN 'Set database.pooler = true (OUTBOXD_DATABASE_POOLER=true) and restart, or connect directly' END
+      FROM (SELECT string_agg(DISTINCT a.host, ', ') AS hosts FROM alive a WHERE a.sessions_shared) p
 )
 SELECT c.name, (ARRAY['ok', 'warn', 'critical'])[coalesce(c.level, 0) + 1] AS level, c.value, c.meaning, c.action
   FROM checks c ORDER BY c.ordinal;

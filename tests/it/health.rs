@@ -40,7 +40,8 @@ async fn an_empty_installation_only_lacks_an_instance() {
             "routes ok",
             "events ok",
             "event_streams ok",
-            "event_consumers ok"
+            "event_consumers ok",
+            "pooler ok"
         ]
     );
     let advice = "SELECT count(*) FROM outboxd.health WHERE (level <> 'ok') <> (action IS NOT NULL) OR meaning IS NULL OR value IS NULL";
@@ -278,6 +279,6 @@ async fn health_answers_a_role_that_may_only_look() {
     let database = postgres::database().await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
     let rows: i64 = value(&operator, "SELECT count(*) FROM outboxd.health").await;
-    assert_eq!(rows, 17);
+    assert_eq!(rows, 18);
     run(&operator, "SELECT * FROM outboxd.health").await;
 }

@@ -2,15 +2,14 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{InPath, InQuery};
 use crate::server::access::Caller;
-use crate::server::problem::{Kind, Problem, Shape};
+use crate::server::problem::{Problem, Shape};
 use crate::server::readiness::Ready;
-use crate::store::action::{Acted, CircuitAction, HoldAction, NotificationAction, ScheduleAction};
+use crate::store::action::{Acted, ChannelAction, NotificationAction, ScheduleAction, TopicAction};
 
 /// Does it to one notification: retry, cancel, resend or discard.
 #[utoipa::path(
@@ -32,16 +31,9 @@ use crate::store::action::{Acted, CircuitAction, HoldAction, NotificationAction,
 pub(super) async fn on_notification(
     caller: Caller,
     Ready(store): Ready,
-    InPath((id, action)): InPath<(i64, String)>,
+    InPath((id, action)): InPath<(i64, NotificationAction)>,
 ) -> Result<Json<Acted>, Problem> {
-    let action = match action.as_str() {
-        "retry" => NotificationAction::Retry,
-        "cancel" => NotificationAction::Cancel,
-        "resend" => NotificationAction::Resend,
-        "discard" => NotificationAction::Discard,
-        _ => return Err(no_such("retry, cancel, resend, discard")),
-    };
-    Ok(Json(store.act(caller.name(), action, id).await?))
+    Ok(Json(store.act_on_notification(caller.name(), action, id).await?))
 }
 
 /// Holds or frees a topic: pause or resume.
@@ -62,15 +54,10 @@ pub(super) async fn on_notification(
 pub(super) async fn on_topic(
     caller: Caller,
     Ready(store): Ready,
-    InPath((name, action)): InPath<(String, String)>,
-) -> Result<Response, Problem> {
-    let action = match action.as_str() {
-        "pause" => HoldAction::PauseTopic,
-        "resume" => HoldAction::ResumeTopic,
-        _ => return Err(no_such("pause, resume")),
-    };
-    store.hold(caller.name(), action, &name).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    InPath((topic, action)): InPath<(String, TopicAction)>,
+) -> Result<StatusCode, Problem> {
+    store.act_on_topic(caller.name(), action, &topic).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -101,18 +88,11 @@ pub(super) struct OfChannel {
 pub(super) async fn on_channel(
     caller: Caller,
     Ready(store): Ready,
-    InPath((name, action)): InPath<(String, String)>,
+    InPath((channel, action)): InPath<(String, ChannelAction)>,
     InQuery(of): InQuery<OfChannel>,
-) -> Result<Response, Problem> {
-    let token = caller.name();
-    match action.as_str() {
-        "pause" => store.hold(token, HoldAction::PauseChannel, &name).await?,
-        "resume" => store.hold(token, HoldAction::ResumeChannel, &name).await?,
-        "probe" => store.tend_circuit(token, CircuitAction::Probe, &name, &of.origin).await?,
-        "close_circuit" => store.tend_circuit(token, CircuitAction::Close, &name, &of.origin).await?,
-        _ => return Err(no_such("pause, resume, probe, close_circuit")),
-    }
-    Ok(StatusCode::NO_CONTENT.into_response())
+) -> Result<StatusCode, Problem> {
+    store.act_on_channel(caller.name(), action, &channel, &of.origin).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// What an action on a schedule took back.
@@ -141,17 +121,7 @@ pub(super) struct Canceled {
 pub(super) async fn on_schedule(
     caller: Caller,
     Ready(store): Ready,
-    InPath((name, action)): InPath<(String, String)>,
+    InPath((schedule, action)): InPath<(String, ScheduleAction)>,
 ) -> Result<Json<Canceled>, Problem> {
-    let action = match action.as_str() {
-        "pause" => ScheduleAction::Pause,
-        "resume" => ScheduleAction::Resume,
-        "drop" => ScheduleAction::Drop,
-        _ => return Err(no_such("pause, resume, drop")),
-    };
-    Ok(Json(Canceled { canceled: store.act_on_schedule(caller.name(), action, &name).await? }))
-}
-
-fn no_such(known: &str) -> Problem {
-    Problem::new(Kind::NotFound, format!("there is no such action; these are: {known}"))
+    Ok(Json(Canceled { canceled: store.act_on_schedule(caller.name(), action, &schedule).await? }))
 }

@@ -12,7 +12,7 @@ use super::{Dashboard, FLASH_COOKIE, THEME_COOKIE, cookie, takes_html, words};
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem};
 use crate::store::Store;
-use crate::store::action::{CircuitAction, HoldAction, NotificationAction, ScheduleAction};
+use crate::store::action::{ChannelAction, NotificationAction, ScheduleAction, TopicAction};
 
 /// How long a browser keeps what was said, in seconds: until the next page.
 const FLASH_LASTS: u32 = 20;
@@ -55,7 +55,7 @@ async fn perform(store: &Store, caller: &Caller, verb: &str, fields: &Fields) ->
     let whole = if origin.is_empty() { name.to_owned() } else { format!("{name} at {origin}") };
     let one = async |action: NotificationAction| -> Result<String, Problem> {
         let id = number(text("id"))?;
-        let acted = store.act(token, action, id).await?;
+        let acted = store.act_on_notification(token, action, id).await?;
         Ok(match acted.new_id {
             Some(new_id) => format!("Notification {id} is sent again as {new_id}."),
             None => format!("Notification {id}: {}.", acted.outcome),
@@ -67,27 +67,27 @@ async fn perform(store: &Store, caller: &Caller, verb: &str, fields: &Fields) ->
         "resend" => one(NotificationAction::Resend).await?,
         "discard" => one(NotificationAction::Discard).await?,
         "pause_topic" => {
-            store.hold(token, HoldAction::PauseTopic, name).await?;
+            store.act_on_topic(token, TopicAction::Pause, name).await?;
             format!("Topic {name} is paused.")
         }
         "resume_topic" => {
-            store.hold(token, HoldAction::ResumeTopic, name).await?;
+            store.act_on_topic(token, TopicAction::Resume, name).await?;
             format!("Topic {name} goes on.")
         }
         "pause_channel" => {
-            store.hold(token, HoldAction::PauseChannel, name).await?;
+            store.act_on_channel(token, ChannelAction::Pause, name, "").await?;
             format!("Channel {name} is paused on all instances.")
         }
         "resume_channel" => {
-            store.hold(token, HoldAction::ResumeChannel, name).await?;
+            store.act_on_channel(token, ChannelAction::Resume, name, "").await?;
             format!("Channel {name} goes on.")
         }
         "probe_channel" => {
-            store.tend_circuit(token, CircuitAction::Probe, name, origin).await?;
+            store.act_on_channel(token, ChannelAction::Probe, name, origin).await?;
             format!("The next call of {whole} is a probe: if it succeeds, the circuit closes.")
         }
         "close_circuit" => {
-            store.tend_circuit(token, CircuitAction::Close, name, origin).await?;
+            store.act_on_channel(token, ChannelAction::CloseCircuit, name, origin).await?;
             format!("Nothing holds {whole} any more.")
         }
         "pause_schedule" => {

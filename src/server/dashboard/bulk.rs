@@ -19,7 +19,7 @@ use super::view::Viewer;
 use super::{Dashboard, Drawn, words};
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem};
-use crate::store::action::{Bulk, BulkKind, BulkRun};
+use crate::store::action::{Bulk, BulkAction, BulkRun};
 
 /// The keys of a filter that stand in the address.
 const KEYS: [&str; 7] = ["topic", "channel", "cause", "http_status", "error_like", "recipient", "since"];
@@ -117,18 +117,18 @@ async fn confirmed<'a>(dashboard: &Dashboard, caller: &Caller, fields: &'a Field
     Ok((action, bulk))
 }
 
-fn kind(action: &str) -> Result<BulkKind, Problem> {
+fn kind(action: &str) -> Result<BulkAction, Problem> {
     match action {
-        "retry" => Ok(BulkKind::Retry),
-        "cancel" => Ok(BulkKind::Cancel),
+        "retry" => Ok(BulkAction::Retry),
+        "cancel" => Ok(BulkAction::Cancel),
         _ => Err(Problem::new(Kind::BadRequest, "action is retry or cancel")),
     }
 }
 
 impl Dashboard {
-    async fn bulk(&self, caller: &Caller, kind: BulkKind, filter: &str, run: BulkRun) -> Result<Bulk, Problem> {
+    async fn bulk(&self, caller: &Caller, kind: BulkAction, filter: &str, run: BulkRun) -> Result<Bulk, Problem> {
         let parts =
             self.readiness.parts_now().ok_or_else(|| Problem::new(Kind::Unavailable, "outboxd starts; try again"))?;
-        Ok(parts.store.bulk(caller.name(), kind, filter, run).await?)
+        Ok(parts.store.act_on_all(caller.name(), kind, filter, run).await?)
     }
 }
