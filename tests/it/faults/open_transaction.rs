@@ -184,3 +184,28 @@ async fn an_open_transaction_costs_neither_deliveries_nor_an_idle_instance() {
     let _third = world.setup.start().await;
     sql::until(&app, "SELECT status = 'SENT' FROM outboxd.notification_log WHERE topic = 'held'").await;
 }
+
+#[tokio::test]
+async fn an_operators_open_transaction_keeps_only_its_own_key_waiting() {
+    for action in ["retry", "cancel"] {
+        let world = World::new(Carrier::Memory).await;
+        let mut operator = world.database.connect().await;
+        let rows = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error, ordering_key)
+                    VALUES ('orders', 'retry', '{}', 'FAILED', now(), now(), 'refused', 'k');
+                    SELECT outboxd.notify('orders', 'cancel', '{}', ordering_key => 'k')";
+        let rows = if action == "retry" { rows.split_once(';').unwrap().0 } else { rows };
+        sql::run(&world.app, rows).await;
+        let open = operator.transaction().await.unwrap();
+        let act = format!("SELECT outboxd.{action}(id) FROM outboxd.notification_log WHERE recipient = '{action}'");
+        open.batch_execute(&act).await.unwrap();
+        let _instance = world.setup.start().await;
+        // Nobody with the key's turn is to be seen, so its admission is tried again and again.
+        sql::run(&world.app, "SELECT outboxd.notify('orders', 'behind', '{}', ordering_key => 'k')").await;
+        world.notify(20).await;
+        sql::run(&world.app, "SELECT outboxd.notify('orders', 'other', '{}', ordering_key => 'other')").await;
+        let sent = "FROM outboxd.notification_log WHERE status = 'SENT'";
+        sql::until(&world.app, &format!("SELECT count(*) = 21 {sent} AND recipient <> 'behind'")).await;
+        open.commit().await.unwrap();
+        sql::until(&world.app, &format!("SELECT count(*) = 1 {sent} AND recipient = 'behind'")).await;
+    }
+}
