@@ -52,8 +52,13 @@ impl Reader<'_> {
             let origin = self.origin(name.span().start);
             match (meaning(&path), value.get_ref()) {
                 (Meaning::Section, DeValue::Table(inner)) => {
-                    self.settings.mention(&path);
-                    self.table(&path, inner);
+                    match cut_by_dots(&path, inner) {
+                        Some(whole) => self.cut(origin, &path, &whole),
+                        None => {
+                            self.settings.mention(&path);
+                            self.table(&path, inner);
+                        }
+                    }
                 }
                 (Meaning::Section, _) => self.wrong(origin, path.clone(), section_wanted(&path)),
                 (Meaning::Key(_), DeValue::Table(_)) => self.wrong(origin, path, "is a value, not a table".into()),
@@ -64,6 +69,12 @@ impl Reader<'_> {
                 }
             }
         }
+    }
+
+    /// Nothing is called missing in it: it stands there under another name.
+    fn cut(&mut self, origin: Origin, path: &KeyPath, whole: &KeyPath) {
+        let what = format!("is cut at its dots; a name that holds a dot is quoted: [{whole}]");
+        self.settings.errors.push(Error { origin: Some(origin), path: Some(path.clone()), what });
     }
 
     fn value(&mut self, key: &Key, path: KeyPath, value: &DeValue<'_>, origin: Origin) {
@@ -94,6 +105,22 @@ fn meaning(path: &KeyPath) -> Meaning {
     } else {
         Meaning::Unknown
     }
+}
+
+/// The name that was meant, where `[routes.order.paid]` stands for `[routes."order.paid"]`: a table of one table that means
+/// nothing.
+fn cut_by_dots(path: &KeyPath, table: &DeTable<'_>) -> Option<KeyPath> {
+    let [section, name] = path.0.as_slice() else { return None };
+    let (mut name, mut table) = (name.clone(), table);
+    let mut is_cut = false;
+    while table.len() == 1
+        && let Some((child, DeValue::Table(inner))) = table.iter().next().map(|(name, value)| (name, value.get_ref()))
+        && matches!(meaning(&path.child(child.get_ref())), Meaning::Unknown)
+    {
+        name = format!("{name}.{}", child.get_ref());
+        (table, is_cut) = (inner, true);
+    }
+    is_cut.then(|| KeyPath(vec![section.clone(), name]))
 }
 
 fn section_wanted(path: &KeyPath) -> String {
