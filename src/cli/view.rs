@@ -51,7 +51,7 @@ pub(super) fn explain(error: tokio_postgres::Error) -> Failure {
         "42501" => "; ask for: GRANT outboxd_operator TO your login",
         _ => "",
     };
-    let said = db.hint().map_or_else(String::new, |hint| format!(" {hint}"));
+    let said = db.hint().map_or_else(String::new, |hint| format!("; {hint}"));
     anyhow::anyhow!("{}{said}{hint}", db.message()).into()
 }
 

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, InfoDict, Value, from_redis_value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, InfoDict, RedisError, Value,
+    from_redis_value,
 };
 use secrecy::{ExposeSecret, SecretString};
 
@@ -141,9 +142,18 @@ async fn dial(node: &ConnectionInfo) -> Result<Primary, Failure> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_TIMEOUT))
         .set_response_timeout(Some(CONNECT_TIMEOUT));
-    let mut connection = Client::open(node.clone())?.get_multiplexed_async_connection_with_config(&config).await?;
+    let connected = Client::open(node.clone())?.get_multiplexed_async_connection_with_config(&config).await;
+    let mut connection = connected.map_err(|error| unreached(error, node))?;
     let info = redis::cmd("INFO").query_async(&mut connection).await?;
     Ok(Primary { connection, info, node: node.addr().to_string() })
+}
+
+/// Names the node, which the crate's error does not.
+fn unreached(error: RedisError, node: &ConnectionInfo) -> Failure {
+    match error.kind() {
+        ErrorKind::Io => Failure::NoPrimary(format!("Redis at {} is not reached: {error}", node.addr())),
+        _ => error.into(),
+    }
 }
 
 impl Primary {

@@ -81,6 +81,8 @@ pub enum Called<'a> {
     Failed(&'a str),
     /// Nobody knows; this is what was seen.
     Unknown(&'a str),
+    /// Nobody was called, for this reason.
+    Refused(&'a str),
 }
 
 impl Statistics {
@@ -147,16 +149,20 @@ impl Counts {
         self.topic(topic).failed += rows;
     }
 
-    /// A provider was called.
+    /// A provider was called, or was to be.
     pub fn called(&mut self, channel: &str, origin: &str, duration: Duration, called: Called<'_>) {
         let entry = self.channel(channel, origin);
         match called {
             Called::Sent => entry.sent += 1,
             Called::Failed(_) => entry.failed += 1,
             Called::Unknown(_) => entry.unknown += 1,
+            Called::Refused(_) => {}
         }
-        if let Called::Failed(error) | Called::Unknown(error) = called {
+        if let Called::Failed(error) | Called::Unknown(error) | Called::Refused(error) = called {
             entry.last_error = Some(error.chars().take(ERROR_CHARS_MAX).collect());
+        }
+        if let Called::Refused(_) = called {
+            return;
         }
         let is_named = self.channels.contains_key(&(channel.to_owned(), origin.to_owned()));
         self.span("call", channel, if is_named { origin } else { OTHER }, duration);

@@ -4,7 +4,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use crate::cli::Exit;
-use crate::config::{Errors, Loaded};
+use crate::config::{DEFAULT_FILES, Errors, Loaded};
 
 /// Longer values are cut for people; `--json` has them whole.
 const VALUE_CHARS_MAX: usize = 100;
@@ -72,7 +72,10 @@ impl Report<'_> {
         }
         let file = match &self.loaded.file {
             Some(file) => format!("configuration file: {}", file.display()),
-            None => "no configuration file: defaults and the environment".to_owned(),
+            None => format!(
+                "no configuration file ({}, or what --config names): defaults and the environment",
+                DEFAULT_FILES.join(", ")
+            ),
         };
         let mut lines = vec![file, String::new(), table.trim_fmt(), String::new()];
         lines.extend(self.warnings.iter().map(|warning| format!("{:8}{warning}", "note")));
