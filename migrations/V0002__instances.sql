@@ -32,7 +32,9 @@ CREATE TABLE outboxd.instance_report (
     queue_error            text,
     queue_policy           text,
     queue_memory_bytes     bigint,
-    queue_memory_max_bytes bigint
+    queue_memory_max_bytes bigint,
+    -- Whether a transaction-mode pooler that its configuration does not mention shares its sessions.
+    sessions_shared        boolean
 ) WITH (fillfactor = 50);
 
 -- Leader leases that one instance does at a time for all: a lease, by the database's clock. A row lock or an advisory

@@ -84,7 +84,7 @@ CREATE UNLOGGED TABLE outboxd.schedule_recipient (
     payload   jsonb NOT NULL,
     PRIMARY KEY (run_id, attempt, n),
     -- What notification_log would refuse fails the reading, not each copy of a chunk.
-    CONSTRAINT recipient_has_1_to_4096_characters CHECK (length(recipient) BETWEEN 1 AND 4096),
+    CONSTRAINT recipient_has_1_to_2048_bytes CHECK (octet_length(recipient) BETWEEN 1 AND 2048),
     CONSTRAINT payload_has_at_most_256_kib CHECK (octet_length(payload::text) <= 262144)
 );
 

@@ -36,9 +36,6 @@ mod send;
 mod status;
 mod view;
 
-/// Says how many threads to use instead of half of the cores; the runtime reads it.
-const THREADS_VARIABLE: &str = "TOKIO_WORKER_THREADS";
-
 const EXAMPLES: &str = "\
 Examples:
   DATABASE_URL=postgres://app@localhost/app outboxd migrate
@@ -163,7 +160,8 @@ pub fn start(cli: Cli) -> Result<Exit, Failure> {
     telemetry::init(filter, telemetry::SERVICE_FILTER).map_err(|error| Failure::new(Exit::Usage, error))?;
     end_on_panic();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    if std::env::var_os(THREADS_VARIABLE).is_none() {
+    // Which the runtime reads.
+    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
         runtime.worker_threads(threads());
     }
     let runtime = runtime.enable_all().build().context("no runtime")?;

@@ -44,7 +44,7 @@ pub use expand::Env;
 pub use keys::KEYS;
 pub use live::LiveConfig;
 pub use load::{DEFAULT_FILES, Database, Loaded, Sources, load, load_database};
-pub use mask::url as mask_url;
+pub use mask::{MASK, url as mask_url};
 pub use settings::Shown;
 pub use token::{HTTP_TOKEN, LOCAL, Scope, TokenConfig};
 pub use validate::{validate_roles, warnings};
@@ -124,7 +124,7 @@ pub struct QueueConfig {
     pub window: u32,
     /// How long a consumer counts as alive in Redis after its last sign.
     pub consumer_ttl: Duration,
-    /// Deliveries of one message before it is handed to Postgres as a failed attempt.
+    /// Deliveries of one message before it counts as a failed attempt.
     pub deliveries_max: u32,
     /// An instance that has not reached Redis for so long goes on through its own process; `None`: never.
     pub fallback_after: Option<Duration>,
@@ -317,12 +317,13 @@ pub struct CircuitConfig {
     pub open_for: Duration,
 }
 
-/// What happens to work whose channel is held (circuit open, Retry-After).
+/// What happens to work whose channel's circuit is open because calls fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhileHeld {
-    /// It waits, burning no attempt. The default: nothing turns into paid SMS by accident.
+    /// It waits, burning no attempt.
     Wait,
-    /// It moves to the next channel at once.
+    /// It moves to the next channel at once, if there is one. A channel that was paused, refuses our credentials or asked us to
+    /// come back later is waited for all the same: it is not down, and nothing turns into paid SMS by accident.
     Failover,
 }
 
@@ -337,7 +338,7 @@ pub struct RouteConfig {
     pub attempts_before_failover: u32,
     /// Waits between attempts.
     pub backoff: Backoff,
-    /// What happens while the channel is held.
+    /// What happens while the channel fails.
     pub while_held: WhileHeld,
 }
 

@@ -35,7 +35,7 @@ use crate::queue::events::EventStreams;
 use crate::store::event::{Portion, Progress};
 use crate::store::leader::LeaderLease;
 use crate::store::{StageError, Store};
-use crate::telemetry::outage::Outage;
+use crate::telemetry::outage::{ERROR_WAIT, Outage};
 use watch::Watch;
 
 /// The lease's name in the database.
@@ -46,8 +46,6 @@ const BATCH: Portion = Portion { events: 500, bytes: 4 << 20 };
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Between looks at where Redis is, while nothing is appended.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// Waits after errors.
-const ERROR_WAIT: Duration = Duration::from_secs(1);
 
 /// Events on one instance.
 #[derive(Debug)]

@@ -19,18 +19,14 @@ use std::time::{Duration, Instant};
 pub mod embed;
 
 use crate::failpoint;
-use crate::retry::rest_after;
+use crate::retry::{is_cheap, rest_after};
 use crate::store::release::{Cursor, Released, TopicScan, Waiting};
-use crate::store::{self, Store};
+use crate::store::{self, BATCH_ROWS, Store};
 
 /// Looks are this far apart if they are expensive.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A look that costs less than this comes with every pass.
-const CHEAP_LOOK: Duration = Duration::from_millis(3);
 /// Topics seen by one look; the next look goes on with the rest.
 const TOPICS_MAX: u32 = 1_000;
-/// Rows released by one transaction, about.
-const BATCH: u32 = 500;
 /// Rows of a topic without a backlog, per pass.
 const FRESH_TAKE: u32 = 100;
 
@@ -104,7 +100,7 @@ impl Producer {
     /// topics were looked for.
     async fn look_if_due(&mut self) -> store::Result<bool> {
         let started = Instant::now();
-        if self.look.cost >= CHEAP_LOOK && started < self.look.next_at {
+        if !is_cheap(self.look.cost) && started < self.look.next_at {
             let known: Vec<&str> = self.topics.keys().map(String::as_str).collect();
             let new = self.store.new_topics(&known).await?;
             self.learn(new);
@@ -141,11 +137,11 @@ impl Producer {
             self.topics.iter().filter(|(_, topic)| !is_exact || topic.due_at.is_some_and(|at| at <= now)).collect();
         let backlogged = due.iter().filter(|(_, topic)| topic.is_backlogged).count();
         let share = |rows: u32, of: usize| (rows / u32::try_from(of.max(1)).unwrap_or(u32::MAX)).max(1);
-        let backlog_take = share(BATCH, backlogged);
+        let backlog_take = share(BATCH_ROWS, backlogged);
         let fresh_take = if backlogged == 0 && due.len() == 1 {
-            BATCH
+            BATCH_ROWS
         } else {
-            FRESH_TAKE.min(share(BATCH * 4, due.len() - backlogged))
+            FRESH_TAKE.min(share(BATCH_ROWS * 4, due.len() - backlogged))
         };
         let scan = |(name, topic): &(&String, &Topic)| TopicScan {
             topic: (*name).clone(),

@@ -39,10 +39,8 @@ use crate::failpoint;
 use crate::retry::rest_after;
 use crate::store::instance::InstanceId;
 use crate::store::publish::{Found, FreshScan};
-use crate::store::{StageError, Store};
+use crate::store::{BATCH_ROWS, StageError, Store};
 
-/// Rows reserved and pushed at a time.
-const BATCH: u32 = 500;
 /// How far below the last number the fast path begins, and how far once in a while.
 const OVERLAP: i64 = 500;
 const OVERLAP_WIDE: i64 = 5_000;
@@ -99,7 +97,7 @@ impl Relay {
             publisher,
             availability,
             instance,
-            topics: Topics::new(BATCH),
+            topics: Topics::new(BATCH_ROWS),
             due: DueTopics::new(),
             last_id: i64::MAX,
             wide_at: now,
@@ -166,7 +164,7 @@ impl Relay {
     }
 
     async fn publish_fresh(&mut self, counts: &mut Counts) -> Result<(), StageError> {
-        let take = self.publisher.allowance().await?.fresh.min(BATCH);
+        let take = self.publisher.allowance().await?.fresh.min(BATCH_ROWS);
         if take == 0 {
             counts.is_full = true;
             return Ok(());
@@ -210,7 +208,7 @@ impl Relay {
     /// remembered of positions would hide what is numbered now.
     fn begin_anew(&mut self) {
         info!("numbers went back; every topic is looked at from its beginning");
-        self.topics = Topics::new(BATCH);
+        self.topics = Topics::new(BATCH_ROWS);
         self.look_again();
     }
 
@@ -236,7 +234,7 @@ impl Relay {
         }
         let due: Vec<Arc<str>> = self.due.due(Instant::now());
         let allowance = self.publisher.allowance().await?;
-        let rows_max = allowance.backlog.max(allowance.fresh.min(DUE_MIN)).min(BATCH);
+        let rows_max = allowance.backlog.max(allowance.fresh.min(DUE_MIN)).min(BATCH_ROWS);
         let share = rows_max.div_ceil(u32::try_from(due.len().max(1)).unwrap_or(u32::MAX));
         let may_take = |topic: Arc<str>| match self.availability.flow(&topic) {
             Flow::Held => None,
@@ -245,7 +243,8 @@ impl Relay {
                 Some((topic, share.min(u32::try_from(room).unwrap_or(u32::MAX))))
             }
         };
-        let scans: Vec<(Arc<str>, u32)> = due.into_iter().filter_map(may_take).filter(|(_, take)| *take > 0).collect();
+        let may_go: Vec<(Arc<str>, u32)> = due.into_iter().filter_map(may_take).collect();
+        let scans = self.due.in_turns(may_go, rows_max);
         if scans.is_empty() {
             return Ok(());
         }

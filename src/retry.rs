@@ -103,9 +103,9 @@ pub enum HeldDecision {
 }
 
 /// Decides what happens while the channel at `position` is held. The last channel always waits.
-pub fn decide_while_held(route: &RouteConfig, channel: usize) -> HeldDecision {
+pub fn decide_while_held(route: &RouteConfig, channel: usize, is_failing: bool) -> HeldDecision {
     match route.while_held {
-        WhileHeld::Failover if channel + 1 < route.channels.len() => HeldDecision::NextChannel,
+        WhileHeld::Failover if is_failing && channel + 1 < route.channels.len() => HeldDecision::NextChannel,
         WhileHeld::Failover | WhileHeld::Wait => HeldDecision::Wait,
     }
 }
@@ -146,6 +146,11 @@ impl Default for ErrorWait {
     fn default() -> ErrorWait {
         ErrorWait(ErrorWait::MIN)
     }
+}
+
+/// Whether a look for work took so little that it is made whenever it may find some.
+pub fn is_cheap(took: Duration) -> bool {
+    took < Duration::from_millis(3)
 }
 
 /// How long to leave the database alone after work that took so long: at least `every`, and so long that the work takes no
@@ -225,10 +230,11 @@ mod tests {
     #[test]
     fn held_work_waits_unless_the_route_says_failover_and_has_a_next_channel() {
         let mut route = route(2, 4, 3);
-        assert_eq!(decide_while_held(&route, 0), HeldDecision::Wait);
+        assert_eq!(decide_while_held(&route, 0, true), HeldDecision::Wait);
         route.while_held = WhileHeld::Failover;
-        assert_eq!(decide_while_held(&route, 0), HeldDecision::NextChannel);
-        assert_eq!(decide_while_held(&route, 1), HeldDecision::Wait);
+        assert_eq!(decide_while_held(&route, 0, true), HeldDecision::NextChannel);
+        assert_eq!(decide_while_held(&route, 0, false), HeldDecision::Wait, "paused, 401 or Retry-After");
+        assert_eq!(decide_while_held(&route, 1, true), HeldDecision::Wait);
     }
 
     #[test]

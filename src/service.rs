@@ -160,9 +160,6 @@ impl Instance {
         store.add_counts(&Counts::default()).await?;
         let availability = Availability::new(Arc::clone(&router), &config.channels, config.worker.concurrency);
         circuits::pass(&store, &heartbeat.instance, &availability).await?;
-        if let Err(error) = store.warm_up(roles.contains(&Role::Worker), roles.contains(&Role::Relay)).await {
-            warn!(%error, "not every connection could be made at once; they are made as they are needed");
-        }
         let spans = match roles.contains(&Role::Worker) {
             true => {
                 let name = format!("{}-{}", registered.install_id, heartbeat.instance.get());

@@ -1,8 +1,10 @@
 //! Postgres: the record of truth. The only module that knows the tables.
 //!
 //! Every statement stands in `sql/queries/`, one per file, with its purpose, guards, locks and index; here each has
-//! one function. Two pools: one whose commits are durable before anyone is told (claims, outcomes), and one for
-//! publishing, where losing the last commits in a server crash costs at worst a copy that the claim drops.
+//! one function. Those that differ only in the name of a view or a function are made in [`view`] and [`action`].
+//!
+//! Three pools: one whose commits are durable before anyone is told (claims, outcomes); one for publishing, where losing
+//! the last commits in a server crash costs at worst a copy that the claim drops; and one for callers over HTTP.
 //!
 //! Each call is bounded in time: by `statement_timeout` in the server, by a clock of our own around it, and by a question
 //! after a few silent seconds whether the session is still at work; so a frozen server or a half-open link ends in
@@ -62,16 +64,13 @@ pub mod search;
 pub mod session;
 pub mod statistics;
 pub mod view;
-mod warm;
 
 pub use error::{Error, Result, StageError};
 
-/// Connections that only publish; two loops and a spare.
-const RELAXED_POOL_SIZE: usize = 3;
+/// Rows that one statement reserves, releases or records at most.
+pub const BATCH_ROWS: u32 = 500;
 /// On top of the server's own limit, for the network.
 const CALL_GRACE: Duration = Duration::from_secs(5);
-/// After so long without a word the kernel asks whether the other end is there.
-const KEEPALIVES_IDLE: Duration = Duration::from_secs(15);
 
 /// A runtime statement: its text from `sql/queries/` and the types of its parameters.
 pub(crate) struct Query {
@@ -131,7 +130,8 @@ impl Store {
         let mut target = connect::Target::parse(&config.database_url)?;
         let database = &config.database;
         let call_timeout = database.statement_timeout + CALL_GRACE;
-        target.config.keepalives_idle(KEEPALIVES_IDLE).tcp_user_timeout(call_timeout);
+        // After so long without a word the kernel asks whether the other end is there.
+        target.config.keepalives_idle(Duration::from_secs(15)).tcp_user_timeout(call_timeout);
         let durable = Settings::new(Purpose::Durable, database.statement_timeout);
         let relaxed = Settings::new(Purpose::Relaxed, database.statement_timeout);
         let request = Settings::new(Purpose::Request, database.statement_timeout);
@@ -162,7 +162,8 @@ impl Store {
         };
         Ok(Store {
             durable: pool(database.pool_size, &durable)?,
-            relaxed: pool(RELAXED_POOL_SIZE, &relaxed)?,
+            // These only publish: two loops and a spare.
+            relaxed: pool(3, &relaxed)?,
             request: pool(database.api_pool_size, &request)?,
             session,
             liveness,

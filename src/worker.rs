@@ -46,9 +46,6 @@ mod traced;
 use dispatcher::Dispatcher;
 use recorder::Finished;
 
-/// Batches taken ahead of the dispatcher.
-const PREFETCH_BATCHES: usize = 1;
-
 /// What the workers of one instance stand on.
 #[derive(Debug)]
 pub struct Worker {
@@ -89,7 +86,8 @@ pub enum Drain {
 
 /// Works until `shutdown`, then finishes what is under way.
 pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
-    let (batches, taken) = mpsc::channel(PREFETCH_BATCHES);
+    // One batch is taken ahead of the dispatcher.
+    let (batches, taken) = mpsc::channel(1);
     let (finished, outcomes) = mpsc::channel::<Finished>(worker.config.concurrency * 4);
     // The deadline cuts calls off; until then they may finish.
     let cut_off = CancellationToken::new();

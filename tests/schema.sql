@@ -342,6 +342,7 @@ TABLE instance_report WITH (fillfactor=50)
     queue_policy text
     queue_memory_bytes bigint
     queue_memory_max_bytes bigint
+    sessions_shared boolean
     CONSTRAINT instance_report_pkey PRIMARY KEY (instance)
     CREATE UNIQUE INDEX instance_report_pkey ON outboxd.instance_report USING btree (instance)
     POLICY grants_decide USING true CHECK true
@@ -419,13 +420,13 @@ END
     CONSTRAINT notification_log_pkey PRIMARY KEY (id)
     CONSTRAINT payload_has_at_most_256_kib CHECK (((finished_at IS NOT NULL) OR (octet_length((payload)::text) <= 262144)))
     CONSTRAINT times_are_in_the_years_1_to_9999 CHECK (('["0001-01-01 00:00:00+00","9999-12-31 00:00:00+00"]'::tstzrange @> ALL (ARRAY[send_at, expires_at])))
-    CONSTRAINT topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters CHECK ((('[1,201)'::int4range @> octet_length(topic)) AND ('[1,4097)'::int4range @> length(recipient))))
+    CONSTRAINT topic_has_1_to_200_and_recipient_1_to_2048_bytes CHECK ((('[1,201)'::int4range @> octet_length(topic)) AND ('[1,2049)'::int4range @> octet_length(recipient))))
     CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log USING btree (topic, dedup_key) WHERE (dedup_key IS NOT NULL)
     CREATE INDEX notification_log_due ON outboxd.notification_log USING btree (topic, due_at, id) WHERE (due_at IS NOT NULL)
     CREATE INDEX notification_log_due_key ON outboxd.notification_log USING btree (ordering_key, due_at, id) WHERE ((due_at IS NOT NULL) AND (ordering_key IS NOT NULL))
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
-    CREATE INDEX notification_log_recipient ON outboxd.notification_log USING btree (((hashtext(recipient) & 255)), id, hashtext(recipient))
+    CREATE INDEX notification_log_recipient ON outboxd.notification_log USING btree (recipient, id)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
     GRANT insert (id) TO outboxd_app
@@ -579,7 +580,7 @@ TABLE schedule_recipient
     recipient text NOT NULL
     payload jsonb NOT NULL
     CONSTRAINT payload_has_at_most_256_kib CHECK ((octet_length((payload)::text) <= 262144))
-    CONSTRAINT recipient_has_1_to_4096_characters CHECK (((length(recipient) >= 1) AND (length(recipient) <= 4096)))
+    CONSTRAINT recipient_has_1_to_2048_bytes CHECK (((octet_length(recipient) >= 1) AND (octet_length(recipient) <= 2048)))
     CONSTRAINT schedule_recipient_pkey PRIMARY KEY (run_id, attempt, n)
     CREATE UNIQUE INDEX schedule_recipient_pkey ON outboxd.schedule_recipient USING btree (run_id, attempt, n)
     POLICY grants_decide USING true CHECK true
@@ -793,6 +794,8 @@ FUNCTION _cancel(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER 
 FUNCTION _cancel_runs(schedule_id bigint, slots_after timestamp with time zone) RETURNS bigint LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _circuit_changed(action text, channel text, origin text, was_held boolean, rows_max integer) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
+FUNCTION _delete_older_by_id(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _delete_older_by_time(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _end_retention_step(name text, through bigint, is_caught_up boolean) RETURNS boolean LANGUAGE sql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _hasten(channel text, rows_max integer) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _items(items jsonb) RETURNS TABLE(n bigint, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -811,6 +814,7 @@ FUNCTION _reject_schedule(what text, s outboxd.schedule) RETURNS void LANGUAGE p
 FUNCTION _requeue(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _ring() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _ring_at_insert() RETURNS timestamp with time zone LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
+FUNCTION _status_for(action text, id bigint) RETURNS text LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _take_snapshot() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _token() RETURNS text LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION alter_schedule(name text, cron text DEFAULT NULL::text, timezone text DEFAULT NULL::text, topic text DEFAULT NULL::text, audience text DEFAULT NULL::text, lead interval DEFAULT NULL::interval, spread interval DEFAULT NULL::interval, catch_up interval DEFAULT NULL::interval, expires_after interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
@@ -820,7 +824,6 @@ FUNCTION close_circuit(channel text, origin text DEFAULT ''::text) RETURNS void 
 FUNCTION create_schedule(name text, cron text, timezone text, topic text, audience text, lead interval DEFAULT '00:10:00'::interval, spread interval DEFAULT '00:00:00'::interval, catch_up interval DEFAULT '01:00:00'::interval, expires_after interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION discard(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION drop_schedule(name text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
-FUNCTION notifications_to(recipient text) RETURNS SETOF outboxd.notifications LANGUAGE sql STABLE GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION notify(topic text, recipient text, payload json, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE sql GRANT TO outboxd_app, outboxd_service
 FUNCTION notify(topic text, recipient text, payload jsonb, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER GRANT TO outboxd_app, outboxd_service
 FUNCTION notify(topic text, recipient text, payload text, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE sql GRANT TO outboxd_app, outboxd_service

@@ -129,7 +129,7 @@ fn config(postgres: &Postgres, redis: Option<&Redis>, providers: &Providers) -> 
          [queue]\nconsumer_ttl = \"3s\"\n\
          [worker]\nheartbeat = \"{HEARTBEAT}\"\nheartbeat_ttl = \"{HEARTBEAT_TTL}\"\nlease = \"{LEASE}\"\n\
          {channels}\
-         [routes.default]\nchannels = {CHANNELS:?}\nattempts_before_failover = 2\nwhile_held = \"failover\"\n\
+         [routes.default]\nchannels = {CHANNELS:?}\nattempts_before_failover = 2\n\
          backoff = {{ base = \"250ms\", max = \"2s\", jitter = 0.2 }}\n",
         postgres.url(shop::DATABASE)
     )

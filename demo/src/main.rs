@@ -39,7 +39,7 @@ const KILL_AT: f64 = 0.65;
 /// After the kill, the look at the views that shows the dead instance's claims.
 const LOOK_AFTER: Duration = Duration::from_millis(300);
 /// After the last commit, everything must have ended within this.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(100);
 
 const EXAMPLES: &str = "\
@@ -132,7 +132,7 @@ async fn play(args: &Args, stage: &mut Stage) -> Result<(Theatre, bool)> {
     let (snapshot, sold) = tokio::join!(acting, selling);
     sold?;
     let snapshot = snapshot?;
-    settle(&theatre.providers, &client, &sales, stage).await?;
+    until_all_ended(&theatre.providers, &client, &sales, stage).await?;
     stage.end();
 
     let calls = theatre.providers.calls();
@@ -222,17 +222,17 @@ async fn watch_until(
 }
 
 /// Waits until every notification has ended. One that does not is counted as lost by the verdict.
-async fn settle(providers: &Providers, client: &Client, sales: &Sales, stage: &mut Stage) -> Result<()> {
+async fn until_all_ended(providers: &Providers, client: &Client, sales: &Sales, stage: &mut Stage) -> Result<()> {
     stage.event("the app is done; waiting until every notification has ended")?;
-    let deadline = Instant::now() + SETTLE_TIMEOUT;
+    let deadline = Instant::now() + END_TIMEOUT;
     loop {
         let waiting = open(client).await?;
         stage.progress(sales.committed(), providers.delivered(), waiting)?;
         if waiting == 0 {
-            return stage.event("settled");
+            return stage.event("all have ended");
         }
         if Instant::now() > deadline {
-            return stage.event(&format!("{} have not ended after {} s", count(waiting), SETTLE_TIMEOUT.as_secs()));
+            return stage.event(&format!("{} have not ended after {} s", count(waiting), END_TIMEOUT.as_secs()));
         }
         tokio::time::sleep(TICK).await;
     }

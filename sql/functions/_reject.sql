@@ -19,9 +19,9 @@ BEGIN
         RAISE EXCEPTION '%: topic has % bytes', what, octet_length(topic) USING ERRCODE = 'check_violation',
             HINT = 'A topic has 1 to 200 bytes.';
     END IF;
-    IF length(recipient) NOT BETWEEN 1 AND 4096 THEN
-        RAISE EXCEPTION '%: recipient has % characters', what, length(recipient) USING ERRCODE = 'check_violation',
-            HINT = 'A recipient (device token, phone number, URL …) has 1 to 4096 characters.';
+    IF octet_length(recipient) NOT BETWEEN 1 AND 2048 THEN
+        RAISE EXCEPTION '%: recipient has % bytes', what, octet_length(recipient) USING ERRCODE = 'check_violation',
+            HINT = 'A recipient (device token, phone number, URL …) has 1 to 2048 bytes.';
     END IF;
     IF bytes > 262144 THEN
         RAISE EXCEPTION '%: payload has % bytes, the limit is 262144', what, bytes USING ERRCODE = 'check_violation',

@@ -27,7 +27,7 @@ BEGIN
     END IF;
     BEGIN
         FOR item IN SELECT * FROM outboxd._items(items) i
-            WHERE (octet_length(topic) BETWEEN 1 AND 200 AND length(i.recipient) BETWEEN 1 AND 4096
+            WHERE (octet_length(topic) BETWEEN 1 AND 200 AND octet_length(i.recipient) BETWEEN 1 AND 2048
                    AND octet_length(i.payload::text) <= 262144 AND i.headers IS NULL
                    AND coalesce(octet_length(i.dedup_key), 1) BETWEEN 1 AND 512
                    AND coalesce(octet_length(i.ordering_key), 1) BETWEEN 1 AND 512

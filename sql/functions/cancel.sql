@@ -24,8 +24,7 @@ BEGIN
         EXIT WHEN FOUND;
         SELECT l.status INTO current_status FROM outboxd.notification_log l WHERE l.id = cancel.id;
         IF current_status IS NULL THEN
-            RAISE EXCEPTION 'cancel: there is no notification %', coalesce(cancel.id::text, 'NULL')
-                USING ERRCODE = 'no_data_found', HINT = 'Its retention may have passed; see outboxd.notifications.';
+            PERFORM outboxd._status_for('cancel', cancel.id);
         ELSIF current_status NOT IN ('PENDING', 'QUEUED') THEN
             RETURN 'nothing to cancel: it is ' || current_status;
         ELSIF look = 10 THEN

@@ -6,8 +6,7 @@ CREATE OR REPLACE FUNCTION outboxd.discard(id bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    why            text;
-    current_status text;
+    why text;
 BEGIN
     UPDATE outboxd.notification_log l SET status = 'CANCELED', finished_at = clock_timestamp(), failed_at = NULL
      WHERE l.id = discard.id AND l.status = 'FAILED' RETURNING l.error INTO why;
@@ -16,12 +15,8 @@ BEGIN
         VALUES ('discard', discard.id::text, 1, jsonb_build_object('error', why));
         RETURN true;
     END IF;
-    SELECT n.status INTO current_status FROM outboxd.notifications n WHERE n.id = discard.id;
-    IF current_status IS NULL THEN
-        RAISE EXCEPTION 'discard: there is no notification %', coalesce(discard.id::text, 'NULL')
-            USING ERRCODE = 'no_data_found', HINT = 'Its retention may have passed; see outboxd.notifications.';
-    END IF;
-    RAISE NOTICE 'notification % is %: only FAILED ones are discarded (one on its way: outboxd.cancel(id))', discard.id, current_status;
+    RAISE NOTICE 'notification % is %: only FAILED ones are discarded (one on its way: outboxd.cancel(id))',
+        discard.id, outboxd._status_for('discard', discard.id);
     RETURN false;
 END $$;
 

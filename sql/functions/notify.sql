@@ -28,7 +28,7 @@ BEGIN
     IF (notify.send_at IS NULL AND notify.dedup_key IS NULL AND notify.ordering_key IS NULL AND notify.expires_at IS NULL
         AND notify.headers IS NULL
         AND pg_catalog.range_contains_elem('[1,200]'::pg_catalog.int4range, pg_catalog.octet_length(notify.topic))
-        AND pg_catalog.range_contains_elem('[1,4096]'::pg_catalog.int4range, pg_catalog.octet_length(notify.recipient))
+        AND pg_catalog.range_contains_elem('[1,2048]'::pg_catalog.int4range, pg_catalog.octet_length(notify.recipient))
         AND pg_catalog.int4lt(pg_catalog.pg_column_size(notify.payload), 8000)) IS NOT TRUE THEN
         PERFORM outboxd._reject('notify', notify.topic, notify.recipient, notify.payload, notify.send_at,
             notify.dedup_key, notify.ordering_key, notify.expires_at, notify.headers);

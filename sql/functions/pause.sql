@@ -1,4 +1,4 @@
--- Stops a topic on all instances: relays publish nothing of it, and what is already in the queue is handed back at the
+-- Stops a topic on all instances: relays publish nothing of it, and what is already in the queue goes back at the
 -- claim. Calls under way finish. A topic that nobody knows is paused too, with a notice: it may be a slip of the pen.
 -- Locks: the topic's row. Index: topic_pkey, route_pkey, outbox_fresh, outbox_due, notification_log_due.
 CREATE OR REPLACE FUNCTION outboxd.pause(topic text) RETURNS void

@@ -8,8 +8,7 @@ BEGIN
     SELECT n.status, n.topic, n.recipient, n.payload, n.ordering_key, n.headers INTO old
       FROM outboxd.notifications n WHERE n.id = resend.id;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'resend: there is no notification %', coalesce(resend.id::text, 'NULL')
-            USING ERRCODE = 'no_data_found', HINT = 'Its retention may have passed; see outboxd.notifications.';
+        PERFORM outboxd._status_for('resend', resend.id);
     ELSIF old.status <> 'SENT' THEN
         RAISE EXCEPTION 'resend: notification % is %, not SENT', resend.id, old.status
             USING ERRCODE = 'object_not_in_prerequisite_state',

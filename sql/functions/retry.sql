@@ -1,19 +1,13 @@
 -- One dead letter (or canceled notification) back to work.
 CREATE OR REPLACE FUNCTION outboxd.retry(id bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    current_status text;
 BEGIN
     IF outboxd._requeue(ARRAY[retry.id]) = 1 THEN
         INSERT INTO outboxd.audit (action, subject, affected) VALUES ('retry', retry.id::text, 1);
         RETURN true;
     END IF;
-    SELECT n.status INTO current_status FROM outboxd.notifications n WHERE n.id = retry.id;
-    IF current_status IS NULL THEN
-        RAISE EXCEPTION 'retry: there is no notification %', coalesce(retry.id::text, 'NULL')
-            USING ERRCODE = 'no_data_found', HINT = 'Its retention may have passed; see outboxd.notifications.';
-    END IF;
-    RAISE NOTICE 'notification % is %: only FAILED and CANCELED are retried (a SENT one: outboxd.resend(id))', retry.id, current_status;
+    RAISE NOTICE 'notification % is %: only FAILED and CANCELED are retried (a SENT one: outboxd.resend(id))',
+        retry.id, outboxd._status_for('retry', retry.id);
     RETURN false;
 END $$;
 

@@ -4,7 +4,7 @@
 CREATE OR REPLACE VIEW outboxd.health AS
 WITH alive AS MATERIALIZED (
     SELECT i.id, i.roles, i.host, i.queue_kind, i.fallback_since, r.clock_skew_ms, r.queue_reachable, r.queue_error, r.queue_policy,
-           r.queue_memory_bytes, r.queue_memory_max_bytes
+           r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared
       FROM outboxd.instance i LEFT JOIN outboxd.instance_report r ON r.instance = i.id
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl
 ), measured AS MATERIALIZED ( -- each once, however often it is spoken of
@@ -66,13 +66,13 @@ WITH alive AS MATERIALIZED (
            CASE WHEN p.names IS NOT NULL
                 THEN 'SELECT outboxd.resume(''topic''), outboxd.resume_channel(''channel'') or outboxd.resume_schedule(''name'')' END
       FROM (SELECT string_agg(x.what, ', ' ORDER BY x.what) AS names
-              FROM (SELECT format('topic %s since %s', t.name, to_char(t.paused_at, 'YYYY-MM-DD HH24:MI')) AS what
+              FROM (SELECT format('topic %s since %s', t.name, to_char(t.paused_at, 'YYYY-MM-DD HH24:MI TZ')) AS what
                       FROM outboxd.topic t WHERE t.paused_at IS NOT NULL
                     UNION ALL
-                    SELECT format('channel %s since %s', h.channel, to_char(h.paused_at, 'YYYY-MM-DD HH24:MI'))
+                    SELECT format('channel %s since %s', h.channel, to_char(h.paused_at, 'YYYY-MM-DD HH24:MI TZ'))
                       FROM outboxd.channel_state h WHERE h.paused_at IS NOT NULL
                     UNION ALL
-                    SELECT format('schedule %s since %s', s.name, to_char(s.paused_at, 'YYYY-MM-DD HH24:MI'))
+                    SELECT format('schedule %s since %s', s.name, to_char(s.paused_at, 'YYYY-MM-DD HH24:MI TZ'))
                       FROM outboxd.schedule s WHERE s.paused_at IS NOT NULL) x) p
     UNION ALL
     SELECT 7, 'queue', CASE WHEN q.down > 0 OR q.policy <> 'noeviction' OR q.share > 0.9 THEN 2
@@ -80,7 +80,7 @@ WITH alive AS MATERIALIZED (
            CASE WHEN q.reports = 0 THEN 'no instance has reported'
                 WHEN q.down > 0 THEN format('%s of %s instances cannot reach Redis: %s', q.down, q.reports, q.error)
                 WHEN q.alone > 0 THEN format('%s of %s instances go on without Redis, the first since %s%s', q.alone, q.reports,
-                                             to_char(q.since, 'YYYY-MM-DD HH24:MI:SS'), ': ' || q.error)
+                                             to_char(q.since, 'YYYY-MM-DD HH24:MI:SS TZ'), ': ' || q.error)
                 WHEN q.policy IS NULL THEN 'in the process; there is no Redis'
                 ELSE format('Redis answers, maxmemory-policy %s, %s used of %s', q.policy, pg_size_pretty(q.used),
                             coalesce(pg_size_pretty(q.at_most), 'no limit')) END,
@@ -101,7 +101,7 @@ WITH alive AS MATERIALIZED (
            CASE WHEN v.who IS NULL THEN 'nothing'
                 ELSE format('%s: %s transactions old%s%s', v.who, v.age_xids,
                             ', open for ' || round(extract(epoch FROM v.held_for)) || ' s',
-                            ', last query at ' || to_char(v.query_start, 'YYYY-MM-DD HH24:MI:SS')) END,
+                            ', last query at ' || to_char(v.query_start, 'YYYY-MM-DD HH24:MI:SS TZ')) END,
            'The oldest snapshot in this database. Dead rows younger than it cannot be removed, so tables and indexes grow and '
            'scans slow down.',
            CASE WHEN v.held_for > interval '5 min' OR v.age_xids > 1000000 THEN v.remedy END
@@ -111,7 +111,7 @@ WITH alive AS MATERIALIZED (
     SELECT 9, 'autovacuum', CASE WHEN t.share > 5 THEN 2 WHEN t.share > 1 THEN 1 ELSE 0 END,
            CASE WHEN t.name IS NULL THEN 'no table is behind'
                 ELSE format('%s: %s dead rows to %s live, last vacuumed %s', t.name, t.dead, t.live,
-                            coalesce(to_char(t.vacuumed, 'YYYY-MM-DD HH24:MI'), 'never')) END,
+                            coalesce(to_char(t.vacuumed, 'YYYY-MM-DD HH24:MI TZ'), 'never')) END,
            'Tables of outboxd whose dead rows autovacuum has not removed: more than the live ones plus 100,000.',
            CASE WHEN t.share > 1
                 THEN format('See vacuum_pin first; then VACUUM outboxd.%I, and raise autovacuum_max_workers or its cost limit', t.name) END
@@ -194,9 +194,9 @@ WITH alive AS MATERIALIZED (
     UNION ALL
     SELECT 16, 'event_streams', CASE WHEN p.lost_at > now() - interval '1 hour' OR p.is_restoring THEN 1 ELSE 0 END,
            CASE WHEN p.lost_at IS NULL THEN 'nothing was lost'
-                WHEN p.is_restoring THEN format('lost events at %s; %s are back, more to come', to_char(p.lost_at, 'YYYY-MM-DD HH24:MI:SS'), p.restored)
-                ELSE format('lost events at %s; %s were appended again until %s', to_char(p.lost_at, 'YYYY-MM-DD HH24:MI:SS'), p.restored,
-                            to_char(p.restored_at, 'YYYY-MM-DD HH24:MI:SS')) END,
+                WHEN p.is_restoring THEN format('lost events at %s; %s are back, more to come', to_char(p.lost_at, 'YYYY-MM-DD HH24:MI:SS TZ'), p.restored)
+                ELSE format('lost events at %s; %s were appended again until %s', to_char(p.lost_at, 'YYYY-MM-DD HH24:MI:SS TZ'), p.restored,
+                            to_char(p.restored_at, 'YYYY-MM-DD HH24:MI:SS TZ')) END,
            'Whether Redis lost events that it had (FLUSHALL, a restart without persistence, a failover). They are appended again '
            'from Postgres, in order, as far as the streams keep them.',
            CASE WHEN p.lost_at > now() - interval '1 hour' OR p.is_restoring
@@ -216,6 +216,14 @@ WITH alive AS MATERIALIZED (
               FROM outboxd.event_group g WHERE g.cut_at IS NOT NULL OR g.seen_at > now() - interval '10 min') c
       LEFT JOIN LATERAL (SELECT g.* FROM outboxd.event_group g WHERE g.cut_at IS NOT NULL OR g.seen_at > now() - interval '10 min'
                           ORDER BY g.cut_at IS NULL, g.behind::numeric / g.stream_max DESC, g.topic, g.name LIMIT 1) w ON true
+    UNION ALL
+    SELECT 18, 'pooler', CASE WHEN p.hosts IS NULL THEN 0 ELSE 2 END,
+           coalesce('in transaction mode, and not mentioned: ' || p.hosts, 'none that an instance does not know of'),
+           'A transaction-mode pooler (PgBouncer) before Postgres. One that the configuration does not mention mixes the '
+           'settings of sessions and takes LISTEN away.',
+           CASE WHEN p.hosts IS NOT NULL
+                THEN 'Set database.pooler = true (OUTBOXD_DATABASE_POOLER=true) and restart, or connect directly' END
+      FROM (SELECT string_agg(DISTINCT a.host, ', ') AS hosts FROM alive a WHERE a.sessions_shared) p
 )
 SELECT c.name, (ARRAY['ok', 'warn', 'critical'])[coalesce(c.level, 0) + 1] AS level, c.value, c.meaning, c.action
   FROM checks c ORDER BY c.ordinal;

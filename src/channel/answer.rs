@@ -26,8 +26,6 @@ use crate::retry::Failure;
 const WORD_BYTES_MAX: usize = 1 << 10;
 /// Bytes of a provider's id at most.
 const ID_BYTES_MAX: usize = 512;
-/// What `accepted_when` may say in an error, in characters.
-const QUOTED_MAX: usize = 40;
 
 /// How the answers of a channel are read.
 #[derive(Debug)]
@@ -135,5 +133,5 @@ impl Answer<'_> {
 
 /// The beginning of what a template gave: it may have come from the answer.
 fn quoted(text: &str) -> String {
-    text.chars().take(QUOTED_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().take(40).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -14,7 +14,7 @@ use super::{CHANNEL_WIDE, Outcome};
 use crate::config::ChannelConfig;
 use crate::retry::{HeldDecision, decide_while_held};
 
-/// Work of a paused channel looks again after this.
+/// Work of a paused channel or topic looks again after this.
 pub const PAUSED_WAIT: Duration = Duration::from_secs(1);
 
 /// What may go now, as this instance knows it.
@@ -41,7 +41,20 @@ pub enum May {
     /// Yes. A probe is ours only once the database says so.
     Call(Pass),
     /// Not before this wait is over.
-    Wait(Duration),
+    Wait(Hold),
+}
+
+/// A channel, or one origin of it, may not be called now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hold {
+    /// For how long, as far as is known.
+    pub wait: Duration,
+    /// Because calls fail. Else it was paused, it refuses our credentials, or it said when to come back.
+    pub is_failing: bool,
+}
+
+impl Hold {
+    const PAUSED: Hold = Hold { wait: PAUSED_WAIT, is_failing: false };
 }
 
 /// How much of a topic may be published now.
@@ -109,8 +122,8 @@ impl Availability {
         };
         let provider = &route.channels[0];
         let channel = provider.channel.name();
-        let is_held = || self.held_for(channel, CHANNEL_WIDE).is_some();
-        if decide_while_held(&route.policy, 0) == HeldDecision::Wait && is_held() {
+        let waits = |hold: Hold| decide_while_held(&route.policy, 0, hold.is_failing) == HeldDecision::Wait;
+        if self.held_for(channel, CHANNEL_WIDE).is_some_and(waits) {
             return Flow::Held;
         }
         Flow::Room(provider.limits.room(self.concurrency, Instant::now()))
@@ -127,22 +140,27 @@ impl Availability {
     /// his, and then reports the outcome or calls [`Availability::give_back_probe`].
     pub fn may_call(&self, channel: &str, origin: &str) -> May {
         if self.channel_is_paused(channel) {
-            return May::Wait(PAUSED_WAIT);
+            return May::Wait(Hold::PAUSED);
         }
         let now = Instant::now();
         match self.circuits.may_call(channel, origin, now) {
             Verdict::Go => May::Call(Pass::Normal),
-            Verdict::OpenUntil(until) => May::Wait(until.saturating_duration_since(now)),
+            Verdict::OpenUntil(until) => May::Wait(self.hold(channel, origin, until.saturating_duration_since(now))),
             Verdict::Probe => May::Call(Pass::Probe),
         }
     }
 
     /// How long calls are held for, if they are. Grants nothing.
-    pub fn held_for(&self, channel: &str, origin: &str) -> Option<Duration> {
+    pub fn held_for(&self, channel: &str, origin: &str) -> Option<Hold> {
         if self.channel_is_paused(channel) {
-            return Some(PAUSED_WAIT);
+            return Some(Hold::PAUSED);
         }
-        self.circuits.held_for(channel, origin, Instant::now())
+        self.circuits.held_for(channel, origin, Instant::now()).map(|wait| self.hold(channel, origin, wait))
+    }
+
+    /// So long, for the reason for which its circuit is open.
+    pub fn hold(&self, channel: &str, origin: &str, wait: Duration) -> Hold {
+        Hold { wait, is_failing: self.circuits.is_failing(channel, origin) }
     }
 
     /// Another instance makes the probe.

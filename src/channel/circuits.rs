@@ -137,6 +137,13 @@ impl Circuits {
         Some(until.saturating_duration_since(now))
     }
 
+    /// Whether its circuit is open because calls fail.
+    pub fn is_failing(&self, channel: &str, origin: &str) -> bool {
+        let entries = self.lock();
+        let open = entries.get(channel).and_then(|origins| origins.get(origin)?.circuit.opened());
+        open.is_some_and(|open| open.reason == OpenReason::Failures)
+    }
+
     /// Takes an outcome in. What it returns concerns all instances.
     pub fn on_outcome(
         &self,

@@ -36,9 +36,9 @@ pub struct Route {
 }
 
 impl Route {
-    /// Where a channel stands on this route; None if the configuration no longer names it.
-    pub fn position(&self, channel: &str) -> Option<usize> {
-        self.policy.channels.iter().position(|name| name == channel)
+    /// Which channel a row is at, by its `route_step`. A route that became shorter goes on with its last channel.
+    pub fn position(&self, route_step: i16) -> usize {
+        usize::try_from(route_step).unwrap_or(0).min(self.channels.len() - 1)
     }
 }
 

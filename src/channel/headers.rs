@@ -11,6 +11,7 @@ use super::forward::{Forward, Trace};
 use super::sign::Signer;
 use super::template::{Templates, Text};
 use crate::config::ChannelConfig;
+use crate::config::forward::OWN_HEADERS;
 
 /// Bytes of a rendered header at most.
 const HEADER_BYTES_MAX: usize = 8 << 10;
@@ -21,20 +22,6 @@ const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const ATTEMPT: HeaderName = HeaderName::from_static("outboxd-attempt");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-
-/// Not for operators: they frame the message or belong to the signature.
-const RESERVED: [&str; 10] = [
-    "host",
-    "content-length",
-    "transfer-encoding",
-    "connection",
-    "upgrade",
-    "te",
-    "trailer",
-    "webhook-id",
-    "webhook-timestamp",
-    "webhook-signature",
-];
 
 /// The headers of a channel, as far as they are known before there is a notification.
 #[derive(Debug)]
@@ -63,7 +50,7 @@ impl Headers {
         };
         for (name, value) in &config.headers {
             let header = HeaderName::try_from(name.as_str()).map_err(|_| format!("headers: `{name}` is not a name"))?;
-            if RESERVED.contains(&header.as_str()) {
+            if OWN_HEADERS.contains(&header.as_str()) {
                 return Err(format!("headers: `{name}` is set by outboxd"));
             }
             let place = format!("headers.{name}");

@@ -13,8 +13,6 @@ use super::{Exit, Failure, database, print};
 use crate::config::Sources;
 use crate::store::command::Session;
 
-const LIST: &str = include_str!("../../sql/queries/cli/list_dead_letters.sql");
-
 const EXAMPLES: &str = "\
 Examples:
   outboxd dead list --topic orders --since 2h
@@ -25,9 +23,6 @@ Examples:
 
 Times are a span back from now (90m, 2h, 1day) or a timestamp. In SQL:
 outboxd.dead_letters, outboxd.attempts, outboxd.retry(id), outboxd.retry_where(filter).";
-
-/// Between looks at the progress of a big retry.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Lists, shows and retries notifications that were given up.
 #[derive(Debug, clap::Args)]
@@ -143,7 +138,8 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
 }
 
 async fn list(session: &Session, filter: &Filter, limit: i64, as_json: bool) -> Result<Exit, Failure> {
-    let rows = view::read(session, LIST, &[(&filter.as_json(), Type::JSONB), (&limit, Type::INT8)]).await?;
+    let sql = include_str!("../../sql/queries/cli/list_dead_letters.sql");
+    let rows = view::read(session, sql, &[(&filter.as_json(), Type::JSONB), (&limit, Type::INT8)]).await?;
     if as_json {
         print(&format!("{:#}\n", Value::from(rows)))?;
         return Ok(Exit::Clean);
@@ -277,6 +273,6 @@ async fn follow(session: &Session, bulk: i64) -> Result<(), Failure> {
             bar.finish_and_clear();
             return print(&format!("{state}: {done} of {matched} are QUEUED again\n"));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }

@@ -7,8 +7,6 @@ use super::view::{self, Column, Show};
 use super::{Exit, Failure, database, print};
 use crate::config::Sources;
 
-const FIND: &str = include_str!("../../sql/queries/cli/find_by_recipient.sql");
-
 const EXAMPLES: &str = "\
 Examples:
   outboxd find device-4711
@@ -16,7 +14,7 @@ Examples:
   outboxd find device-4711 --json
 
 The newest come first. `outboxd dead show ID` shows one with its attempts. In SQL:
-SELECT * FROM outboxd.notifications_to('device-4711') ORDER BY id DESC LIMIT 20";
+SELECT * FROM outboxd.notifications WHERE recipient = 'device-4711' ORDER BY id DESC LIMIT 20";
 
 /// Shows what was sent to a recipient, and what is on its way.
 #[derive(Debug, clap::Args)]
@@ -39,7 +37,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     let session = database::connect(sources).await?;
     let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
         [(&args.recipient, Type::TEXT), (&args.topic, Type::TEXT), (&args.limit, Type::INT8)];
-    let rows = view::read(&session, FIND, &params).await?;
+    let rows = view::read(&session, include_str!("../../sql/queries/cli/find_by_recipient.sql"), &params).await?;
     if args.json {
         print(&format!("{:#}\n", Value::from(rows)))?;
         return Ok(Exit::Clean);

@@ -14,11 +14,8 @@ use crate::notification::Status;
 use crate::store::command::Session;
 use crate::store::connect;
 
-/// Between looks at the notification with --wait.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Between questions why it waits.
 const EXPLAIN_EVERY: Duration = Duration::from_secs(2);
-const EXPLAIN_WAIT: &str = include_str!("../../sql/queries/cli/explain_wait.sql");
 
 const EXAMPLES: &str = r#"Examples:
   outboxd send order.paid device-1 '{"text": "hello"}'
@@ -122,7 +119,8 @@ async fn follow(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failu
         let row = session.query(sql, &[(&id, Type::INT8)]).await.map_err(|error| refused(&error))?.pop();
         let row = row.ok_or_else(|| anyhow!("notification {id} is gone: its retention is over"))?;
         if sees_all && Instant::now() >= explain_at {
-            let rows = session.query(EXPLAIN_WAIT, &[(&id, Type::INT8)]).await.map_err(|error| refused(&error))?;
+            let sql = include_str!("../../sql/queries/cli/explain_wait.sql");
+            let rows = session.query(sql, &[(&id, Type::INT8)]).await.map_err(|error| refused(&error))?;
             waits = rows.first().and_then(|row| row.get(0));
             explain_at = Instant::now() + EXPLAIN_EVERY;
         }
@@ -135,7 +133,7 @@ async fn follow(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failu
         if status.is_terminal() {
             return Ok(if status == Status::Sent { Exit::Clean } else { Exit::Runtime });
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

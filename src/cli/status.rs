@@ -20,9 +20,6 @@ Examples:
 The same tables in SQL: outboxd.health, queue_state, outbox_lag, throughput,
 latency, channel_health, workers, bulk_actions. See also `outboxd doctor`.";
 
-/// Between two frames of --watch.
-const FRAME_EVERY: Duration = Duration::from_secs(1);
-
 /// Shows what waits, works and is dead, how fast it goes, and who is at it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -193,7 +190,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
         };
         // From the top, each line to its end, then whatever was below: nothing flickers.
         print(&format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")))?;
-        tokio::time::sleep(FRAME_EVERY).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

@@ -17,12 +17,6 @@ use super::{
     ReconcileConfig, RelayConfig, RetentionConfig, RouteConfig, TelemetryConfig, Wakeup, WhileHeld, WorkerConfig,
 };
 
-/// Failed tries on a channel that has a successor, unless the route says otherwise.
-const ATTEMPTS_BEFORE_FAILOVER: u32 = 3;
-
-/// How long connecting to a provider may take, unless the channel says otherwise.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Builds the whole configuration.
 pub(super) fn config(settings: &Settings) -> Config {
     let top = section(settings, "");
@@ -172,7 +166,7 @@ fn channel(s: &Section<'_>, concurrency: usize) -> ChannelConfig {
         },
         url: s.text("url").unwrap_or_default(),
         timeout,
-        connect_timeout: connect.unwrap_or(CONNECT_TIMEOUT.min(timeout)),
+        connect_timeout: connect.unwrap_or(timeout.min(Duration::from_secs(2))),
         first_byte_timeout: first_byte.unwrap_or(timeout),
         headers: s.secrets_below("headers"),
         forward_headers: s.texts("forward_headers"),
@@ -210,15 +204,15 @@ fn route(s: &Section<'_>) -> RouteConfig {
     RouteConfig {
         channels: s.texts("channels"),
         max_attempts,
-        attempts_before_failover: before_failover.unwrap_or(ATTEMPTS_BEFORE_FAILOVER.min(max_attempts)),
+        attempts_before_failover: before_failover.unwrap_or(max_attempts.min(3)),
         backoff: Backoff {
             base: s.duration("backoff.base"),
             max: s.duration("backoff.max"),
             jitter: s.ratio("backoff.jitter"),
         },
         while_held: match s.text("while_held").as_deref() {
-            Some("failover") => WhileHeld::Failover,
-            _ => WhileHeld::Wait,
+            Some("wait") => WhileHeld::Wait,
+            _ => WhileHeld::Failover,
         },
     }
 }

@@ -1,6 +1,21 @@
-//! Which of a row's headers a channel sends on: names, or beginnings of names as in `x-*`.
+//! Which headers a channel may set, and which of a row's it sends on: names, or beginnings of names as in `x-*`.
 
 use http::header::HeaderName;
+
+/// Not for operators: they frame the message, belong to the connection or the signature, or every request carries them.
+pub(crate) const OWN_HEADERS: [&str; 11] = [
+    "connection",
+    "content-length",
+    "host",
+    "idempotency-key",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "webhook-id",
+    "webhook-signature",
+    "webhook-timestamp",
+];
 
 /// Never from a row: they frame the message, say who we are, or are ours.
 const NEVER: [&str; 14] = [

@@ -101,5 +101,5 @@ pub const KEYS: &[Key] = &[
     key("routes.*.backoff.base", Duration(10, DAY), Value("5s"), "The wait after the first failure; it doubles each time."),
     key("routes.*.backoff.max", Duration(10, 7 * DAY), Value("1h"), "The longest wait."),
     key("routes.*.backoff.jitter", Ratio, Value("0.2"), "The share of the wait that is random, 0 to 1."),
-    key("routes.*.while_held", Choice(&["wait", "failover"]), Value("wait"), "While a channel is held (circuit open, Retry-After): wait for it, or use the next channel at once."),
+    key("routes.*.while_held", Choice(&["failover", "wait"]), Value("failover"), "While a channel's circuit is open because calls fail: use the next channel at once, or wait. For a pause, 401/403 or Retry-After it always waits."),
 ];

@@ -3,7 +3,7 @@
 use crate::config::conninfo;
 
 /// What stands in for a secret.
-pub(super) const MASK: &str = "****";
+pub const MASK: &str = "****";
 
 /// A connection URL, or a `key=value` connection string, without its password.
 ///

@@ -37,8 +37,6 @@ use url::form_urlencoded;
 
 use super::conninfo::PERCENT;
 
-const SENTINEL_PORT: u16 = 26379;
-
 /// Where to start looking for the server that takes our writes.
 #[derive(Debug, Clone)]
 pub(crate) enum Address {
@@ -168,7 +166,7 @@ fn tcp_settings() -> TcpSettings {
 /// The crate's default port is that of Redis. An IPv6 address has colons of its own, inside brackets.
 fn with_sentinel_port(host: &str) -> String {
     let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
-    if has_port { host.into() } else { format!("{host}:{SENTINEL_PORT}") }
+    if has_port { host.into() } else { format!("{host}:26379") }
 }
 
 /// The query of the URL.

@@ -29,18 +29,13 @@ use tracing::debug;
 use crate::config::Config;
 use crate::notification::NotificationId;
 use crate::queue::{self, Queue};
-use crate::store::{StageError, Store, pooler};
+use crate::store::{BATCH_ROWS, StageError, Store, pooler};
 
 /// Notifications that may wait to be pushed; what does not fit is left to the relay.
 const WAITING_MAX: usize = 10_000;
-/// Notifications pushed in one round trip at most.
-const BATCH_MAX: usize = 500;
 
 /// What an app's process is called in a publication: no instance has this number.
 const NO_INSTANCE: i32 = 0;
-
-const NOTIFY: &str = "SELECT outboxd.notify($1::text, $2::text, $3::jsonb, $4::timestamptz, $5::text, $6::text, \
-    $7::timestamptz, $8::jsonb)";
 
 /// What to send to whom: the arguments of `outboxd.notify()`.
 #[derive(Debug, Clone, PartialEq)]
@@ -123,17 +118,19 @@ impl Producer {
         transaction: &impl GenericClient,
         notification: &Notification<'_>,
     ) -> Result<Ticket, tokio_postgres::Error> {
+        let payload = notification.payload.to_string();
+        let headers = notification.headers.as_ref().map(Value::to_string);
         let arguments: [&(dyn ToSql + Sync); 8] = [
             &notification.topic,
             &notification.recipient,
-            &notification.payload,
+            &payload,
             &notification.send_at,
             &notification.dedup_key,
             &notification.ordering_key,
             &notification.expires_at,
-            &notification.headers,
+            &headers,
         ];
-        let row = transaction.query_one(NOTIFY, &arguments).await?;
+        let row = transaction.query_one(include_str!("../../sql/queries/producer/notify.sql"), &arguments).await?;
         Ok(Ticket { id: NotificationId(row.get(0)) })
     }
 
@@ -156,8 +153,8 @@ impl Producer {
 }
 
 async fn push_all(store: Store, queue: Arc<dyn Queue>, mut ids: mpsc::Receiver<i64>) {
-    let mut batch = Vec::with_capacity(BATCH_MAX);
-    while ids.recv_many(&mut batch, BATCH_MAX).await > 0 {
+    let mut batch = Vec::with_capacity(BATCH_ROWS as usize);
+    while ids.recv_many(&mut batch, BATCH_ROWS as usize).await > 0 {
         if let Err(error) = push(&store, &*queue, &batch).await {
             debug!(%error, notifications = batch.len(), "left to the relay");
         }

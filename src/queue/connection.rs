@@ -27,9 +27,6 @@ pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Finding the primary and connecting to it, however many hosts are tried.
 const REACH_TIMEOUT: Duration = Duration::from_secs(5);
 
-const BACKOFF_MIN: Duration = Duration::from_millis(50);
-const BACKOFF_MAX: Duration = Duration::from_secs(1);
-
 /// One connection at a time, remade when it breaks.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -123,7 +120,8 @@ impl Link {
                 Ok((connection, state.serial))
             }
             Err(failure) => {
-                let backoff = state.failed.as_ref().map_or(BACKOFF_MIN, |failed| failed.backoff * 2).min(BACKOFF_MAX);
+                let (first, longest) = (Duration::from_millis(50), Duration::from_secs(1));
+                let backoff = state.failed.as_ref().map_or(first, |failed| failed.backoff * 2).min(longest);
                 let backoff = backoff.mul_f64(rand::rng().random_range(0.8..1.0));
                 state.failed = Some(Failed { failure: failure.clone(), at: Instant::now(), backoff });
                 Err(failure)

@@ -25,9 +25,6 @@ use super::failure::Failure;
 use super::{Error, ServerFacts};
 use crate::config::redis_url::{Address, Sentinels, sibling};
 
-/// Connecting, TLS and login included; also the limit of each question asked while connecting.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// BLMOVE and the stream commands we rely on are all there from this version on.
 const OLDEST: (u32, u32) = (6, 2);
 
@@ -139,9 +136,9 @@ async fn ask(sentinels: &Sentinels) -> Result<ConnectionInfo, Failure> {
 }
 
 async fn dial(node: &ConnectionInfo) -> Result<Primary, Failure> {
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIMEOUT))
-        .set_response_timeout(Some(CONNECT_TIMEOUT));
+    // For connecting, with TLS and login, and for each question asked meanwhile.
+    let limit = Some(Duration::from_secs(2));
+    let config = AsyncConnectionConfig::new().set_connection_timeout(limit).set_response_timeout(limit);
     let connected = Client::open(node.clone())?.get_multiplexed_async_connection_with_config(&config).await;
     let mut connection = connected.map_err(|error| unreached(error, node))?;
     let info = redis::cmd("INFO").query_async(&mut connection).await?;

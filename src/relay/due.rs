@@ -8,12 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::retry::rest_after;
+use crate::retry::{is_cheap, rest_after};
 
 /// Looks are this far apart, if nothing wakes us.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A look that costs less than this is also made whenever something may have become due.
-const CHEAP_LOOK: Duration = Duration::from_millis(3);
 
 /// What is known of one topic.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +33,8 @@ pub(super) struct DueTopics {
     /// So a look is wanted, but not before this.
     is_look_wanted: bool,
     woken_look_at: Instant,
+    /// The topic that was scanned last: the next has its turn.
+    turn: Option<Arc<str>>,
 }
 
 impl DueTopics {
@@ -47,6 +47,7 @@ impl DueTopics {
             is_woken: true,
             is_look_wanted: true,
             woken_look_at: now,
+            turn: None,
         }
     }
 
@@ -70,7 +71,7 @@ impl DueTopics {
         let now = Instant::now();
         self.cost = now - began;
         self.look_at = now + rest_after(self.cost, LOOK_EVERY);
-        self.woken_look_at = if self.cost < CHEAP_LOOK { now } else { now + rest_after(self.cost, Duration::ZERO) };
+        self.woken_look_at = if is_cheap(self.cost) { now } else { now + rest_after(self.cost, Duration::ZERO) };
         (self.is_woken, self.is_look_wanted) = (false, false);
         let before = std::mem::take(&mut self.topics);
         let next = |(topic, due_in): (Arc<str>, Duration)| {
@@ -85,6 +86,24 @@ impl DueTopics {
         let is_woken = std::mem::take(&mut self.is_woken);
         let due = self.topics.iter().filter(|(_, next)| is_woken || next.at <= now);
         due.map(|(topic, _)| Arc::clone(topic)).collect()
+    }
+
+    /// What to take of these topics, together no more than `rows_max`, beginning after the topic that was scanned last. The
+    /// others are asked by the next passes, also those that only a wake-up named.
+    pub(super) fn in_turns(&mut self, mut topics: Vec<(Arc<str>, u32)>, rows_max: u32) -> Vec<(Arc<str>, u32)> {
+        let next = topics.partition_point(|(topic, _)| self.turn.as_ref().is_some_and(|turn| topic <= turn));
+        topics.rotate_left(next);
+        let (now, mut room) = (Instant::now(), rows_max);
+        topics.retain_mut(|(topic, take)| {
+            if let Some(left) = self.topics.get_mut(topic).filter(|_| room == 0) {
+                left.at = left.at.min(now);
+            }
+            *take = room.min(*take);
+            room -= *take;
+            *take > 0
+        });
+        self.turn = topics.last().map(|(topic, _)| Arc::clone(topic)).or_else(|| self.turn.take());
+        topics
     }
 
     /// Whether more of a topic was due than was taken.

@@ -17,8 +17,6 @@ const RECONNECT_EVERY: Duration = Duration::from_secs(1);
 /// Said again and again: it changes nothing, and shows whether anybody is there to ring.
 const LISTEN: &str = "LISTEN outboxd";
 const PING_EVERY: Duration = Duration::from_secs(4);
-/// Bells that may wait to be heard; more say nothing more.
-const BELLS_MAX: usize = 16;
 
 /// Why the bell rang.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +81,8 @@ impl Listener {
 
     async fn listen(&self) -> store::Result<Session> {
         let (client, mut connection) = store::dedicated(&self.config).await?;
-        let (ring, bells) = mpsc::channel(BELLS_MAX);
+        // More bells that wait to be heard would say nothing more.
+        let (ring, bells) = mpsc::channel(16);
         let driver = tokio::spawn(async move {
             let mut messages = futures_util::stream::poll_fn(move |context| connection.poll_message(context));
             while let Some(message) = messages.next().await {

@@ -22,7 +22,7 @@ use crate::store::instance::{InstanceId, Presence};
 use crate::store::record::{self, Recorder};
 use crate::store::refusal::Unusable;
 use crate::store::repair::{Dead, Expired, PAGES_MAX, Scan, Undelivered};
-use crate::store::{StageError, Store};
+use crate::store::{BATCH_ROWS, StageError, Store};
 use crate::telemetry::outage::Outage;
 use crate::telemetry::statistics::Statistics;
 
@@ -35,8 +35,6 @@ const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
 const KEYS_EVERY: Duration = Duration::from_secs(4);
 /// Keys looked at by one sweep at most; the next goes on from there.
 const KEYS_MAX: u32 = 20_000;
-/// Claims and publications ended by one sweep at most.
-const ROWS_MAX: u32 = 500;
 /// How long one sweep scans the live rows at most, and how many times longer it rests until it goes on from there.
 const SCAN_TIME_MAX: Duration = Duration::from_millis(500);
 const SCAN_SHARE: u32 = 10;
@@ -177,7 +175,7 @@ impl Repair {
     /// One bounded sweep. Each repair is made whatever became of the others.
     pub async fn pass(&self, rounds: &mut Rounds) -> Counts {
         let mut counts = Counts::default();
-        let recalled = self.store.recall_publications(self.relay.republish_after, ROWS_MAX).await;
+        let recalled = self.store.recall_publications(self.relay.republish_after, BATCH_ROWS).await;
         counts.recalled = rounds.done("recall publications", recalled.map_err(StageError::from));
 
         let dead = self.store.dead_instances(self.instance.get(), self.presence.steady_for()).await;
@@ -218,13 +216,13 @@ impl Repair {
         let ends_leases = self.presence.steady_for() >= self.ttl;
         loop {
             let page = rounds.scan.page;
-            let scan = Scan { dead, ends_leases, page, pages_max: PAGES_MAX, claims_max: ROWS_MAX };
+            let scan = Scan { dead, ends_leases, page, pages_max: PAGES_MAX, claims_max: BATCH_ROWS };
             let scanned = self.store.scan_live(scan).await?;
             let since = scanned.published_for.and_then(|waited| Instant::now().checked_sub(waited));
             rounds.scan.published_since = [rounds.scan.published_since, since].into_iter().flatten().min();
             swept.leases_ended += self.end_leases(&scanned.expired, dead).await?;
             self.give_up(&scanned.unusable).await?;
-            if scanned.expired.len() < ROWS_MAX as usize {
+            if scanned.expired.len() < BATCH_ROWS as usize {
                 rounds.scan.page += u64::from(PAGES_MAX);
             }
             if rounds.scan.page >= scanned.pages {
@@ -286,11 +284,10 @@ impl Repair {
 
     /// Whoever held it is gone without a word: the provider may have it.
     fn unknown(&self, claim: &Expired) -> record::Failed {
-        let position = usize::try_from(claim.route_step).unwrap_or(0);
         let attempts = u32::try_from(claim.channel_attempts).unwrap_or(1);
         let (channel, next) = match self.router.route_for(&claim.topic) {
             Ok(route) => {
-                let position = position.min(route.channels.len() - 1);
+                let position = route.position(claim.route_step);
                 let at = Position { channel: position, attempts };
                 let next = match retry::decide(&route.policy, at, Failure::Ambiguous, None, rand::random()) {
                     // The lease was the wait.

@@ -6,7 +6,7 @@
 //! | `GET /v1/notifications/{id}` | one notification with its attempts | read or write |
 //! | `GET /v1/notifications` | searches, a bounded look at a time | read |
 //! | `GET /v1/{view}` | the rows of a view | read; `audit`: operate |
-//! | `POST /v1/notifications/{id}/…`, `/v1/topics/…`, `/v1/channels/…`, `/v1/bulk…` | actions | operate |
+//! | `POST /v1/notifications/{id}/…`, `/v1/topics/…`, `/v1/channels/…`, `/v1/schedules/…`, `/v1/bulk…` | actions | operate |
 //!
 //! **Guarantee.** No request is answered with 5xx for what it says, and each is bounded: body, time, rows, how many at a
 //! time. An action is audited under the name of its token. **Limit.** Whoever was not answered does not know whether it was
@@ -56,6 +56,7 @@ pub(super) fn routes(readiness: Arc<Readiness>) -> Router {
         .route("/v1/notifications/{id}/{action}", post(actions::on_notification))
         .route("/v1/topics/{name}/{action}", post(actions::on_topic))
         .route("/v1/channels/{name}/{action}", post(actions::on_channel))
+        .route("/v1/schedules/{name}/{action}", post(actions::on_schedule))
         .route("/v1/bulk", post(bulk::start))
         .route("/v1/bulk/{id}/stop", post(bulk::stop))
         .route_layer(scoped(Scope::Operate));
@@ -98,6 +99,7 @@ async fn describe(_: Caller) -> Response {
         actions::on_notification,
         actions::on_topic,
         actions::on_channel,
+        actions::on_schedule,
         bulk::start,
         bulk::show,
         bulk::stop,

@@ -1,9 +1,16 @@
 //! Accepts connections and bounds what each may cost. `axum::serve` has no limit on how long a request's head may take.
+//!
+//! **Guarantee.** While all connections are taken, by clients that are slow on purpose or just many, a few more are kept
+//! for whoever asks whether we live: else a probe would have a healthy instance killed. Whoever asks for something else
+//! there is told to come again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -14,10 +21,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
-/// Connections at a time; more wait in the kernel's queue. A WebSocket counts until it is upgraded; see `live`.
+use super::problem::{Kind, Problem};
+
+/// Connections at a time. A WebSocket counts until it is upgraded; see `live`.
 const CONNECTIONS_MAX: usize = 256;
+/// Connections beyond them, for one question about our health each; more wait in the kernel's queue.
+const RESERVE: usize = 64;
 /// How long a request's head may take, and a connection may idle.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long a request's head may take on a connection of the reserve.
+const RESERVE_HEAD_TIME_MAX: Duration = Duration::from_millis(500);
 /// How long a write may make no progress.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(5);
 /// Bytes of a request's head at most.
@@ -31,21 +44,39 @@ const ERROR_WAIT: Duration = Duration::from_millis(200);
 
 /// Serves until `stop`.
 pub(super) async fn run(listener: TcpListener, router: Router, stop: &CancellationToken) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let (permits, reserve) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(RESERVE)));
+    let health = router.clone().layer(middleware::from_fn(only_health));
     let connections = TaskTracker::new();
-    while let Some(accepted) = stop.run_until_cancelled(accept(&listener, &permits)).await {
-        if let Some((stream, permit)) = accepted {
-            connections.spawn(serve(stream, router.clone(), stop.clone(), permit));
-        }
+    while let Some(accepted) = stop.run_until_cancelled(accept(&listener, &permits, &reserve)).await {
+        let Some((stream, permit, kind)) = accepted else { continue };
+        let router = match kind {
+            Admitted::Any => router.clone(),
+            Admitted::Reserve => health.clone(),
+        };
+        connections.spawn(serve(stream, router, kind, stop.clone(), permit));
     }
     connections.close();
     connections.wait().await;
 }
 
-async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
+/// What a connection may ask.
+#[derive(Debug, Clone, Copy)]
+enum Admitted {
+    Any,
+    Reserve,
+}
+
+async fn accept(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+    reserve: &Arc<Semaphore>,
+) -> Option<(TcpStream, OwnedSemaphorePermit, Admitted)> {
+    let kept = Arc::clone(reserve).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, permit)),
+        Ok((stream, _)) => Some(match Arc::clone(permits).try_acquire_owned() {
+            Ok(permit) => (stream, permit, Admitted::Any),
+            Err(_) => (stream, kept, Admitted::Reserve),
+        }),
         Err(error) => {
             warn!(%error, "a connection could not be accepted");
             tokio::time::sleep(ERROR_WAIT).await;
@@ -54,14 +85,33 @@ async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> Option<(Tcp
     }
 }
 
-async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, _permit: OwnedSemaphorePermit) {
+async fn only_health(request: Request, next: Next) -> Response {
+    if ["/livez", "/readyz"].contains(&request.uri().path()) {
+        return next.run(request).await;
+    }
+    let detail = format!("{CONNECTIONS_MAX} connections are open on this instance; try again");
+    Problem::new(Kind::Overloaded, detail).into_response()
+}
+
+async fn serve(
+    stream: TcpStream,
+    router: Router,
+    admitted: Admitted,
+    stop: CancellationToken,
+    _permit: OwnedSemaphorePermit,
+) {
     // An answer is small, and nobody waits for a second one to fill the packet.
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%error, "a connection keeps its small packets back");
     }
     let mut http = http1::Builder::new();
+    let (head_time_max, keeps_alive) = match admitted {
+        Admitted::Any => (HEAD_TIME_MAX, true),
+        Admitted::Reserve => (RESERVE_HEAD_TIME_MAX, false),
+    };
     http.timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME_MAX)
+        .header_read_timeout(head_time_max)
+        .keep_alive(keeps_alive)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX);
     // Who asks and does not read the answers must not keep the connection.

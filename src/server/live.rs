@@ -20,8 +20,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{RawQuery, State};
 use axum::http::HeaderMap;
 use axum::http::header::SEC_WEBSOCKET_PROTOCOL;
@@ -42,6 +40,8 @@ use crate::queue::events::Feed;
 use hub::{Hub, Listener};
 use request::Asked;
 use session::Session;
+use share::{Right, Shares};
+use socket::Upgrade;
 
 mod end;
 mod frame;
@@ -51,17 +51,12 @@ mod reader;
 mod replay;
 mod request;
 mod session;
+mod share;
+mod socket;
 pub(super) mod tickets;
 
-/// What we speak. A client that presents its ticket as a subprotocol offers this one too.
-const PROTOCOL: &str = "outboxd.v1";
 /// Before the ticket, among the subprotocols that a client offers.
 const TICKET: &str = "ticket.";
-/// Bytes of a client's message at most; it has nothing to say.
-const RECEIVED_BYTES_MAX: usize = 1 << 10;
-/// Read and write buffers of a session; there are thousands.
-const READ_BUFFER_BYTES: usize = 1 << 10;
-const WRITE_BUFFER_BYTES: usize = 4 << 10;
 /// Clients that read what they lack from Redis at a time; the others wait.
 const REPLAYS_MAX: usize = 8;
 
@@ -75,6 +70,7 @@ pub(super) struct Live {
     /// Set once the instance works, if it has a Redis.
     feed: OnceLock<Arc<Feed>>,
     slots: Arc<Semaphore>,
+    shares: Shares,
     replays: Semaphore,
     /// Every session, to be waited for.
     sessions: TaskTracker,
@@ -91,6 +87,7 @@ impl Live {
             hub: Hub::default(),
             feed: OnceLock::new(),
             slots: Arc::new(Semaphore::new(config.sessions_max)),
+            shares: Shares::default(),
             replays: Semaphore::new(REPLAYS_MAX),
             sessions: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -131,15 +128,20 @@ impl Live {
         }
     }
 
-    /// Who listens by which right; narrows what was asked to that. Returns when the right ends.
-    fn admit(&self, asked: &mut Asked, headers: &HeaderMap) -> Result<Option<Instant>, Problem> {
+    /// Who listens by which right; narrows what was asked to that. Returns the right, and when it ends.
+    fn admit(&self, asked: &mut Asked, headers: &HeaderMap) -> Result<(Right, Option<Instant>), Problem> {
         let Some(ticket) = asked.ticket.take().or_else(|| offered_ticket(headers)) else {
             let caller = self.access.listener(headers, &self.config.allowed_origins)?;
             if !caller.may_see_payloads() {
                 caller.check(Scope::Write)?;
             }
-            return asked.check_topics(&caller).map(|()| None);
+            asked.check_topics(&caller)?;
+            // A program that forgets its sessions leaves room for the others; without tokens there are no others.
+            let all = self.config.sessions_max;
+            let sessions_max = if self.access.is_open() { all } else { all.div_ceil(2) };
+            return Ok((Right { name: format!("token {}", caller.name()), sessions_max }, None));
         };
+        let right = Right { name: format!("ticket {ticket}"), sessions_max: share::OF_TICKET_MAX };
         let (caller, ticket) = self.access.redeem(&ticket)?;
         let refused = |what: &str| Err(Problem::new(Kind::Forbidden, format!("this ticket is not good for {what}")));
         if let Some(wanted) = asked.wanted.iter().find(|wanted| !ticket.topics.iter().any(|t| **t == *wanted.topic)) {
@@ -151,7 +153,7 @@ impl Live {
         asked.check_topics(&caller)?;
         let until = Instant::now() + ticket.left();
         asked.key = asked.key.take().or(ticket.key);
-        Ok(Some(until))
+        Ok((right, Some(until)))
     }
 }
 
@@ -185,14 +187,14 @@ async fn connect(
     State(live): State<Arc<Live>>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, Problem>,
 ) -> Result<Response, Problem> {
     let mut asked = request::parse(query.as_deref().unwrap_or_default())?;
-    let until = live.admit(&mut asked, &headers)?;
+    let (right, until) = live.admit(&mut asked, &headers)?;
     // Before the look whether we stop, so that whoever is let in is waited for.
     let joined = live.sessions.token();
     let feed = live.feed()?;
-    let upgrade = upgrade.map_err(|rejection| Problem::new(Kind::UpgradeRequired, rejection.body_text()))?;
+    let upgrade = upgrade?;
     let Ok(slot) = Arc::clone(&live.slots).try_acquire_owned() else {
         counter!("outboxd_live_refused_total").increment(1);
         return Err(Problem::new(
@@ -205,22 +207,16 @@ async fn connect(
         key: asked.key.map(Arc::from),
         mailbox: Arc::default(),
     };
-    let session = Session { live: Arc::clone(&live), feed, wanted: asked.wanted, listener, until };
-    Ok(upgrade
-        .protocols([PROTOCOL])
-        .max_message_size(RECEIVED_BYTES_MAX)
-        .max_frame_size(RECEIVED_BYTES_MAX)
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
-        .on_upgrade(move |socket| async move {
-            session.run(socket).await;
-            drop((slot, joined));
-        }))
+    let share = live.shares.take(right);
+    let session = Session { live: Arc::clone(&live), feed, wanted: asked.wanted, listener, until, share };
+    Ok(upgrade.answer(move |socket| async move {
+        session.run(socket).await;
+        drop((slot, joined));
+    }))
 }
 
 /// The ticket among the subprotocols that a client offers: all that a browser lets a page choose.
 fn offered_ticket(headers: &HeaderMap) -> Option<String> {
-    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).into_iter().filter_map(|value| value.to_str().ok());
-    let mut names = offered.flat_map(|names| names.split(',').map(str::trim));
-    names.find_map(|name| name.strip_prefix(TICKET)).map(str::to_owned)
+    let mut offered = socket::names(headers, &SEC_WEBSOCKET_PROTOCOL);
+    offered.find_map(|name| name.strip_prefix(TICKET)).map(str::to_owned)
 }

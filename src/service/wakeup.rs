@@ -26,8 +26,6 @@ use crate::store::{StageError, Store};
 
 /// Between polls while the window is full or a channel has enough waiting.
 const FULL_PAUSE: Duration = Duration::from_millis(5);
-/// What is due may be locked by somebody else: then it is asked for no more often than this.
-const DUE_PAUSE_MIN: Duration = Duration::from_millis(1);
 /// Before a pause as long as this, what has arrived is confirmed by a statement of its own.
 const CONFIRM_BEFORE: Duration = Duration::from_millis(5);
 
@@ -79,7 +77,8 @@ impl Pump {
     fn next_due(&self) -> Duration {
         let producer = self.producer.as_ref().and_then(Producer::next_due);
         let relay = self.relay.as_ref().map(Relay::next_due);
-        producer.into_iter().chain(relay).min().unwrap_or(Duration::MAX).max(DUE_PAUSE_MIN)
+        // What is due may be locked by somebody else: then it is asked for once in a millisecond.
+        producer.into_iter().chain(relay).min().unwrap_or(Duration::MAX).max(Duration::from_millis(1))
     }
 
     fn on_event(&mut self, event: Event) {

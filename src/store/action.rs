@@ -1,16 +1,29 @@
 //! What operators do over HTTP: the same SQL functions as in psql, audited under the name of their token.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
-use tokio_postgres::types::{FromSql, ToSql};
+use tokio_postgres::types::{FromSql, ToSql, Type};
 use utoipa::ToSchema;
 
 use super::refusal::Values;
 use super::request::{Answer, RequestError};
-use super::{Error, Query, Store, query};
+use super::{Commit, Error, Query, Store, query};
+
+/// Calls a function of `sql/functions/` in a transaction that is audited under the name of a token, the first parameter.
+/// Locks and indexes: those of the function.
+macro_rules! operate {
+    ($call:literal, [$($type:ident),*]) => {
+        &Query {
+            sql: concat!("SELECT outboxd.", $call, " FROM (SELECT set_config('outboxd.token', $1, true) OFFSET 0) t"),
+            types: &[Type::TEXT, $(Type::$type),*],
+            commit: Commit::Request,
+        }
+    };
+}
 
 /// What is done to one notification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NotificationAction {
     /// FAILED or CANCELED → QUEUED.
     Retry,
@@ -34,31 +47,47 @@ pub struct Acted {
     pub new_id: Option<i64>,
 }
 
-/// What is done to a topic or channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HoldAction {
-    /// Holds a topic.
-    PauseTopic,
+/// What is done to a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TopicAction {
+    /// Its work waits.
+    Pause,
     /// Ends that.
-    ResumeTopic,
-    /// Holds a channel.
-    PauseChannel,
-    /// Ends that.
-    ResumeChannel,
+    Resume,
 }
 
-/// What is done to what holds a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CircuitAction {
-    /// Tries it with one call.
+/// What is done to a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleAction {
+    /// Keeps it from running.
+    Pause,
+    /// Ends that.
+    Resume,
+    /// Ends the schedule.
+    Drop,
+}
+
+/// What is done to a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChannelAction {
+    /// Its work waits.
+    Pause,
+    /// Ends that.
+    Resume,
+    /// Tries it, or one origin of it, with one call.
     Probe,
-    /// Ends it.
-    Close,
+    /// Ends an open circuit or a provider's Retry-After.
+    CloseCircuit,
 }
 
 /// What is done to all that match a filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BulkKind {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = Action)]
+pub enum BulkAction {
     /// Dead letters back to work.
     Retry,
     /// What waits is taken back.
@@ -66,7 +95,7 @@ pub enum BulkKind {
 }
 
 /// What a bulk action found and did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Bulk {
     /// How many match, exactly; a million at most are counted.
     pub matched: i64,
@@ -74,36 +103,39 @@ pub struct Bulk {
     pub done: i64,
     /// The action in the background, if it goes on there.
     pub bulk_id: Option<i64>,
-    /// The newest notification that was looked at. Given back as `id_max` of the filter, it means the same ones.
+    /// The newest notification that was looked at. Given back as `id_max` of the filter, with `until` where there is one,
+    /// it means the same ones.
     pub id_max: i64,
+    /// For retry: only what failed before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
 }
 
 impl Store {
     /// Does it to this one, as the token of this name.
-    pub async fn act(&self, token: &str, action: NotificationAction, id: i64) -> Answer<Acted> {
+    pub async fn act_on_notification(&self, token: &str, action: NotificationAction, id: i64) -> Answer<Acted> {
         let no_longer = |what: &str| RequestError::wrong_state(format!("notification {id} cannot be {what}"));
         let params: [&(dyn ToSql + Sync); 2] = [&token, &id];
         let (outcome, new_id) = match action {
             NotificationAction::Retry => {
-                let query = query!("api/retry", Request, [TEXT, INT8]);
-                if !self.ask_one::<bool>(query, &params).await? {
+                if !self.ask_one::<bool>(operate!("retry($2)", [INT8]), &params).await? {
                     return Err(no_longer("retried: it is neither FAILED nor CANCELED (a SENT one can be resent)"));
                 }
                 ("queued".to_owned(), None)
             }
             NotificationAction::Cancel => {
-                let outcome: String = self.ask_one(query!("api/cancel", Request, [TEXT, INT8]), &params).await?;
+                let outcome: String = self.ask_one(operate!("cancel($2)", [INT8]), &params).await?;
                 if let Some(why) = outcome.strip_prefix("nothing to cancel: ") {
                     return Err(no_longer(&format!("canceled: {why}")));
                 }
                 (outcome, None)
             }
             NotificationAction::Resend => {
-                let new_id = self.ask_one(query!("api/resend", Request, [TEXT, INT8]), &params).await?;
+                let new_id = self.ask_one(operate!("resend($2)", [INT8]), &params).await?;
                 ("resent".to_owned(), Some(new_id))
             }
             NotificationAction::Discard => {
-                if !self.ask_one::<bool>(query!("api/discard", Request, [TEXT, INT8]), &params).await? {
+                if !self.ask_one::<bool>(operate!("discard($2)", [INT8]), &params).await? {
                     return Err(no_longer("discarded: it is not FAILED (one on its way can be canceled)"));
                 }
                 ("discarded".to_owned(), None)
@@ -112,46 +144,66 @@ impl Store {
         Ok(Acted { id, outcome, new_id })
     }
 
-    /// Holds or frees the topic or channel of this name.
-    pub async fn hold(&self, token: &str, action: HoldAction, name: &str) -> Answer<()> {
+    /// Does it to the topic of this name.
+    pub async fn act_on_topic(&self, token: &str, action: TopicAction, topic: &str) -> Answer<()> {
         let query: &Query = match action {
-            HoldAction::PauseTopic => query!("api/pause_topic", Request, [TEXT, TEXT]),
-            HoldAction::ResumeTopic => query!("api/resume_topic", Request, [TEXT, TEXT]),
-            HoldAction::PauseChannel => query!("api/pause_channel", Request, [TEXT, TEXT]),
-            HoldAction::ResumeChannel => query!("api/resume_channel", Request, [TEXT, TEXT]),
+            TopicAction::Pause => operate!("pause($2)", [TEXT]),
+            TopicAction::Resume => operate!("resume($2)", [TEXT]),
         };
-        self.ask(query, &[&token, &name]).await.map(|_| ())
+        self.ask(query, &[&token, &topic]).await.map(drop)
     }
 
-    /// Probes or closes the circuit of a channel, or of one origin of it; an empty origin: as a whole.
-    pub async fn tend_circuit(&self, token: &str, action: CircuitAction, channel: &str, origin: &str) -> Answer<()> {
-        let query: &Query = match action {
-            CircuitAction::Probe => query!("api/probe_channel", Request, [TEXT, TEXT, TEXT]),
-            CircuitAction::Close => query!("api/close_circuit", Request, [TEXT, TEXT, TEXT]),
+    /// Pauses, resumes or ends the schedule of this name; how many prepared notifications that canceled.
+    pub async fn act_on_schedule(&self, token: &str, action: ScheduleAction, schedule: &str) -> Answer<i64> {
+        let params: [&(dyn ToSql + Sync); 2] = [&token, &schedule];
+        match action {
+            ScheduleAction::Pause => self.ask_one(operate!("pause_schedule($2)", [TEXT]), &params).await,
+            ScheduleAction::Drop => self.ask_one(operate!("drop_schedule($2)", [TEXT]), &params).await,
+            ScheduleAction::Resume => {
+                self.ask(operate!("resume_schedule($2)", [TEXT]), &params).await?;
+                Ok(0)
+            }
+        }
+    }
+
+    /// Does it to a channel. Of its circuits the one of this origin is meant; an empty origin: that of the channel.
+    pub async fn act_on_channel(&self, token: &str, action: ChannelAction, channel: &str, origin: &str) -> Answer<()> {
+        let params: [&(dyn ToSql + Sync); 3] = [&token, &channel, &origin];
+        let (query, params): (&Query, _) = match action {
+            ChannelAction::Pause => (operate!("pause_channel($2)", [TEXT]), &params[..2]),
+            ChannelAction::Resume => (operate!("resume_channel($2)", [TEXT]), &params[..2]),
+            ChannelAction::Probe => (operate!("probe_channel($2, $3)", [TEXT, TEXT]), &params[..]),
+            ChannelAction::CloseCircuit => (operate!("close_circuit($2, $3)", [TEXT, TEXT]), &params[..]),
         };
-        self.ask(query, &[&token, &channel, &origin]).await.map(|_| ())
+        self.ask(query, params).await.map(drop)
     }
 
     /// Counts what matches the filter, a JSON object, and unless it is a dry run changes it.
-    pub async fn bulk(&self, token: &str, kind: BulkKind, filter: &str, run: BulkRun) -> Answer<Bulk> {
-        let query: &Query = match kind {
-            BulkKind::Retry => query!("api/retry_where", Request, [TEXT, TEXT, BOOL]),
-            BulkKind::Cancel => query!("api/cancel_where", Request, [TEXT, TEXT, BOOL]),
+    pub async fn act_on_all(&self, token: &str, action: BulkAction, filter: &str, run: BulkRun) -> Answer<Bulk> {
+        let query: &Query = match action {
+            BulkAction::Retry => query!("api/retry_where", Request, [TEXT, TEXT, BOOL]),
+            BulkAction::Cancel => query!("api/cancel_where", Request, [TEXT, TEXT, BOOL]),
         };
         let rows = self.ask(query, &[&token, &filter, &(run == BulkRun::Dry)]).await?;
         let row = first(&rows)?;
-        Ok(Bulk { matched: row.value(0)?, done: row.value(1)?, bulk_id: row.value(2)?, id_max: row.value(3)? })
+        Ok(Bulk {
+            matched: row.value(0)?,
+            done: row.value(1)?,
+            bulk_id: row.value(2)?,
+            id_max: row.value(3)?,
+            until: row.value(4)?,
+        })
     }
 
     /// Appends the events of a topic again, from a time on; how many.
     pub async fn replay_events(&self, token: &str, topic: &str, since: &str) -> Answer<i64> {
-        self.ask_one(query!("api/replay_events", Request, [TEXT, TEXT, TEXT]), &[&token, &topic, &since]).await
+        let query = operate!("replay_events($2, $3::timestamptz)", [TEXT, TEXT]);
+        self.ask_one(query, &[&token, &topic, &since]).await
     }
 
     /// Ends a bulk action after its current batch.
     pub async fn stop_bulk(&self, token: &str, id: i64) -> Answer<()> {
-        let query = query!("api/stop_bulk", Request, [TEXT, INT8]);
-        match self.ask_one::<bool>(query, &[&token, &id]).await? {
+        match self.ask_one::<bool>(operate!("stop_bulk($2)", [INT8]), &[&token, &id]).await? {
             true => Ok(()),
             false => Err(RequestError::wrong_state(format!("bulk action {id} had ended"))),
         }

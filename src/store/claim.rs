@@ -47,7 +47,7 @@ pub type Key = (i64, i32);
 
 /// What a message's URL may be made of.
 #[derive(Debug, Clone)]
-pub struct Destination {
+pub struct Contents {
     /// The notification.
     pub id: i64,
     /// What it is about.
@@ -62,26 +62,13 @@ pub struct Destination {
     pub created_at: DateTime<Utc>,
 }
 
-/// A message that goes back unclaimed.
+/// A row that goes back to Postgres without a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PutBack {
     /// The notification.
     pub id: i64,
-    /// The message's epoch.
+    /// The message's epoch, or the claim's token.
     pub epoch: i32,
-    /// Due again after this.
-    pub wait: Duration,
-    /// Where on its route it goes on; `None`: on the same channel.
-    pub next_step: Option<i16>,
-}
-
-/// A claim to undo: no call was made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Release {
-    /// The notification.
-    pub id: i64,
-    /// The claim's token.
-    pub token: i32,
     /// Due again after this.
     pub wait: Duration,
     /// Where on its route it goes on; `None`: on the same channel.
@@ -206,10 +193,10 @@ impl Store {
     }
 
     /// What the URLs of these messages may be made of; some rows may be gone.
-    pub async fn read_destinations(&self, ids: &[i64]) -> Result<Vec<Destination>> {
+    pub async fn read_destinations(&self, ids: &[i64]) -> Result<Vec<Contents>> {
         let rows = self.query(query!("worker/read_destinations", Relaxed, [INT8_ARRAY]), &[&ids]).await?;
-        let destination = |row: &Row| -> Result<Destination> {
-            Ok(Destination {
+        let contents = |row: &Row| -> Result<Contents> {
+            Ok(Contents {
                 id: row.value(0)?,
                 topic: row.value(1)?,
                 recipient: row.value(2)?,
@@ -219,37 +206,30 @@ impl Store {
             })
         };
         // Of one that cannot be read nothing is known: the claim tells.
-        Ok(rows.iter().filter_map(|row| destination(row).ok()).collect())
+        Ok(rows.iter().filter_map(|row| contents(row).ok()).collect())
     }
 
     /// Messages that cannot start now go back unclaimed, each with its time.
     pub async fn put_back(&self, messages: &[PutBack]) -> Result<()> {
         let query = query!("worker/put_back", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
-        let ids: Vec<i64> = messages.iter().map(|message| message.id).collect();
-        let epochs: Vec<i32> = messages.iter().map(|message| message.epoch).collect();
-        let waits: Vec<i64> = messages.iter().map(|message| millis(message.wait)).collect();
-        let next_steps: Vec<Option<i16>> = messages.iter().map(|message| message.next_step).collect();
+        let (ids, epochs, waits, next_steps) = columns(messages);
         self.query(query, &[&ids, &epochs, &waits, &next_steps]).await.map(|_| ())
     }
 
     /// Undoes claims that made no call; each is due again after its wait. Returns the keys of those that were canceled
     /// meanwhile, and the rows that cannot be released.
-    pub async fn release(&self, claims: &[Release]) -> Result<(Vec<String>, Vec<Unusable>)> {
+    pub async fn release(&self, claims: &[PutBack]) -> Result<(Vec<String>, Vec<Unusable>)> {
         let query = query!("worker/release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
         let (mut keys, mut halves) = (Vec::new(), Halves::of(claims.len()));
         while let Some(part) = halves.next() {
-            let claims = &claims[part.clone()];
-            let ids: Vec<i64> = claims.iter().map(|claim| claim.id).collect();
-            let tokens: Vec<i32> = claims.iter().map(|claim| claim.token).collect();
-            let waits: Vec<i64> = claims.iter().map(|claim| millis(claim.wait)).collect();
-            let next_steps: Vec<Option<i16>> = claims.iter().map(|claim| claim.next_step).collect();
+            let (ids, tokens, waits, next_steps) = columns(&claims[part.clone()]);
             let released = self.query(query, &[&ids, &tokens, &waits, &next_steps]).await.map(|rows| {
                 keys.extend(freed_keys(&rows, 0));
             });
             halves.tried(part, released)?;
         }
         let unusable = |(at, error)| {
-            let Release { id, token: epoch, .. } = claims[at];
+            let PutBack { id, epoch, .. } = claims[at];
             Unusable { id, epoch, error: format!("it cannot be released: {error}") }
         };
         Ok((keys, halves.refused.into_iter().map(unusable).collect()))
@@ -261,6 +241,11 @@ impl Store {
         let (ids, tokens): (Vec<i64>, Vec<i32>) = claims.iter().copied().unzip();
         self.query(query, &[&ids, &tokens, &millis(lease)]).await.map(|_| ())
     }
+}
+
+/// As the statements take them: one array per column.
+fn columns(rows: &[PutBack]) -> (Vec<i64>, Vec<i32>, Vec<i64>, Vec<Option<i16>>) {
+    rows.iter().map(|row| (row.id, row.epoch, millis(row.wait), row.next_step)).collect()
 }
 
 /// The newest message of each row, by id, and the others.
@@ -294,7 +279,8 @@ fn decided(row: &Row, topics: &mut Topics) -> Result<(Key, Case)> {
 fn case(row: &Row, topics: &mut Topics) -> Result<Case> {
     let status: Option<&str> = row.value(8)?;
     let token: Option<i32> = row.value(2)?;
-    if let (Some(token), Some(status)) = (token, status) {
+    if let Some(token) = token {
+        let status = status.ok_or_else(|| Error::Value("its record was deleted".to_owned()))?;
         // An outbox row of a SENT notification should not exist; if it does, it must not be called.
         return match status {
             "SENT" => Ok(Case::Sent),

@@ -6,8 +6,6 @@ use rand::seq::SliceRandom as _;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, LoadBalanceHosts, TargetSessionAttrs};
 
-const PORT: u16 = 5432;
-
 /// One address.
 #[derive(Debug)]
 pub(super) struct Endpoint {
@@ -30,7 +28,7 @@ pub(super) async fn all(config: &Config) -> Result<Vec<Endpoint>, String> {
     for host in 0..hosts(config) {
         let name = config.get_hosts().get(host);
         let ports = config.get_ports();
-        let port = ports.get(host).or(ports.first()).copied().unwrap_or(PORT);
+        let port = ports.get(host).or(ports.first()).copied().unwrap_or(5432);
         let addresses = match (config.get_hostaddrs().get(host), name) {
             (Some(address), _) => vec![Some(*address)],
             (None, Some(Host::Tcp(name))) => match tokio::net::lookup_host((name.as_str(), port)).await {

@@ -61,8 +61,8 @@ enum Said {
 
 /// Asks for all sessions of a store.
 pub(super) struct Liveness {
-    target: Target,
-    timeout: Duration,
+    pub(super) target: Target,
+    pub(super) timeout: Duration,
     question: String,
     /// Who asks at the same time shares the answer.
     last: tokio::sync::Mutex<Option<Answer>>,

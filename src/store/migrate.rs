@@ -30,8 +30,8 @@ pub const SCHEMA: &str = "outboxd";
 const HISTORY: &str = "outboxd.refinery_schema_history";
 /// `outboxd migrate` in ASCII, folded: unlikely to meet another program's lock.
 const LOCK: i64 = 0x6f75_7462_6f78_6401;
-/// The oldest server we run on: 14.
-const SERVER_VERSION_MIN: i32 = 140_000;
+/// The servers that are supported and tested; older ones are refused.
+pub const SERVER_VERSIONS: std::ops::RangeInclusive<i32> = 14..=18;
 
 macro_rules! sql_files {
     ($dir:literal: $($name:literal),+ $(,)?) => {
@@ -43,17 +43,17 @@ macro_rules! sql_files {
 pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
     "_ring", "_ring_at_insert", "_reject_headers", "_reject", "_items", "_reject_items", "_admit", "_requeue",
     "_cancel", "_reject_filter", "_pick_dead", "_pick_waiting", "_bulk_start", "_bulk_where", "_bulk_step", "_count_active", "_take_snapshot",
-    "_owns_lease", "_begin_retention_step", "_end_retention_step",
-    "notify", "notify_many", "_post_many", "_post", "status", "publish", "replay_events", "receive", "respond",
+    "_owns_lease", "_begin_retention_step", "_end_retention_step", "_delete_older_by_id", "_delete_older_by_time",
+    "notify", "notify_many", "_post_many", "_post", "status", "_status_for", "publish", "replay_events", "receive", "respond",
     "cancel", "cancel_where", "discard", "retry", "retry_dead", "retry_where", "stop_bulk", "resend",
     "pause", "resume", "pause_channel", "resume_channel", "_hasten", "_circuit_changed", "close_circuit", "probe_channel",
     "_read_audience", "_reject_cron", "_reject_schedule", "_cancel_runs", "create_schedule", "alter_schedule", "pause_schedule",
     "resume_schedule", "drop_schedule",
 );
 
-/// The operators' views, one with a parameter, and internal ones (`_…`), each after those it reads.
+/// The operators' views, and internal ones (`_…`), each after those it reads.
 pub const VIEWS: &[(&str, &str)] = sql_files!("views":
-    "notifications", "notifications_to", "attempts", "dead_letters", "instances", "workers", "_due", "queue_state", "_ready", "outbox_lag", "stuck",
+    "notifications", "attempts", "dead_letters", "instances", "workers", "_due", "queue_state", "_ready", "outbox_lag", "stuck",
     "throughput", "_spans", "latency", "channel_health", "bulk_actions", "events_waiting", "event_consumers",
     "schedules", "schedule_runs", "_vacuum_pins", "health",
 );
@@ -220,7 +220,7 @@ pub async fn run(client: &mut Client, install: Install) -> Result<Report, Error>
 }
 
 fn server_is_new_enough(version_num: i32, found: String) -> Result<(), Error> {
-    if version_num < SERVER_VERSION_MIN { Err(Error::ServerTooOld { found }) } else { Ok(()) }
+    if version_num / 10_000 < *SERVER_VERSIONS.start() { Err(Error::ServerTooOld { found }) } else { Ok(()) }
 }
 
 async fn lock(client: &Client) -> Result<(), Error> {

@@ -52,7 +52,7 @@ pub enum Posted {
 impl Store {
     /// One notification; its id. One statement, one round trip.
     pub async fn notify(&self, new: &NewNotification<'_>) -> Answer<i64> {
-        let query = query!("api/notify", Request, [TEXT, TEXT, TEXT, TIMESTAMPTZ, TEXT, TEXT, TIMESTAMPTZ, TEXT]);
+        let query = query!("producer/notify", Request, [TEXT, TEXT, TEXT, TIMESTAMPTZ, TEXT, TEXT, TIMESTAMPTZ, TEXT]);
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 8] = [
             &new.topic,
             &new.recipient,

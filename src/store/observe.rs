@@ -25,8 +25,6 @@ pub struct Snapshot {
     pub taken_at_s: f64,
 }
 
-const STATUSES: [&str; 4] = ["PENDING", "QUEUED", "PROCESSING", "FAILED"];
-
 impl Store {
     /// The newest migration the database has.
     pub async fn schema_version(&self) -> Result<i64> {
@@ -47,7 +45,8 @@ impl Store {
         let mut topics = Vec::with_capacity(found.len());
         for row in &found {
             let status: Option<&str> = row.value("status")?;
-            let Some(status) = STATUSES.into_iter().find(|known| Some(*known) == status) else { continue };
+            let known = ["PENDING", "QUEUED", "PROCESSING", "FAILED"];
+            let Some(status) = known.into_iter().find(|known| Some(*known) == status) else { continue };
             let rows = u64::try_from(row.value::<i64>("rows")?).unwrap_or(0);
             topics.push(TopicRows { topic: row.value("topic")?, status, rows });
         }

@@ -6,7 +6,7 @@ use secrecy::SecretString;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::connect::Target;
-use super::{Error, Result};
+use super::{Error, Result, Session, Store};
 use crate::config::Config;
 
 const REFUSAL: &str = "a transaction-mode pooler (such as PgBouncer) stands in between and shares sessions, so settings, \
@@ -27,7 +27,20 @@ pub async fn refuse_shared(config: &Config) -> Result<()> {
 
 /// Whether two sessions, each told something else, mix it up. What cannot be found out counts as no.
 pub async fn are_sessions_shared(url: &SecretString, limit: Duration) -> Result<bool> {
-    let target = Target::parse(url)?;
+    are_shared(&Target::parse(url)?, limit).await
+}
+
+impl Store {
+    /// Whether they are shared now and the configuration does not know. What cannot be found out counts as no.
+    pub async fn are_sessions_shared(&self) -> bool {
+        match self.session {
+            Session::Pooled { .. } => false,
+            Session::Direct => are_shared(&self.liveness.target, self.liveness.timeout).await.unwrap_or(false),
+        }
+    }
+}
+
+async fn are_shared(target: &Target, limit: Duration) -> Result<bool> {
     let (first, connection) = target.connect(limit).await?;
     let first_driver = tokio::spawn(connection);
     let shared = match target.connect(limit).await {

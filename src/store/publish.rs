@@ -13,6 +13,8 @@ use crate::queue::Message;
 
 /// How often an admission that lost a race looks again; then the sweep does it.
 const ADMISSIONS_MAX: usize = 5;
+/// Keys of one statement: each takes a place in the server's table of locks, which all sessions share.
+const ADMITTED_MAX: usize = 500;
 
 /// Rows reserved for this instance to push, in the order to push them, and the publications they stand under.
 #[derive(Debug, Default)]
@@ -200,6 +202,14 @@ impl Store {
 
     /// Gives the heads of these keys their turn, if nobody of the key has it: they are due at once. Returns how many.
     pub async fn admit(&self, keys: &[String]) -> Result<u64> {
+        let mut admitted = 0;
+        for keys in keys.chunks(ADMITTED_MAX) {
+            admitted += self.admit_some(keys).await?;
+        }
+        Ok(admitted)
+    }
+
+    async fn admit_some(&self, keys: &[String]) -> Result<u64> {
         let query = query!("relay/admit_heads", Durable, [TEXT_ARRAY]);
         let mut looks = 0;
         loop {

@@ -154,12 +154,7 @@ impl Store {
             Durable,
             [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, TIMESTAMPTZ_ARRAY, TEXT_ARRAY]
         );
-        let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();
-        let tokens: Vec<i32> = sent.iter().map(|sent| sent.token).collect();
-        let channels: Vec<&str> = sent.iter().map(|sent| &*sent.channel).collect();
-        let statuses: Vec<i16> = sent.iter().map(|sent| status(sent.http_status)).collect();
-        let created: Vec<DateTime<Utc>> = sent.iter().map(|sent| sent.created_at).collect();
-        let provider_ids: Vec<Option<&str>> = sent.iter().map(|sent| sent.provider_id.as_deref()).collect();
+        let (ids, tokens, channels, statuses, created, provider_ids) = columns(sent);
         let rows = self.query(query, &[&ids, &tokens, &channels, &statuses, &created, &provider_ids]).await?;
         let mut recorded = HashSet::with_capacity(rows.len());
         for row in &rows {
@@ -184,12 +179,7 @@ impl Store {
             [INT8_ARRAY, INT4_ARRAY, TEXT_ARRAY, INT2_ARRAY, TIMESTAMPTZ_ARRAY, INT4, TEXT_ARRAY]
         );
         let drop_work = query!("worker/drop_sent_work", Durable, [INT8_ARRAY]);
-        let ids: Vec<i64> = sent.iter().map(|sent| sent.id).collect();
-        let tokens: Vec<i32> = sent.iter().map(|sent| sent.token).collect();
-        let channels: Vec<&str> = sent.iter().map(|sent| &*sent.channel).collect();
-        let statuses: Vec<i16> = sent.iter().map(|sent| status(sent.http_status)).collect();
-        let created: Vec<DateTime<Utc>> = sent.iter().map(|sent| sent.created_at).collect();
-        let provider_ids: Vec<Option<&str>> = sent.iter().map(|sent| sent.provider_id.as_deref()).collect();
+        let (ids, tokens, channels, statuses, created, provider_ids) = columns(sent);
         let arguments: [&(dyn ToSql + Sync); 7] =
             [&ids, &tokens, &channels, &statuses, &created, &instance, &provider_ids];
         let (rows, dropped) = self.query_pair((late, &arguments), (drop_work, &[&ids])).await?;
@@ -299,6 +289,16 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Deliveries as the statements take them: one array per column.
+type SentColumns<'a> = (Vec<i64>, Vec<i32>, Vec<&'a str>, Vec<i16>, Vec<DateTime<Utc>>, Vec<Option<&'a str>>);
+
+fn columns<'a>(sent: &[&'a Sent]) -> SentColumns<'a> {
+    let column = |sent: &&'a Sent| {
+        (sent.id, sent.token, &*sent.channel, status(sent.http_status), sent.created_at, sent.provider_id.as_deref())
+    };
+    sent.iter().map(column).collect()
 }
 
 /// Failures as the statement takes them: one array per column.

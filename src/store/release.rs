@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::refusal::Values;
 use super::{Result, Store, query};
@@ -95,9 +95,12 @@ impl Store {
 }
 
 fn waiting(row: &tokio_postgres::Row) -> Result<Waiting> {
+    let (first_at, first_id): (DateTime<Utc>, i64) = (row.value("first_at")?, row.value("first_id")?);
+    // An app may have chosen the lowest id there is.
+    let just_before = first_id.checked_sub(1).map(|id| (first_at, id));
     Ok(Waiting {
         topic: row.value("topic")?,
-        start: (row.value("first_at")?, row.value::<i64>("first_id")? - 1),
+        start: just_before.unwrap_or((first_at - TimeDelta::microseconds(1), i64::MAX)),
         due_in: Duration::from_millis(u64::try_from(row.value::<i64>("due_in_ms")?).unwrap_or(0)),
     })
 }

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use super::instance::millis;
 use super::refusal::Values;
 use super::release::bounded;
-use super::{Query, Result, Store, query};
+use super::{Result, Store, query};
 
 /// A table that retention goes up by id or time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,15 +70,21 @@ impl Store {
         kept: Duration,
         new_scan: Duration,
     ) -> Result<Step> {
-        let query: &Query = match table {
-            Scanned::Attempts => query!("upkeep/delete_attempts", Relaxed, [INT4, INT4, INT8, INT8]),
-            Scanned::Events => query!("upkeep/delete_events", Relaxed, [INT4, INT4, INT8, INT8]),
-            Scanned::Inbox => query!("upkeep/delete_inbox", Relaxed, [INT4, INT4, INT8, INT8]),
-            Scanned::Idempotency => query!("upkeep/delete_idempotency", Relaxed, [INT4, INT4, INT8, INT8]),
-            Scanned::Audit => query!("upkeep/delete_audits", Relaxed, [INT4, INT4, INT8, INT8]),
-            Scanned::Runs => query!("upkeep/delete_runs", Relaxed, [INT4, INT4, INT8, INT8]),
+        let (rows, kept, new_scan) = (bounded(rows), millis(kept), millis(new_scan));
+        let by_id = query!("upkeep/delete_older_by_id", Relaxed, [TEXT, TEXT, INT4, INT4, INT8, INT8]);
+        let by_time = query!("upkeep/delete_older_by_time", Relaxed, [TEXT, TEXT, INT4, INT4, INT8, INT8]);
+        let (query, name, at) = match table {
+            Scanned::Attempts => (by_id, "attempt", "ended_at"),
+            Scanned::Audit => (by_id, "audit", "at"),
+            Scanned::Runs => (by_id, "schedule_run", "ended_at"),
+            Scanned::Inbox => (by_time, "inbox", "received_at"),
+            Scanned::Idempotency => (by_time, "idempotency", "at"),
+            Scanned::Events => {
+                let query = query!("upkeep/delete_events", Relaxed, [INT4, INT4, INT8, INT8]);
+                return step(&self.query(query, &[&owner, &rows, &kept, &new_scan]).await?);
+            }
         };
-        step(&self.query(query, &[&owner, &bounded(rows), &millis(kept), &millis(new_scan)]).await?)
+        step(&self.query(query, &[&name, &at, &owner, &rows, &kept, &new_scan]).await?)
     }
 
     /// Rows of instances that ended long ago.

@@ -5,8 +5,8 @@
 //!
 //! | status | scans | order |
 //! |---|---|---|
-//! | any, SENT, CANCELED | the log by id | newest first |
-//! | the same and FAILED, with a recipient | what was sent to it, by id | newest first |
+//! | any, with a recipient | what was sent to it, by id | newest first |
+//! | none given, SENT, CANCELED | the log by id | newest first |
 //! | QUEUED, PROCESSING | the live work by id | newest first |
 //! | FAILED | the dead letters by `failed_at` | last failed first |
 //! | PENDING | what is due, by topic and `due_at` | topic by topic, the earliest first |
@@ -86,9 +86,7 @@ enum Scan {
 impl Scan {
     fn of(filter: &Filter) -> Scan {
         match filter.status {
-            None | Some(Status::Sent | Status::Canceled | Status::Failed) if filter.recipient.is_some() => {
-                Scan::Recipient
-            }
+            _ if filter.recipient.is_some() => Scan::Recipient,
             None | Some(Status::Sent | Status::Canceled) => Scan::Log,
             Some(Status::Queued | Status::Processing) => Scan::Live,
             Some(Status::Failed) => Scan::Dead,
@@ -169,44 +167,36 @@ impl Store {
         let Filter { topic, recipient, since, until, contains, .. } = filter;
         let (status, id, at) = (filter.status.map(Status::name), &from.id, &from.at);
         let found = match scan {
-            Scan::Log | Scan::Recipient | Scan::Live => {
-                let query = match scan {
-                    Scan::Log => {
-                        query!("api/scan_log", Request, [INT8, INT4, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT])
-                    }
-                    Scan::Recipient => {
-                        query!(
-                            "api/scan_recipient",
-                            Request,
-                            [INT8, INT4, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]
-                        )
-                    }
-                    _ => {
-                        query!(
-                            "api/scan_outbox",
-                            Request,
-                            [INT8, INT4, TEXT, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]
-                        )
-                    }
-                };
-                self.ask(query, &[id, &rows, topic, &status, recipient, since, until, contains]).await?
+            Scan::Log => {
+                let query = query!("api/scan_log", Request, [INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]);
+                self.ask(query, &[id, &rows, topic, &status, since, until, contains]).await?
+            }
+            Scan::Recipient => {
+                let query = query!(
+                    "api/scan_recipient",
+                    Request,
+                    [INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT, TEXT]
+                );
+                self.ask(query, &[id, &rows, topic, &status, since, until, contains, recipient]).await?
+            }
+            Scan::Live => {
+                let query =
+                    query!("api/scan_outbox", Request, [INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]);
+                self.ask(query, &[id, &rows, topic, &status, since, until, contains]).await?
             }
             Scan::Dead => {
-                let query = query!(
-                    "api/scan_failed",
-                    Request,
-                    [TIMESTAMPTZ, INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]
-                );
-                self.ask(query, &[at, id, &rows, topic, recipient, since, until, contains]).await?
+                let query =
+                    query!("api/scan_failed", Request, [TIMESTAMPTZ, INT8, INT4, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]);
+                self.ask(query, &[at, id, &rows, topic, since, until, contains]).await?
             }
             Scan::Pending => {
                 let query = query!(
                     "api/scan_pending",
                     Request,
-                    [TEXT, TIMESTAMPTZ, INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]
+                    [TEXT, TIMESTAMPTZ, INT8, INT4, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]
                 );
                 let above = from.topic.clone().unwrap_or_default();
-                self.ask(query, &[&above, at, id, &rows, topic, recipient, since, until, contains]).await?
+                self.ask(query, &[&above, at, id, &rows, topic, since, until, contains]).await?
             }
         };
         let looked = found.first().map_or(Ok(0), |row| row.value::<i64>(4))?;

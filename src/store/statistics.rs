@@ -14,6 +14,8 @@ pub struct Report {
     pub clock_skew_ms: i32,
     /// Its queue's server.
     pub queue: QueueReport,
+    /// Whether a pooler that its configuration does not mention shares its sessions; `None`: not asked this time.
+    pub sessions_shared: Option<bool>,
 }
 
 /// What an instance knows of its queue's server.
@@ -78,7 +80,7 @@ impl Store {
 
     /// Writes down what an instance sees.
     pub async fn report(&self, instance: i32, report: &Report) -> Result<()> {
-        let query = query!("upkeep/report_instance", Relaxed, [INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8]);
+        let query = query!("upkeep/report_instance", Relaxed, [INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8, BOOL]);
         let (is_reachable, error, facts) = match &report.queue {
             QueueReport::InProcess => (None, None, None),
             QueueReport::Reachable(facts) => (Some(true), None, Some(facts)),
@@ -86,8 +88,10 @@ impl Store {
         };
         let policy = facts.map(|facts| facts.policy.as_str());
         let (used, at_most) = (facts.map(|facts| facts.memory_bytes), facts.map(|facts| facts.memory_max_bytes));
-        let skew = report.clock_skew_ms;
-        self.query(query, &[&instance, &skew, &is_reachable, &error, &policy, &used, &at_most]).await.map(|_| ())
+        let Report { clock_skew_ms, sessions_shared, .. } = report;
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
+            [&instance, clock_skew_ms, &is_reachable, &error, &policy, &used, &at_most, sessions_shared];
+        self.query(query, &params).await.map(|_| ())
     }
 
     /// Writes down the routes in use: topic, position, channel.

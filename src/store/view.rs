@@ -60,9 +60,6 @@ pub const VIEWS: [View; 17] = [
     view!("audit", "v.id DESC", "What operators did; the last first."),
 ];
 
-/// Reads one bulk action.
-const BULK_ACTION: &str = "SELECT row_to_json(v)::text FROM outboxd.bulk_actions v WHERE v.id = $1";
-
 impl Store {
     /// The first rows of a view, each an object of its columns.
     pub async fn read_view(&self, view: &View, rows_max: i32) -> Answer<Vec<Value>> {
@@ -73,7 +70,11 @@ impl Store {
 
     /// How far a bulk action is.
     pub async fn read_bulk_action(&self, id: i64) -> Answer<Option<Value>> {
-        let query = Query { sql: BULK_ACTION, types: &[Type::INT8], commit: Commit::Request };
+        let query = Query {
+            sql: "SELECT row_to_json(v)::text FROM outboxd.bulk_actions v WHERE v.id = $1",
+            types: &[Type::INT8],
+            commit: Commit::Request,
+        };
         let rows = self.ask(&query, &[&id]).await?;
         rows.first().map(|row| Ok(parsed(row.value(0)?))).transpose()
     }

@@ -102,5 +102,5 @@ pub const METRICS: &[Metric] = &[
     metric("outboxd_live_sessions", Gauge, &[], "Clients that listen to the live feed of this instance."),
     metric("outboxd_live_events_sent_total", Counter, &[], "Events written to clients of the live feed, each client counted."),
     metric("outboxd_live_refused_total", Counter, &[], "Clients of the live feed that were turned away because this instance has no room (live.sessions_max)."),
-    metric("outboxd_live_closed_total", Counter, &["reason"], "Sessions of the live feed that ended: client, gone, slow, silent, noisy, expired, shutdown, unavailable."),
+    metric("outboxd_live_closed_total", Counter, &["reason"], "Sessions of the live feed that ended: client, gone, slow, silent, noisy, expired, too_many, shutdown, unavailable."),
 ];

@@ -5,8 +5,8 @@
 //! them to the OTLP exporter in batches, and the [`Exporter`] ends it. What the collector does not take in time is
 //! dropped and counted (`outboxd_spans_dropped_total`): tracing never slows a delivery.
 //!
-//! The SDK's own tracer is not used: it takes no trace id for a trace that begins, and ours is made from the
-//! webhook-id.
+//! Neither the SDK's own tracer nor `tracing-opentelemetry` makes the spans: both take no trace id for a trace that begins,
+//! and ours is made from the webhook-id; the latter's spans begin when they are made, and `queued` began at the publication.
 //!
 //! Limit: a call whose worker dies leaves no span.
 
@@ -32,10 +32,6 @@ pub use exporter::{Error, Exporter};
 const SPANS_PER_CALL: usize = 2;
 /// Spans that wait for the collector at most: those of 8,192 calls, some 14 MB, of which the queue takes 6 when made.
 const WAITING_MAX: usize = 8192 * SPANS_PER_CALL;
-/// Spans told of in one request at most.
-const BATCH_MAX: usize = 512 * SPANS_PER_CALL;
-/// Spans wait this long for others to travel with.
-const EXPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// A tracer and the exporter behind it, if a collector is configured. `instance` is unique to this process. Requests
 /// are made on the runtime that calls this.
@@ -47,8 +43,8 @@ pub fn open(config: &TelemetryConfig, instance: &str) -> Result<Option<(Tracer, 
     // Said, so that the platform's OTEL_BSP_* variables do not count.
     let batch_config = BatchConfigBuilder::default()
         .with_max_queue_size(WAITING_MAX)
-        .with_max_export_batch_size(BATCH_MAX)
-        .with_scheduled_delay(EXPORT_EVERY)
+        .with_max_export_batch_size(512 * SPANS_PER_CALL)
+        .with_scheduled_delay(Duration::from_secs(1))
         .build();
     let processor = Arc::new(BatchSpanProcessor::new(batches, batch_config));
     let tracer =

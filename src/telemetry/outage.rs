@@ -1,8 +1,12 @@
 //! An outage is told once, however often what it stops is tried again.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use tracing::warn;
+
+/// After an error, before the next try.
+pub const ERROR_WAIT: Duration = Duration::from_millis(500);
 
 /// Whether something that is tried again and again fails now.
 #[derive(Debug, Default)]

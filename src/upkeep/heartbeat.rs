@@ -10,10 +10,7 @@ use tracing::info;
 
 use crate::store::Store;
 use crate::store::instance::{Description, InstanceId, Presence, Registered};
-use crate::telemetry::outage::Outage;
-
-/// Between tries after an error.
-const ERROR_WAIT: Duration = Duration::from_secs(1);
+use crate::telemetry::outage::{ERROR_WAIT, Outage};
 
 /// What a heartbeat stands on.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! Tells the views what this instance counted and sees: every few seconds its statistics, its queue's server, its clock;
+//! Tells the views what this instance counted and sees: every few seconds its statistics, its queue's server, its clock,
+//! now and then whether a pooler has come to stand before Postgres;
 //! and takes the snapshot of the active set when it is time.
 
 use std::collections::BTreeMap;
@@ -24,6 +25,8 @@ const REPORT_EVERY: Duration = Duration::from_secs(2);
 const FIRST_SNAPSHOT: Duration = Duration::from_secs(2);
 /// Between removals of counts that no view shows any more.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// Between looks for a pooler. Each makes two connections.
+const ASK_FOR_POOLER_EVERY: Duration = Duration::from_secs(300);
 /// Between lines of the log that say which channels' calls fail.
 const SAY_EVERY: Duration = Duration::from_secs(60);
 
@@ -60,12 +63,13 @@ pub struct Told {
     snapshot_at: Instant,
     forget_at: Instant,
     failures_at: Instant,
+    pooler_at: Instant,
 }
 
 impl Default for Told {
     fn default() -> Told {
         let now = Instant::now();
-        Told { has_routes: false, snapshot_at: now + FIRST_SNAPSHOT, forget_at: now, failures_at: now }
+        Told { has_routes: false, snapshot_at: now + FIRST_SNAPSHOT, forget_at: now, failures_at: now, pooler_at: now }
     }
 }
 
@@ -104,7 +108,17 @@ impl Reporter {
             Ok(Some(facts)) => QueueReport::Reachable(facts),
             Err(error) => QueueReport::Unreachable(error.to_string()),
         };
-        self.store.report(self.instance.get(), &Report { clock_skew_ms, queue }).await
+        let sessions_shared = self.ask_for_pooler(told).await;
+        self.store.report(self.instance.get(), &Report { clock_skew_ms, queue, sessions_shared }).await
+    }
+
+    /// The start refuses one. Connections that are made later may be led through it all the same.
+    async fn ask_for_pooler(&self, told: &mut Told) -> Option<bool> {
+        if Instant::now() < told.pooler_at {
+            return None;
+        }
+        told.pooler_at = Instant::now() + ASK_FOR_POOLER_EVERY;
+        Some(self.store.are_sessions_shared().await)
     }
 
     /// Adds what was counted since the last time. After an error it is kept: a second telling may then count what the

@@ -6,9 +6,10 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::Worker;
+use super::room::Destination;
 use crate::channel::Outcome;
-use crate::channel::availability::{May, PAUSED_WAIT};
-use crate::channel::circuit::{CircuitChange, Pass};
+use crate::channel::availability::{Hold, May, PAUSED_WAIT};
+use crate::channel::circuit::{CircuitChange, OpenReason, Pass};
 use crate::channel::circuits::PROBE_SLACK;
 
 /// Of all instances one makes the probe. `Wait`: another does, or that could not be asked. Whoever takes it and dies keeps
@@ -22,7 +23,14 @@ pub(super) async fn take_probe(worker: &Worker, channel: &str, origin: &str, tim
             worker.availability.give_back_probe(channel, origin);
         }
     }
-    May::Wait(PAUSED_WAIT)
+    May::Wait(worker.availability.hold(channel, origin, PAUSED_WAIT))
+}
+
+/// A message that was to be the probe needs no call: another may be.
+pub(super) fn give_back_probe(worker: &Worker, pass: Pass, destination: &Destination) {
+    if let (Pass::Probe, Some((provider, origin))) = (pass, destination) {
+        worker.availability.give_back_probe(provider.channel.name(), origin);
+    }
 }
 
 /// The call that was permitted was not made.
@@ -41,11 +49,11 @@ pub(super) async fn on_outcome(
     origin: &Arc<str>,
     pass: Pass,
     outcome: &Outcome,
-) -> Option<Duration> {
+) -> Option<Hold> {
     let change = worker.availability.on_outcome(channel, origin, pass, outcome)?;
     tell(worker, channel, origin, change).await;
     match change {
-        CircuitChange::Open { wait, .. } => Some(wait),
+        CircuitChange::Open { wait, reason, .. } => Some(Hold { wait, is_failing: reason == OpenReason::Failures }),
         CircuitChange::Close | CircuitChange::ProbeAgain => None,
     }
 }

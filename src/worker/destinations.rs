@@ -40,15 +40,13 @@ pub(super) async fn find(worker: &Worker, deliveries: &[Delivery]) -> Vec<Destin
     deliveries.iter().zip(providers).map(destination).collect()
 }
 
-/// A route that became shorter goes on with its last channel.
 fn provider<'a>(worker: &'a Worker, message: &Message) -> Option<&'a Arc<Provider>> {
     let route = worker.router.route_for(&message.topic).ok()?;
-    let step = usize::try_from(message.route_step).unwrap_or(0).min(route.channels.len() - 1);
-    route.channels.get(step)
+    route.channels.get(route.position(message.route_step))
 }
 
 /// Without an answer nothing is known: the claim tells.
-async fn read(worker: &Worker, ids: &[i64]) -> HashMap<i64, claim::Destination> {
+async fn read(worker: &Worker, ids: &[i64]) -> HashMap<i64, claim::Contents> {
     match worker.store.read_destinations(ids).await {
         Ok(rows) => rows.into_iter().map(|row| (row.id, row)).collect(),
         Err(error) => {
@@ -59,7 +57,7 @@ async fn read(worker: &Worker, ids: &[i64]) -> HashMap<i64, claim::Destination> 
 }
 
 /// `None`: there is no such URL; the attempt will say why.
-fn origin(provider: &Provider, row: &claim::Destination) -> Option<Arc<str>> {
+fn origin(provider: &Provider, row: &claim::Contents) -> Option<Arc<str>> {
     let payload: &RawValue = serde_json::from_str(&row.payload).ok()?;
     let headers: Option<&RawValue> = row.headers.as_deref().map(serde_json::from_str).transpose().ok()?;
     let outgoing = Outgoing {

@@ -17,8 +17,8 @@ use tracing::warn;
 use super::recorder::{self, Acks, Done, Finished};
 use super::room::{Destination, Line, Room, Taken, Turn};
 use super::taker::Batch;
-use super::{Worker, destinations, sender};
-use crate::channel::availability::May;
+use super::{Worker, circuits, destinations, sender};
+use crate::channel::availability::{Hold, May};
 use crate::channel::circuit::Pass;
 use crate::channel::limit::{Full, Permit};
 use crate::failpoint;
@@ -169,8 +169,8 @@ impl Dispatcher {
             room.join(destination, taken, usize::MAX);
             return;
         };
-        if let Some(wait) = worker.availability.held_for(provider.channel.name(), &origin) {
-            back.extend(taken.into_iter().map(|taken| self.while_held(taken, wait)));
+        if let Some(hold) = worker.availability.held_for(provider.channel.name(), &origin) {
+            back.extend(taken.into_iter().map(|taken| self.while_held(taken, hold)));
             return;
         }
         let concurrency = worker.config.concurrency;
@@ -181,13 +181,13 @@ impl Dispatcher {
     }
 
     /// A held channel: wait for it, or go on with the next.
-    fn while_held(&self, taken: Taken, wait: Duration) -> GoesBack {
+    fn while_held(&self, taken: Taken, hold: Hold) -> GoesBack {
         let message = &taken.delivery.message;
-        let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, wait, None) };
-        let step = usize::try_from(message.route_step).unwrap_or(0).min(route.channels.len() - 1);
-        match decide_while_held(&route.policy, step) {
-            HeldDecision::Wait => (taken, wait, None),
-            HeldDecision::NextChannel => (taken, Duration::ZERO, i16::try_from(step + 1).ok()),
+        let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, hold.wait, None) };
+        let position = route.position(message.route_step);
+        match decide_while_held(&route.policy, position, hold.is_failing) {
+            HeldDecision::Wait => (taken, hold.wait, None),
+            HeldDecision::NextChannel => (taken, Duration::ZERO, i16::try_from(position + 1).ok()),
         }
     }
 
@@ -220,8 +220,8 @@ impl Dispatcher {
             None => Pass::Normal,
             Some((provider, origin)) => match self.worker.availability.may_call(provider.channel.name(), origin) {
                 May::Call(pass) => pass,
-                May::Wait(wait) => {
-                    back.extend(line.messages.drain(..).map(|taken| self.while_held(taken, wait)));
+                May::Wait(hold) => {
+                    back.extend(line.messages.drain(..).map(|taken| self.while_held(taken, hold)));
                     return Turn::Stop;
                 }
             },
@@ -229,9 +229,7 @@ impl Dispatcher {
         let permits = match self.permits(&line.destination) {
             Ok(permits) => permits,
             Err(full) => {
-                if let (Pass::Probe, Some((provider, origin))) = (pass, &line.destination) {
-                    self.worker.availability.give_back_probe(provider.channel.name(), origin);
-                }
+                circuits::give_back_probe(&self.worker, pass, &line.destination);
                 if let Some(Full::Rate(wait)) = full {
                     *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
                 }
@@ -307,9 +305,7 @@ impl Dispatcher {
 
     /// It needs no call: its permits are free, and so is the probe it may have been granted.
     fn not_called(&self, start: Start) -> (Acks, Delivery) {
-        if let (Pass::Probe, Some((provider, origin))) = (start.pass, &start.destination) {
-            self.worker.availability.give_back_probe(provider.channel.name(), origin);
-        }
+        circuits::give_back_probe(&self.worker, start.pass, &start.destination);
         (start.taken.acks, start.taken.delivery)
     }
 

@@ -1,15 +1,12 @@
 //! Renews the leases of calls that are still under way.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
 use super::Worker;
-use crate::telemetry::outage::Outage;
-
-/// After an error. Short, however long the lease: once Postgres is back the others wait one heartbeat TTL and no longer.
-const ERROR_WAIT: Duration = Duration::from_millis(500);
+use crate::telemetry::outage::{ERROR_WAIT, Outage};
 
 pub(super) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
     let third = worker.config.lease / 3;

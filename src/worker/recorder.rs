@@ -13,19 +13,16 @@ use super::Worker;
 use crate::failpoint;
 use crate::queue::{Acker, Delivery};
 use crate::retry::ErrorWait;
-use crate::store;
-use crate::store::claim::Release;
+use crate::store::claim::PutBack;
 use crate::store::record::{Failed, Recorder, Sent, SentRecord};
 use crate::store::refusal::Unusable;
-
-/// Outcomes recorded by one statement at most.
-const BATCH_MAX: usize = 500;
+use crate::store::{self, BATCH_ROWS};
 
 /// What became of one claim.
 pub(super) enum Done {
     Sent(Sent),
     Failed(Failed),
-    Released(Release),
+    Released(PutBack),
     /// It cannot be worked with: no call was made.
     Unusable(Unusable),
 }
@@ -58,8 +55,8 @@ impl Acks {
 }
 
 pub(super) async fn run(worker: Arc<Worker>, mut outcomes: mpsc::Receiver<Finished>, stop: CancellationToken) {
-    let mut ready = Vec::with_capacity(BATCH_MAX);
-    while outcomes.recv_many(&mut ready, BATCH_MAX).await > 0 {
+    let mut ready = Vec::with_capacity(BATCH_ROWS as usize);
+    while outcomes.recv_many(&mut ready, BATCH_ROWS as usize).await > 0 {
         failpoint::hit("after_call").await;
         let (batch, messages) = Batch::of(ready.drain(..));
         if stop.run_until_cancelled(batch.record_patiently(&worker)).await.is_none() {
@@ -91,7 +88,7 @@ pub(super) fn by_consumer(messages: impl Iterator<Item = (Acks, Delivery)>) -> V
 struct Batch {
     sent: Vec<Sent>,
     failed: Vec<Failed>,
-    released: Vec<Release>,
+    released: Vec<PutBack>,
     unusable: Vec<Unusable>,
 }
 
@@ -211,7 +208,7 @@ async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Re
     Ok((record.released_keys, record.unusable))
 }
 
-async fn release(worker: &Worker, released: &[Release]) -> store::Result<Recorded> {
+async fn release(worker: &Worker, released: &[PutBack]) -> store::Result<Recorded> {
     if released.is_empty() {
         return Ok(Recorded::default());
     }

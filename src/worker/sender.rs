@@ -11,7 +11,7 @@ use super::dispatcher::{NO_ROUTE_WAIT, Permits};
 use super::recorder::{Acks, Done, Finished};
 use super::room::Destination;
 use super::{Worker, circuits, traced};
-use crate::channel::availability::May;
+use crate::channel::availability::{Hold, May, PAUSED_WAIT};
 use crate::channel::circuit::Pass;
 use crate::channel::failover::{Provider, Route};
 use crate::channel::{Failed, Outcome, Outgoing, webhook_id};
@@ -19,12 +19,9 @@ use crate::failpoint;
 use crate::notification::NotificationId;
 use crate::queue::Delivery;
 use crate::retry::{self, Decision, Failure, HeldDecision, Position};
-use crate::store::claim::{Claimed, Release};
+use crate::store::claim::{Claimed, PutBack};
 use crate::store::record;
 use crate::telemetry::statistics::Called;
-
-/// Work of a topic that was paused while it was claimed.
-const PAUSED_WAIT: Duration = Duration::from_millis(500);
 
 /// Behind the others that wait for the same circuit: the next probe is another's.
 const PROBED_WAIT: Duration = Duration::from_secs(1);
@@ -63,8 +60,7 @@ async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &
     let Ok(route) = worker.router.route_for(&claimed.topic) else {
         return not_called(release(claimed, NO_ROUTE_WAIT, None));
     };
-    // A route that became shorter goes on with its last channel.
-    let position = usize::try_from(claimed.route_step).unwrap_or(0).min(route.channels.len() - 1);
+    let position = route.position(claimed.route_step);
     let provider = &route.channels[position];
     if call.delivery.times_delivered > worker.deliveries_max {
         let error = format!("delivered {} times by the queue without an outcome", call.delivery.times_delivered);
@@ -118,7 +114,7 @@ async fn send(
         Pass::Normal => Pass::Normal,
         Pass::Probe => match circuits::take_probe(worker, name, &origin, provider.timeout).await {
             May::Call(pass) => pass,
-            May::Wait(wait) => return while_held(claimed, route, position, wait),
+            May::Wait(hold) => return while_held(claimed, route, position, hold),
         },
     };
     if is_expired(call) {
@@ -136,7 +132,7 @@ async fn send(
     let Some(outcome) = called else {
         return after_failure(claimed, route, position, provider, cut_short(call.claimed_at.elapsed()));
     };
-    let held_for = note(worker, provider, &origin, pass, &outcome).await;
+    let hold = note(worker, provider, &origin, pass, &outcome).await;
     match outcome {
         Outcome::Sent { status, provider_id, .. } => Done::Sent(record::Sent {
             id: claimed.id,
@@ -148,8 +144,8 @@ async fn send(
             provider_id,
             published_at: claimed.published_at,
         }),
-        Outcome::Failed(failed) => match held_for.filter(|_| pass == Pass::Probe) {
-            Some(wait) => after_probe(claimed, route, position, provider, failed, wait),
+        Outcome::Failed(failed) => match hold.filter(|_| pass == Pass::Probe) {
+            Some(hold) => after_probe(claimed, route, position, provider, failed, hold),
             None => after_failure(claimed, route, position, provider, failed),
         },
     }
@@ -157,20 +153,12 @@ async fn send(
 
 /// Nobody was called: if this was to be the probe, another may be.
 fn not_called(worker: &Worker, call: &Call, done: Done) -> Done {
-    if let (Pass::Probe, Some((provider, origin))) = (call.pass, &call.destination) {
-        worker.availability.give_back_probe(provider.channel.name(), origin);
-    }
+    circuits::give_back_probe(worker, call.pass, &call.destination);
     done
 }
 
 /// Counts a call. Says for how long calls are held because of it.
-async fn note(
-    worker: &Worker,
-    provider: &Provider,
-    origin: &Arc<str>,
-    pass: Pass,
-    outcome: &Outcome,
-) -> Option<Duration> {
+async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pass, outcome: &Outcome) -> Option<Hold> {
     let channel = provider.channel.name();
     let duration = match outcome {
         Outcome::Sent { duration, .. } => {
@@ -216,12 +204,12 @@ fn parse(json: &str) -> Result<Box<RawValue>, String> {
 }
 
 fn release(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> Done {
-    Done::Released(Release { id: claimed.id, token: claimed.token, wait, next_step })
+    Done::Released(PutBack { id: claimed.id, epoch: claimed.token, wait, next_step })
 }
 
-fn while_held(claimed: &Claimed, route: &Route, position: usize, wait: Duration) -> Done {
-    match retry::decide_while_held(&route.policy, position) {
-        HeldDecision::Wait => release(claimed, wait, None),
+fn while_held(claimed: &Claimed, route: &Route, position: usize, hold: Hold) -> Done {
+    match retry::decide_while_held(&route.policy, position, hold.is_failing) {
+        HeldDecision::Wait => release(claimed, hold.wait, None),
         HeldDecision::NextChannel => release(claimed, Duration::ZERO, Some(next(position))),
     }
 }
@@ -277,14 +265,14 @@ fn after_probe(
     position: usize,
     provider: &Provider,
     failed: Failed,
-    held_for: Duration,
+    hold: Hold,
 ) -> Done {
     let is_unknown = failed.failure == Failure::Ambiguous;
     let done = after_failure(claimed, route, position, provider, failed);
     match done {
         Done::Failed(failed) if !is_unknown => {
-            let next = match retry::decide_while_held(&route.policy, position) {
-                HeldDecision::Wait => record::Next::Probe(held_for + PROBED_WAIT),
+            let next = match retry::decide_while_held(&route.policy, position, hold.is_failing) {
+                HeldDecision::Wait => record::Next::Probe(hold.wait + PROBED_WAIT),
                 HeldDecision::NextChannel => record::Next::Channel(next(position)),
             };
             Done::Failed(record::Failed { next, ..failed })

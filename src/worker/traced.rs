@@ -8,9 +8,6 @@ use crate::retry::Failure;
 use crate::store::claim::Claimed;
 use crate::telemetry::otlp::{Begun, Call};
 
-/// What the end of the drain does to a call.
-const CUT_OFF: &str = "cut off";
-
 /// Before the call, so that the provider is told of it.
 pub(super) fn begin(worker: &Worker, outgoing: &Outgoing<'_>) -> Option<Begun> {
     worker.tracer.as_ref()?.begin(outgoing.headers, outgoing.webhook_id)
@@ -28,7 +25,8 @@ pub(super) fn end(
     let (name, http_status, error) = match outcome {
         Some(Outcome::Sent { status, .. }) => ("sent", Some(*status), None),
         Some(Outcome::Failed(failed)) => (failed.failure.name(), failed.status, Some(failed.cause.name())),
-        None => (Failure::Ambiguous.name(), None, Some(CUT_OFF)),
+        // The end of the drain did it.
+        None => (Failure::Ambiguous.name(), None, Some("cut off")),
     };
     let call = Call {
         notification: claimed.id,

@@ -8,6 +8,7 @@ use crate::support::provider::Reply;
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
 
+mod acting;
 mod pages;
 mod pictures;
 
@@ -180,6 +181,9 @@ async fn keys_alone_are_enough() {
     browser.until("document.querySelector('#live').dataset.state === 'live'").await;
     browser.press("p").await;
     browser.until("document.querySelector('#live').dataset.state === 'paused'").await;
+    assert_eq!(browser.evaluate("live.source === null").await, true, "nothing is asked for while it is paused");
+    browser.press("p").await;
+    browser.until("document.querySelector('#live').dataset.state === 'live' && live.source !== null").await;
     desk.end().await;
 }
 

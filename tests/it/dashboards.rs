@@ -79,7 +79,7 @@ async fn every_check_that_an_alert_names_is_one_of_the_health_view() {
             }
         }
     }
-    let wanted = ["event_consumers", "event_streams", "events", "paused", "routes", "schedules"];
+    let wanted = ["event_consumers", "event_streams", "events", "paused", "pooler", "routes", "schedules"];
     assert_eq!(named.into_iter().collect::<Vec<_>>(), wanted);
 }
 

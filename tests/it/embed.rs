@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::leader::config;
 use crate::support::world::{Carrier, World};
-use crate::support::{cli, postgres, redis, sql};
+use crate::support::{command, postgres, redis, sql};
 
 const SOON: Duration = Duration::from_secs(15);
 
@@ -94,7 +94,7 @@ async fn an_app_without_redis_is_told_so() {
 async fn the_example_commits_and_pushes() {
     let world = World::new(Carrier::Stream).await;
     let _worker = world.setup.clone().roles("worker").start().await;
-    let output = tokio::process::Command::new(cli::example("after_commit").await)
+    let output = tokio::process::Command::new(command::example("after_commit").await)
         .env("DATABASE_URL", world.database.url())
         .env("REDIS_URL", redis::shared().url())
         .env("OUTBOXD_QUEUE_PREFIX", &world.prefix)

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use tokio::process::{Child, Command};
 
-use crate::support::cli;
+use crate::support::command;
 use crate::support::redis::{RedisServer, unique_prefix};
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
@@ -25,7 +25,7 @@ async fn publish(world: &World, from: i32, to: i32) {
 
 #[tokio::test]
 async fn the_example_consumer_handles_each_event_once_through_a_loss_and_a_crash() {
-    let binary = cli::example("event_consumer").await;
+    let binary = command::example("event_consumer").await;
     let redis = RedisServer::forgetful();
     let mut world = World::new(Carrier::Memory).await;
     let prefix = unique_prefix();

@@ -82,3 +82,30 @@ async fn bad_events_are_refused_with_a_code_a_message_and_a_hint() {
     }
     assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.event").await, 0);
 }
+
+/// What waits stands before later events of every topic, and what a stream cannot keep is lost on its readers again.
+#[tokio::test]
+async fn a_long_replay_comes_in_portions_and_a_cut_group_says_where_to_go_on() {
+    let client = postgres::database().await.connect().await;
+    let events = "INSERT INTO outboxd.event (topic, key, payload, created_at)
+                  SELECT 'order', 'k', '{}', timestamptz '2026-01-01 00:00+00' + n * interval '1 ms' FROM generate_series(1, 120000) n";
+    run(&client, events).await;
+    let groups = "INSERT INTO outboxd.event_group (topic, name, delivered_id, gone, behind, stream_max, cut_at, cut_from, cut_events)
+                  VALUES ('order', 'old', '0-0', 0, 0, 100000, now(), '2026-01-01 00:00+00', 120000),
+                         ('order', 'new', '0-0', 0, 0, 100000, now(), '2026-01-01 00:01:50+00', 10000)";
+    run(&client, groups).await;
+    let cut = "SELECT string_agg(concat_ws(' ', name, cut_events, cut_from AT TIME ZONE 'UTC'), ', ' ORDER BY name)
+                 FROM outboxd.event_group WHERE cut_at IS NOT NULL";
+    let replay = "SELECT outboxd.replay_events('order', (SELECT min(cut_from) FROM outboxd.event_group))";
+    assert_eq!(value::<i64>(&client, replay).await, 100_000);
+    assert_eq!(
+        value::<String>(&client, cut).await,
+        "new 10000 2026-01-01 00:01:50, old 20000 2026-01-01 00:01:40.001",
+        "the one that needs nothing of this is left as it was"
+    );
+    assert_eq!(value::<i64>(&client, replay).await, 20_000);
+    assert_eq!(value::<Option<String>>(&client, cut).await, None);
+    let order = "SELECT count(*) FROM (SELECT event_id, lag(event_id, 1, 0::bigint) OVER (ORDER BY seq) AS before FROM outboxd.event_outbox) o
+                  WHERE event_id = before + 1";
+    assert_eq!(value::<i64>(&client, order).await, 120_000, "each once, in order");
+}

@@ -14,6 +14,7 @@ mod open_transaction;
 mod outage;
 mod outcomes;
 mod panics;
+mod plans;
 mod planted;
 mod pooler;
 mod postgres;
@@ -31,7 +32,6 @@ mod topics;
 mod upgrade;
 mod work;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use outboxd::channel::availability::Availability;
@@ -58,7 +58,12 @@ struct Stepped {
 
 impl Stepped {
     async fn on(database: &Database) -> Stepped {
-        let config = config(database, &[]);
+        Stepped::with(database, &[]).await
+    }
+
+    /// The same with these keys set. Without any route a relay publishes everything.
+    async fn with(database: &Database, set: &[(&str, &str)]) -> Stepped {
+        let config = config(database, set);
         let store = Store::open(&config).unwrap();
         let queue = queue::open(&config.queue, None).await.unwrap();
         let publisher = Publisher::new(
@@ -69,8 +74,7 @@ impl Stepped {
             Arc::new(Statistics::default()),
         );
         let instance = InstanceId::new(register(&database.connect().await).await);
-        // Without any route a relay publishes everything.
-        let router = Arc::new(Router::new(&BTreeMap::new(), &BTreeMap::new()).unwrap());
+        let router = Arc::new(Router::new(&config.channels, &config.routes).unwrap());
         let availability = Arc::new(Availability::new(router, &config.channels, config.worker.concurrency));
         let relay = Relay::new(store.clone(), publisher, Arc::clone(&availability), instance.clone());
         Stepped { store, queue, availability, relay, instance: instance.get() }

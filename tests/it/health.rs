@@ -40,7 +40,8 @@ async fn an_empty_installation_only_lacks_an_instance() {
             "routes ok",
             "events ok",
             "event_streams ok",
-            "event_consumers ok"
+            "event_consumers ok",
+            "pooler ok"
         ]
     );
     let advice = "SELECT count(*) FROM outboxd.health WHERE (level <> 'ok') <> (action IS NOT NULL) OR meaning IS NULL OR value IS NULL";
@@ -190,7 +191,7 @@ async fn what_instances_report_of_queue_and_clock_is_judged() {
     }
     run(&client, "UPDATE outboxd.instance SET fallback_since = '2027-01-02 03:04:05'").await;
     let (found, measured, action) = check(&client, "queue").await;
-    let wanted = "1 of 1 instances go on without Redis, the first since 2027-01-02 03:04:05: refused";
+    let wanted = "1 of 1 instances go on without Redis, the first since 2027-01-02 03:04:05 UTC: refused";
     assert_eq!((found.as_str(), measured.as_str()), ("warn", wanted));
     assert!(action.unwrap().contains("as soon as it answers"));
     run(&client, "UPDATE outboxd.instance_report SET clock_skew_ms = -2500").await;
@@ -278,6 +279,6 @@ async fn health_answers_a_role_that_may_only_look() {
     let database = postgres::database().await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
     let rows: i64 = value(&operator, "SELECT count(*) FROM outboxd.health").await;
-    assert_eq!(rows, 17);
+    assert_eq!(rows, 18);
     run(&operator, "SELECT * FROM outboxd.health").await;
 }

@@ -98,6 +98,7 @@ async fn a_former_owner_that_wakes_up_late_changes_nothing() {
     )
     .await;
     sql::run(&client, "UPDATE outboxd.leader_lease SET until = clock_timestamp() WHERE name = 'retention'").await;
+    let old = "UPDATE outboxd.instance SET started_at = now() - interval '1 hour'";
     let kept = Duration::from_secs(86_400);
     let late = store.delete_instances(former, kept).await.unwrap();
     assert_eq!((late.is_caught_up, late.deleted), (None, 0), "the lease was over");
@@ -105,6 +106,9 @@ async fn a_former_owner_that_wakes_up_late_changes_nothing() {
     let late = store.delete_instances(former, kept).await.unwrap();
     assert_eq!((late.is_caught_up, late.deleted), (None, 0), "somebody else has it");
     assert_eq!(store.release_leader_lease(retention::LEASE, former).await.unwrap(), ());
+    let now = store.delete_instances(owner, kept).await.unwrap();
+    assert_eq!((now.is_caught_up, now.deleted), (Some(true), 0), "it has just started: the sweep comes first");
+    sql::run(&client, old).await;
     let now = store.delete_instances(owner, kept).await.unwrap();
     assert_eq!((now.is_caught_up, now.deleted), (Some(true), 2), "the one that saw the most of the queue stays");
 }

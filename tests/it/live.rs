@@ -4,6 +4,7 @@ mod client;
 mod limits;
 mod load;
 mod losses;
+mod page;
 mod rights;
 
 use std::net::SocketAddr;

@@ -36,6 +36,7 @@ mod health;
 mod inbox;
 mod operate;
 mod operate_bulk;
+mod recipients;
 mod status;
 mod transcripts;
 mod views;

@@ -156,8 +156,8 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     (
         r#"'t', '[{"recipient": "", "payload": 1}]'"#,
         "23514",
-        "notify_many: item 1: recipient has 0 characters",
-        "A recipient (device token, phone number, URL …) has 1 to 4096 characters.",
+        "notify_many: item 1: recipient has 0 bytes",
+        "A recipient (device token, phone number, URL …) has 1 to 2048 bytes.",
     ),
     (
         r#"'', '[{"recipient": "r", "payload": 1}]'"#,

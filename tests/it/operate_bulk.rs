@@ -46,7 +46,11 @@ async fn a_dry_run_counts_what_matches_each_key_of_the_filter() {
         (r#"{"topic": "other"}"#, 0),
         (r#"{"error_like": "time%"}"#, 30),
         (r#"{"channel": "sms"}"#, 20),
+        (r#"{"channel": ""}"#, 0),
         (r#"{"http_status": 400}"#, 30),
+        (r#"{"cause": "HTTP 400"}"#, 30),
+        (r#"{"cause": "timeout"}"#, 30),
+        (r#"{"cause": "time"}"#, 0),
         (r#"{"recipient": "r7"}"#, 1),
         (r#"{"channel": "sms", "http_status": 400}"#, 10),
     ] {

@@ -3,7 +3,7 @@
 
 use outboxd::store::migrate::{self, Install};
 
-use crate::support::cli::{Ran, outboxd};
+use crate::support::command::{Ran, run_in};
 use crate::support::postgres::{self, Database, connect};
 use crate::support::process::free_port;
 use crate::support::sql::{run, value, values};
@@ -25,7 +25,7 @@ async fn run_with_unusable_rest(database: &Database, args: &[&str]) -> Ran {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("outboxd.toml"), UNUSABLE).unwrap();
     let env = [("DATABASE_URL", database.url()), ("OUTBOXD_WORKER_LEESE", "1m".into())];
-    outboxd(dir.path(), args, &env.each_ref().map(|(name, value)| (*name, value.as_str()))).await
+    run_in(dir.path(), args, &env.each_ref().map(|(name, value)| (*name, value.as_str()))).await
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn what_is_wrong_with_the_database_still_stops_an_operator() {
         ("database_url = ", "outboxd.toml:1"),
     ] {
         std::fs::write(&file, text).unwrap();
-        let ran = outboxd(dir.path(), &["status"], &[]).await;
+        let ran = run_in(dir.path(), &["status"], &[]).await;
         assert!(ran.code == 78 && ran.err.contains(wanted), "{text}: {}", ran.all());
     }
 }
@@ -83,7 +83,7 @@ async fn a_url_made_for_other_tools_is_taken_and_what_is_ignored_is_named() {
         database.url()
     );
     for (args, said) in [(["check"], "out"), (["status"], "err")] {
-        let ran = outboxd(dir.path(), &args, &[("DATABASE_URL", &url)]).await;
+        let ran = run_in(dir.path(), &args, &[("DATABASE_URL", &url)]).await;
         assert_eq!(ran.code, 0, "{}", ran.all());
         let text = if said == "out" { &ran.out } else { &ran.err };
         for part in [
@@ -95,7 +95,7 @@ async fn a_url_made_for_other_tools_is_taken_and_what_is_ignored_is_named() {
         }
     }
     let env = [("DATABASE_URL", url.as_str()), ("OUTBOXD_DATABASE_POOLER", "true")];
-    let pooled = outboxd(dir.path(), &["check"], &env).await;
+    let pooled = run_in(dir.path(), &["check"], &env).await;
     assert!(!pooled.out.contains("set database.pooler"), "{}", pooled.out);
 }
 
@@ -113,7 +113,7 @@ async fn server_with_a_modest_owner() -> (postgres::Server, String) {
 async fn migrate_fails_where_it_may_not_create_roles_and_says_what_to_do() {
     let (server, url) = server_with_a_modest_owner().await;
     let dir = tempfile::tempdir().unwrap();
-    let migrate = async |args: &[&str]| outboxd(dir.path(), args, &[("DATABASE_URL", &url)]).await;
+    let migrate = async |args: &[&str]| run_in(dir.path(), args, &[("DATABASE_URL", &url)]).await;
 
     let refused = migrate(&["migrate"]).await;
     assert_eq!(refused.code, 78, "{}", refused.all());
@@ -125,7 +125,7 @@ async fn migrate_fails_where_it_may_not_create_roles_and_says_what_to_do() {
     assert_eq!((content.code, content.err.as_str()), (0, ""), "{}", content.all());
 
     // What it says to do works.
-    let roles = outboxd(dir.path(), &["roles"], &[]).await;
+    let roles = run_in(dir.path(), &["roles"], &[]).await;
     assert_eq!((roles.code, roles.err.as_str()), (0, ""));
     run(&connect(&server.url("app")).await, &roles.out).await;
     let done = migrate(&["migrate"]).await;
@@ -139,11 +139,11 @@ async fn roles_made_first_need_the_owners_name_or_a_grant_that_migrate_asks_for(
     let (server, url) = server_with_a_modest_owner().await;
     let dir = tempfile::tempdir().unwrap();
     let dba = connect(&server.url("app")).await;
-    run(&dba, &outboxd(dir.path(), &["roles"], &[]).await.out).await;
-    let refused = outboxd(dir.path(), &["migrate"], &[("DATABASE_URL", &url)]).await;
+    run(&dba, &run_in(dir.path(), &["roles"], &[]).await.out).await;
+    let refused = run_in(dir.path(), &["migrate"], &[("DATABASE_URL", &url)]).await;
     assert!(refused.code == 78 && refused.err.contains("GRANT outboxd_audience TO owner;"), "{}", refused.all());
-    run(&dba, &outboxd(dir.path(), &["roles", "--owner", "owner"], &[]).await.out).await;
-    let done = outboxd(dir.path(), &["migrate"], &[("DATABASE_URL", &url)]).await;
+    run(&dba, &run_in(dir.path(), &["roles", "--owner", "owner"], &[]).await.out).await;
+    let done = run_in(dir.path(), &["migrate"], &[("DATABASE_URL", &url)]).await;
     assert_eq!(done.code, 0, "{}", done.all());
 }
 
@@ -152,7 +152,7 @@ async fn without_roles_creates_none_even_where_it_may() {
     let server = postgres::start(&[]).await;
     let database = server.empty_database().await;
     let dir = tempfile::tempdir().unwrap();
-    let ran = outboxd(dir.path(), &["migrate", "--without-roles"], &[("DATABASE_URL", &database.url())]).await;
+    let ran = run_in(dir.path(), &["migrate", "--without-roles"], &[("DATABASE_URL", &database.url())]).await;
     assert_eq!(ran.code, 0, "{}", ran.all());
     let ours = "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'outboxd%'";
     assert_eq!(value::<i64>(&database.connect().await, ours).await, 0);
@@ -162,7 +162,7 @@ async fn without_roles_creates_none_even_where_it_may() {
 async fn the_sql_of_a_dry_run_makes_the_schema_that_migrate_makes() {
     let database = postgres::empty_database().await;
     let dir = tempfile::tempdir().unwrap();
-    let ran = outboxd(dir.path(), &["migrate", "--dry-run"], &[("DATABASE_URL", &database.url())]).await;
+    let ran = run_in(dir.path(), &["migrate", "--dry-run"], &[("DATABASE_URL", &database.url())]).await;
     assert_eq!(ran.code, 0, "{}", ran.all());
     let client = database.connect().await;
     assert!(!value::<bool>(&client, "SELECT to_regnamespace('outboxd') IS NOT NULL").await, "it changes nothing");
@@ -181,7 +181,7 @@ async fn the_sql_of_a_dry_run_makes_the_schema_that_migrate_makes() {
 async fn roles_are_printed_without_any_connection() {
     let dir = tempfile::tempdir().unwrap();
     let nowhere = format!("postgres://127.0.0.1:{}/x", free_port());
-    let ran = outboxd(dir.path(), &["roles", "--owner", "a\"b"], &[("DATABASE_URL", &nowhere)]).await;
+    let ran = run_in(dir.path(), &["roles", "--owner", "a\"b"], &[("DATABASE_URL", &nowhere)]).await;
     assert_eq!(ran.code, 0, "{}", ran.all());
     assert!(ran.out.starts_with(include_str!("../../sql/roles.sql")));
     assert!(ran.out.ends_with("GRANT outboxd_audience TO \"a\"\"b\";\n"), "{}", ran.out);

@@ -6,8 +6,8 @@ use std::path::Path;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use crate::support::cli::{Ran, outboxd};
 use crate::support::clock;
+use crate::support::command::{Ran, run_in};
 use crate::support::instance::Setup;
 use crate::support::postgres::{self, Database, connect};
 use crate::support::process::free_port;
@@ -60,7 +60,7 @@ fn dir_with(toml: &str) -> TempDir {
 async fn run_command(command: &str, dir: &Path, broken: &Broken) -> Ran {
     let mut env = vec![("DATABASE_URL", broken.url.as_str()), ("OUTBOXD_LOG", "warn")];
     env.extend(broken.env.iter().map(|(name, value)| (*name, value.as_str())));
-    outboxd(dir, &[&[command], &broken.args[..]].concat(), &env).await
+    run_in(dir, &[&[command], &broken.args[..]].concat(), &env).await
 }
 
 async fn assert_both_refuse(broken: &[Broken]) {
@@ -204,14 +204,14 @@ async fn what_check_finds_good_starts_also_with_the_least_role() {
     let read_only = format!("{LOGIN}; ALTER DATABASE DATABASE_ SET default_transaction_read_only = on");
     let url = url_of_login(&database, &read_only).await;
     let dir = dir_with(GOOD);
-    let ran = outboxd(dir.path(), &["check"], &[("DATABASE_URL", &url)]).await;
+    let ran = run_in(dir.path(), &["check"], &[("DATABASE_URL", &url)]).await;
     assert_eq!(ran.code, 0, "{}", ran.all());
     assert!(!ran.out.contains("\nwarn") && !ran.out.contains("\nfailed"), "{}", ran.out);
     assert!(ran.out.contains("nothing stands in the way of `outboxd run`"), "{}", ran.out);
     let mut instance = Setup::new(&url).webhook("https://push.example").start().await;
     // Beside a running instance it does not call the port taken.
     let addr = instance.http_addr().await.to_string();
-    let ran = outboxd(dir.path(), &["check"], &[("DATABASE_URL", &url), ("OUTBOXD_HTTP_ADDR", &addr)]).await;
+    let ran = run_in(dir.path(), &["check"], &[("DATABASE_URL", &url), ("OUTBOXD_HTTP_ADDR", &addr)]).await;
     assert!(ran.code == 0 && ran.out.contains("an instance listens on"), "{}", ran.all());
     assert_eq!(instance.drain().await, 0);
 }
@@ -222,9 +222,9 @@ async fn check_needs_no_route_for_an_instance_that_calls_nobody() {
     let redis = RedisServer::start(&[]);
     let dir = dir_with("http_addr = \"127.0.0.1:0\"");
     let env = [("DATABASE_URL", &*database.url()), ("REDIS_URL", redis.url()), ("OUTBOXD_ROLE", "producer,relay")];
-    let ran = outboxd(dir.path(), &["check"], &env).await;
+    let ran = run_in(dir.path(), &["check"], &env).await;
     assert_eq!(ran.code, 0, "{}", ran.all());
-    assert_eq!(outboxd(dir.path(), &["check", "--role", "worker"], &env).await.code, 78);
+    assert_eq!(run_in(dir.path(), &["check", "--role", "worker"], &env).await.code, 78);
 }
 
 #[tokio::test]
@@ -235,7 +235,7 @@ async fn check_finds_what_run_would_stumble_over_later() {
     let toml = GOOD.replace("routes.default", "routes.orders");
     let body = "[channels.a]\nurl = \"https://a.example\"\nbody = '{\"text\": \"Hi {{ payload.name }}\"}'\n";
     let dir = dir_with(&format!("{toml}{body}"));
-    let ran = outboxd(dir.path(), &["check"], &[("DATABASE_URL", &database.url())]).await;
+    let ran = run_in(dir.path(), &["check"], &[("DATABASE_URL", &database.url())]).await;
     assert_eq!(ran.code, 0, "{}", ran.all());
     for part in [
         "warn    routes    no route for quiz, and no [routes.default]",
@@ -248,7 +248,7 @@ async fn check_finds_what_run_would_stumble_over_later() {
         [("5", 0, "warn    clock     this machine is"), ("-90", 69, "failed  clock     this machine is")]
     {
         let env = [("DATABASE_URL", &*database.url()), ("LD_PRELOAD", clock::library()), ("CLOCK_OFF_BY_S", ahead)];
-        let ran = outboxd(dir.path(), &["check"], &env).await;
+        let ran = run_in(dir.path(), &["check"], &env).await;
         assert!(ran.code == code && ran.out.contains(part), "{ahead}: {}", ran.all());
     }
 }
@@ -259,15 +259,15 @@ async fn missing_roles_are_named_by_check() {
     let database = server.empty_database().await;
     let dir = dir_with(GOOD);
     let env = [("DATABASE_URL", &*database.url())];
-    let ran = outboxd(dir.path(), &["check"], &env).await;
+    let ran = run_in(dir.path(), &["check"], &env).await;
     assert!(
         ran.code == 0 && ran.out.contains("warn    roles     missing: outboxd_app, outboxd_audience"),
         "{}",
         ran.all()
     );
-    assert_eq!(outboxd(dir.path(), &["migrate", "--without-roles"], &env).await.code, 0);
+    assert_eq!(run_in(dir.path(), &["migrate", "--without-roles"], &env).await.code, 0);
     let admin = connect(&database.url()).await;
     run(&admin, "CREATE ROLE daemon LOGIN").await;
-    let ran = outboxd(dir.path(), &["check"], &[("DATABASE_URL", &database.url_as("daemon"))]).await;
+    let ran = run_in(dir.path(), &["check"], &[("DATABASE_URL", &database.url_as("daemon"))]).await;
     assert!(ran.code == 78 && ran.out.contains("there is no role outboxd_service"), "{}", ran.all());
 }

@@ -30,13 +30,10 @@ macro_rules! RUN {
 /// (constraint, statement that would break it)
 const ILLEGAL: &[(&str, &str)] = &[
     (
-        "topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters",
+        "topic_has_1_to_200_and_recipient_1_to_2048_bytes",
         "UPDATE outboxd.notification_log SET topic = repeat('x', 201)",
     ),
-    (
-        "topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters",
-        "UPDATE outboxd.notification_log SET recipient = ''",
-    ),
+    ("topic_has_1_to_200_and_recipient_1_to_2048_bytes", "UPDATE outboxd.notification_log SET recipient = ''"),
     ("keys_have_1_to_512_bytes", "UPDATE outboxd.notification_log SET dedup_key = ''"),
     ("keys_have_1_to_512_bytes", "UPDATE outboxd.notification_log SET ordering_key = repeat('x', 513)"),
     ("payload_has_at_most_256_kib", "UPDATE outboxd.notification_log SET payload = to_jsonb(repeat('x', 262143))"),
@@ -45,8 +42,8 @@ const ILLEGAL: &[(&str, &str)] = &[
     ("times_are_in_the_years_1_to_9999", "UPDATE outboxd.notification_log SET expires_at = '-infinity'"),
     ("topic_has_1_to_200_bytes", "INSERT INTO outboxd.topic (name) VALUES ('')"),
     (
-        "recipient_has_1_to_4096_characters",
-        "INSERT INTO outboxd.schedule_recipient VALUES (1, 1, 1, repeat('x', 4097), '{}')",
+        "recipient_has_1_to_2048_bytes",
+        "INSERT INTO outboxd.schedule_recipient VALUES (1, 1, 1, repeat('x', 2049), '{}')",
     ),
     (
         "only_whole_channels_are_paused",

@@ -2,7 +2,6 @@
 
 pub mod browser;
 pub mod certs;
-pub mod cli;
 pub mod clock;
 pub mod command;
 pub mod http;

@@ -253,9 +253,9 @@ async fn the_schema_is_the_one_checked_in() {
     let checked_in = fs::read_to_string(&path).unwrap_or_default();
     let difference: Vec<String> = checked_in
         .lines()
-        .filter(|line| !lines.iter().any(|found| found == line))
+        .filter(|line| !found.lines().any(|new| new == *line))
         .map(|line| format!("- {line}"))
-        .chain(lines.iter().filter(|line| !checked_in.lines().any(|old| old == *line)).map(|line| format!("+ {line}")))
+        .chain(found.lines().filter(|line| !checked_in.lines().any(|old| old == *line)).map(|line| format!("+ {line}")))
         .collect();
     let server: String = value(&client, "SHOW server_version").await;
     assert!(

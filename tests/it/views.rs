@@ -119,28 +119,9 @@ async fn no_view_scans_the_history_and_each_answers_within_50_ms() {
 }
 
 #[tokio::test]
-async fn a_recipients_notifications_are_found_by_an_index_and_updates_stay_hot() {
+async fn recording_what_was_sent_is_hot_although_recipients_have_an_index() {
     let client = postgres::database().await.connect().await;
-    run(
-        &client,
-        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at)
-         SELECT 't', 'user-' || n % 100000, '{}', 'SENT', now() FROM generate_series(1, 300000) n",
-    )
-    .await;
-    run(&client, "ANALYZE outboxd.notification_log").await;
-    for question in [
-        "SELECT * FROM outboxd.notifications_to('user-4711')",
-        "SELECT * FROM outboxd.notifications_to('user-4711') ORDER BY id DESC LIMIT 20",
-    ] {
-        let plan = plan(&client, question).await;
-        // Part of the plan, not a function that is called: so a LIMIT ends the search.
-        assert!(plan.to_string().contains("notification_log_recipient"), "{plan:#}");
-        assert!(!plan.to_string().contains("\"Sort\""), "{plan:#}");
-        assert_eq!(client.query(question, &[]).await.unwrap().len(), 3);
-        let best = best_of_five(&client, question).await;
-        assert!(best < Duration::from_millis(50), "{question} takes {best:?}");
-    }
-    run(&client, "SELECT outboxd.notify('t', 'user-1', '{}') FROM generate_series(1, 100)").await;
+    run(&client, "SELECT outboxd.notify('t', 'user-' || n, '{}') FROM generate_series(1, 100) n").await;
     run(
         &client,
         "BEGIN; UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now() WHERE status = 'QUEUED'",

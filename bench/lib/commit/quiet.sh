@@ -35,13 +35,13 @@ measure_idle() {
     start_outboxd OUTBOXD_QUEUE_KIND=stream
     load; echo
     # Until it has fallen asleep, and what it did at its start is over.
-    sleep "${SETTLE:-10}"
+    sleep "${IDLE_FOR:-10}"
     show_idle 'nothing to do' 1
     psql -qX -o /dev/null -c "SELECT count(outboxd.notify('paused', 'device-' || n, '{\"text\": \"hello\"}'))
                                 FROM generate_series(1, $rows) n"
     # Ours, so that autovacuum does not come meanwhile.
     psql -qX -c 'VACUUM ANALYZE' -c CHECKPOINT
-    sleep "${SETTLE:-10}"
+    sleep "${IDLE_FOR:-10}"
     show_idle "beside $rows rows of a paused topic" 2
     stop_outboxd
 }

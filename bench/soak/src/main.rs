@@ -57,7 +57,7 @@ Examples:
   bench/soak/run --minutes 10 --seed 7 --plan        only shows the schedule
 
 Exits 1 if anything was lost, sent without having been committed, sent twice
-without a witness or out of order; 2 if it could not be done.";
+without a witness, out of order or too late; 2 if it could not be done.";
 
 /// Runs outboxd under faults, and holds the providers' ledger against the app's commits.
 #[derive(Debug, Parser)]
@@ -244,6 +244,7 @@ async fn conclude(args: &Args, world: &World) -> Result<bool> {
     let mut verdict = verdict::judge(&evidence);
     verdict.violations.extend(rows::look_for_illegal_states(world, &admin.client).await?);
     let happened = world.log().happened.clone();
+    verdict.violations.extend(recovery::late::find(&happened, &evidence));
     let recoveries = recovery::measure(&happened, &evidence);
     let longest = recovery::longest(&happened, &recoveries);
     let command: Vec<String> = std::env::args().skip(1).collect();

@@ -12,7 +12,7 @@ const WIDTH: f64 = 1200.0;
 const LEFT: f64 = 170.0;
 const TOP: f64 = 40.0;
 const HEIGHT: f64 = 260.0;
-const LANE: f64 = 16.0;
+const ROW: f64 = 16.0;
 const COLORS: [&str; 4] = ["#c0392b", "#8e44ad", "#d35400", "#16a085"];
 
 /// Draws it.
@@ -25,7 +25,7 @@ pub(super) fn draw(title: &str, evidence: &Evidence, happened: &[Happened], span
     let mut kinds: Vec<Kind> = happened.iter().map(|fault| fault.fault.kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let height = TOP + HEIGHT + 30.0 + LANE * kinds.len() as f64 + 20.0;
+    let height = TOP + HEIGHT + 30.0 + ROW * kinds.len() as f64 + 20.0;
     let x = |at_s: f64| LEFT + at_s / seconds as f64 * (WIDTH - LEFT - 20.0);
     let y = |count: usize| TOP + HEIGHT * (1.0 - count as f64 / most as f64);
     let mut svg = format!(
@@ -33,10 +33,10 @@ pub(super) fn draw(title: &str, evidence: &Evidence, happened: &[Happened], span
          font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
          <text x=\"{LEFT}\" y=\"20\" font-size=\"14\">{title}</text>\n"
     );
-    for (lane, kind) in kinds.iter().enumerate() {
-        let lane_y = TOP + HEIGHT + 30.0 + LANE * lane as f64;
-        let color = COLORS[lane % COLORS.len()];
-        let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{kind}</text>", LEFT - 8.0, lane_y + 11.0);
+    for (row, kind) in kinds.iter().enumerate() {
+        let row_y = TOP + HEIGHT + 30.0 + ROW * row as f64;
+        let color = COLORS[row % COLORS.len()];
+        let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{kind}</text>", LEFT - 8.0, row_y + 11.0);
         for fault in happened.iter().filter(|fault| fault.fault.kind == *kind) {
             let from = x(fault.began as f64 / 1e6);
             let wide = (x(fault.healed.unwrap_or(fault.began) as f64 / 1e6) - from).max(2.0);
@@ -47,7 +47,7 @@ pub(super) fn draw(title: &str, evidence: &Evidence, happened: &[Happened], span
                 )
             };
             svg.push_str(&bar(TOP, HEIGHT, 0.08));
-            svg.push_str(&bar(lane_y, LANE - 4.0, 0.8));
+            svg.push_str(&bar(row_y, ROW - 4.0, 0.8));
         }
     }
     for share in 0..=4 {

@@ -8,6 +8,8 @@ use super::evidence::{Asked, Evidence, Micros, Outcome, Reply, Subject};
 use super::plan::Kind;
 use super::world::Happened;
 
+pub(super) mod late;
+
 /// So long after its healing a fault may still be felt by the next one.
 const AFTERMATH: Micros = 10_000_000;
 
@@ -51,17 +53,12 @@ pub(super) fn measure(happened: &[Happened], evidence: &Evidence) -> Vec<Recover
     happened.iter().map(measure).collect()
 }
 
-fn measure_one(
-    fault: &Happened,
-    all: &[Happened],
-    waits: &[(Micros, Micros)],
-    accepted: &HashMap<&Subject, Micros>,
-) -> Recovery {
+fn measure_one(fault: &Happened, all: &[Happened], waits: &[Wait], accepted: &HashMap<&Subject, Micros>) -> Recovery {
     let Some(healed) = fault.healed.map(|at| all_healed(at, all)) else { return Recovery::default() };
     let since = |at: Micros| at.saturating_sub(healed) / 1000;
     let probe = fault.probe.and_then(|number| accepted.get(&Subject::Number(number)).copied());
-    let backlog = waits.iter().filter(|(committed, arrived)| *committed < healed && *arrived >= healed);
-    let arrivals: Vec<Micros> = backlog.map(|(_, arrived)| *arrived).collect();
+    let backlog = waits.iter().filter(|wait| wait.committed < healed && wait.called >= healed);
+    let arrivals: Vec<Micros> = backlog.map(|wait| wait.called).collect();
     let cleared = arrivals.iter().max().copied();
     let over = probe.into_iter().chain(cleared).max().unwrap_or(healed);
     let overlaps = |other: &&Happened| {
@@ -128,8 +125,16 @@ fn first_accepted(evidence: &Evidence) -> HashMap<&Subject, Micros> {
     first
 }
 
-/// From commit to the first call, of what was due at once and waits behind no key: it had only us to wait for.
-fn waits(evidence: &Evidence) -> Vec<(Micros, Micros)> {
+/// From commit to the first call.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    number: i64,
+    committed: Micros,
+    called: Micros,
+}
+
+/// Of what was due at once and waits behind no key: it had only us to wait for.
+fn waits(evidence: &Evidence) -> Vec<Wait> {
     let mut called: HashMap<&Subject, Micros> = HashMap::new();
     for arrival in &evidence.arrivals {
         called.entry(&arrival.subject).or_insert(arrival.at);
@@ -139,7 +144,8 @@ fn waits(evidence: &Evidence) -> Vec<(Micros, Micros)> {
         let is_ours = is_plain && write.outcome == Outcome::Committed;
         let subject = Subject::Number(write.number);
         let is_retried = evidence.retried.contains(&subject);
-        called.get(&subject).map(|at| (write.ended, *at)).filter(|_| is_ours && !is_retried)
+        let called = *called.get(&subject).filter(|_| is_ours && !is_retried)?;
+        Some(Wait { number: write.number, committed: write.ended, called })
     };
     evidence.writes.iter().filter_map(wait).collect()
 }
@@ -152,22 +158,26 @@ mod tests {
     use crate::evidence::{Arrival, Write};
     use crate::plan::Fault;
 
-    fn happened(began: Micros, healed: Micros, probe: i64) -> Happened {
+    pub(super) fn happened(began: Micros, healed: Micros, probe: i64) -> Happened {
         let (at, lasts) = (Duration::from_micros(began), Duration::from_micros(healed - began));
         let fault = Fault { at, kind: Kind::RedisAway, target: 0, lasts, dice: 0 };
         Happened { fault, began, healed: Some(healed), probe: Some(probe), error: None }
+    }
+
+    /// One that was committed then and accepted at its first call.
+    pub(super) fn called(evidence: &mut Evidence, number: i64, committed: Micros, at: Micros) {
+        let asked = Asked::Notification { dedup_key: None, is_delayed: false };
+        let outcome = Outcome::Committed;
+        evidence.writes.push(Write { number, asked, key: None, began: committed, ended: committed, outcome });
+        let (subject, channel, webhook_id) = (Subject::Number(number), "push".to_owned(), String::new());
+        evidence.arrivals.push(Arrival { at, subject, channel, webhook_id, attempt: 1, reply: Reply::Accepted });
     }
 
     #[test]
     fn recovery_is_from_the_healing_to_the_probe_and_to_the_backlog() {
         let mut evidence = Evidence::default();
         for (number, committed, arrived) in [(1, 10, 2_000), (2, 500, 52_000), (3, 600, 92_000), (4, 41_000, 53_000)] {
-            let asked = Asked::Notification { dedup_key: None, is_delayed: false };
-            let outcome = Outcome::Committed;
-            evidence.writes.push(Write { number, asked, key: None, began: committed, ended: committed, outcome });
-            let (subject, channel, webhook_id) = (Subject::Number(number), "push".to_owned(), String::new());
-            let reply = Reply::Accepted;
-            evidence.arrivals.push(Arrival { at: arrived, subject, channel, webhook_id, attempt: 1, reply });
+            called(&mut evidence, number, committed, arrived);
         }
         let faults = [happened(1_000, 40_000, 4)];
         let found = measure(&faults, &evidence);

@@ -51,6 +51,7 @@ impl Report<'_> {
             ("repeats without a witness", Rule::Repeat),
             ("order violations", Rule::Order),
             ("event violations", Rule::Event),
+            ("late recoveries", Rule::Late),
             ("illegal states", Rule::State),
             ("phantoms", Rule::Phantom),
             ("lost", Rule::Lost),

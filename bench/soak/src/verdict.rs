@@ -7,6 +7,7 @@
 //! | repeat with a witness | a further call, of which `outboxd.attempts` has a row |
 //! | repeat without | a further call that no attempt explains, or two calls of one attempt |
 //! | order violation | of one key, a first success after that of a later one |
+//! | late recovery | called after more than 10 s in which nothing was broken ([`recovery::late`](crate::recovery::late)) |
 //!
 //! A failover to a standby that lacks the tail takes commits and records with it. What was committed in that time and
 //! is not there is counted apart, and so are repeats of calls made then: their record is gone.
@@ -22,8 +23,9 @@ mod order;
 #[cfg(test)]
 mod tests;
 
-/// Calls made so long before the tail began may have their record in it; so long after it ended, their claim.
-const BEFORE_TAIL: Micros = 6_000_000;
+/// Calls made so long before the tail began may have their record in it; so long after it ended, their claim. A call whose
+/// worker died is recorded as unknown by the sweep after its lease: 6 s, and 5 s at most between two sweeps.
+const BEFORE_TAIL: Micros = 12_000_000;
 const AFTER_TAIL: Micros = 12_000_000;
 
 /// Something that must not be.
@@ -53,6 +55,8 @@ pub(super) enum Rule {
     Order,
     /// Events are appended, in order per key.
     Event,
+    /// What is due is called soon once nothing is broken.
+    Late,
     /// Rows are in states that may be, slots are copied once, instances do not crash.
     State,
 }

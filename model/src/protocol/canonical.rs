@@ -50,8 +50,8 @@ fn forget_tokens(state: &mut State, id: usize) {
     }
     // Tokens below every one that is held: nobody compares with them but for a missing witness.
     let below = if held == 0 { u32::MAX } else { (1 << held.trailing_zeros()) - 1 };
-    let settled = past.called & past.witnessed & below;
-    past.called &= !settled;
+    let done = past.called & past.witnessed & below;
+    past.called &= !done;
     past.witnessed &= past.called | held;
 }
 

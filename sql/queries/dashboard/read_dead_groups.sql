@@ -1,22 +1,21 @@
--- The newest dead letters by cause: topic, channel and class of error. The class is the HTTP status, or the error up to its
--- first colon. `error_like` is the pattern that retry_where takes for a class without a status.
+-- The newest dead letters by topic, channel and cause. The cause is the HTTP status, or the error up to its first colon;
+-- _pick_dead() compares with the same expression, so that a group is retried as it stands here.
 -- $1 how many dead letters to look at
 -- Locks: none. Index: notification_log_failed, from its end.
 WITH newest AS (
-    SELECT l.id, l.topic, l.channel, l.http_status, l.failed_at,
-           CASE WHEN l.http_status IS NULL THEN left(split_part(coalesce(l.error, ''), ':', 1), 120) END AS word, l.error
+    SELECT l.id, l.topic, l.channel, l.http_status, l.failed_at, l.error,
+           coalesce('HTTP ' || l.http_status, nullif(left(split_part(l.error, ':', 1), 120), ''), 'no error') AS cause
       FROM outboxd.notification_log l
      WHERE l.failed_at IS NOT NULL ORDER BY l.failed_at DESC LIMIT $1::bigint
 ), grouped AS (
-    SELECT n.topic, n.channel, n.http_status, n.word, count(*) AS count, min(n.failed_at) AS first_at, max(n.failed_at) AS last_at,
-           (array_agg(n.id ORDER BY n.failed_at DESC))[1:3] AS ids, (array_agg(n.error ORDER BY n.failed_at DESC))[1] AS error
-      FROM newest n GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 7 DESC LIMIT 100
+    SELECT n.topic, n.channel, n.cause, max(n.http_status) AS http_status, count(*) AS count, min(n.failed_at) AS first_at,
+           max(n.failed_at) AS last_at, (array_agg(n.id ORDER BY n.failed_at DESC))[1:3] AS ids,
+           (array_agg(n.error ORDER BY n.failed_at DESC))[1] AS error
+      FROM newest n GROUP BY 1, 2, 3 ORDER BY count(*) DESC, max(n.failed_at) DESC LIMIT 100
 )
 SELECT json_build_object(
     'looked', (SELECT count(*) FROM newest),
     'since', (SELECT min(n.failed_at) FROM newest n),
     'groups', (SELECT json_agg(json_build_object(
-        'topic', g.topic, 'channel', g.channel, 'http_status', g.http_status, 'word', g.word, 'count', g.count,
-        'first_at', g.first_at, 'last_at', g.last_at, 'ids', g.ids, 'error', left(g.error, 300),
-        'error_like', CASE WHEN g.http_status IS NULL AND g.word <> ''
-                           THEN replace(replace(replace(g.word, '\', '\\'), '%', '\%'), '_', '\_') || '%' END)) FROM grouped g)) AS page
+        'topic', g.topic, 'channel', g.channel, 'cause', g.cause, 'http_status', g.http_status, 'count', g.count,
+        'first_at', g.first_at, 'last_at', g.last_at, 'ids', g.ids, 'error', left(g.error, 300))) FROM grouped g)) AS page

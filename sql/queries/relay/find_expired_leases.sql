@@ -16,7 +16,8 @@ WITH pass AS MATERIALIZED (
 SELECT o.id, o.epoch AS token, o.instance, o.route_step, o.channel_attempts, o.topic, l.created_at,
        l.expires_at <= clock_timestamp() AS expired, NULL::bigint AS published_for, NULL::bigint AS pages
   FROM outboxd.outbox o
- CROSS JOIN LATERAL (SELECT l.created_at, l.expires_at FROM outboxd.notification_log l WHERE l.id = o.id OFFSET 0) l
+  -- Without a record (somebody deleted it) it cannot be read and is given up.
+  LEFT JOIN LATERAL (SELECT l.created_at, l.expires_at FROM outboxd.notification_log l WHERE l.id = o.id OFFSET 0) l ON true
  WHERE o.id = ANY ((SELECT p.over FROM pass p)::bigint[]) AND o.state = 'processing'
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, (extract(epoch FROM clock_timestamp() - p.published_at) * 1000)::bigint,

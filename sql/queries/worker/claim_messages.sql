@@ -1,5 +1,6 @@
 -- The idempotency check: one guarded statement that claims what is claimable and says for every message which case
 -- it was.
+--   token set, no log row        its record was deleted: to be given up
 --   token set                    claimed: ready or published under the message's epoch → processing under the next one
 --   outbox row processing        PROCESSING: left to its lease
 --   no outbox row, log SENT      SENT: no call
@@ -23,9 +24,9 @@ SELECT c.id, c.token - 1 AS epoch, c.token, c.attempts, c.route_step, c.channel_
        NULL AS found_state, l.status::text AS status, l.topic, l.recipient, l.payload::text AS payload, l.headers::text AS headers,
        l.created_at, CASE WHEN l.expires_at IS NOT NULL THEN
        (extract(epoch FROM greatest(least(l.expires_at, '9999-12-31+00'), '0001-01-01+00') - clock_timestamp()) * 1000)::bigint END AS expires_in_ms
-  FROM claimed c CROSS JOIN LATERAL (
+  FROM claimed c LEFT JOIN LATERAL (
        SELECT l.status, l.topic, l.recipient, l.payload, l.headers, l.created_at, l.expires_at
-         FROM outboxd.notification_log l WHERE l.id = c.id OFFSET 0) l
+         FROM outboxd.notification_log l WHERE l.id = c.id OFFSET 0) l ON true
 UNION ALL
 SELECT m.id, m.epoch, NULL, NULL, NULL, NULL, NULL, o.state::text, l.status::text, NULL, NULL, NULL, NULL, NULL, NULL
   FROM unnest($1::bigint[], $2::int[]) m(id, epoch)

@@ -11,6 +11,6 @@ WITH ended AS (
     UPDATE outboxd.notification_log l
        SET status = CASE WHEN e.cancel THEN 'CANCELED' ELSE 'FAILED' END::outboxd.notification_status, finished_at = e.ended_at,
            failed_at = CASE WHEN NOT e.cancel THEN e.ended_at END, epoch = e.epoch, attempts = e.attempts, error = $3::text
-      FROM ended e WHERE l.id = e.id AND l.status = 'QUEUED'
+      FROM ended e WHERE l.id = $1::bigint AND l.id = e.id AND l.status = 'QUEUED'
 )
 SELECT e.released_key FROM ended e

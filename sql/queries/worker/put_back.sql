@@ -1,5 +1,6 @@
 -- Messages that cannot start now (destination full, circuit open, topic paused) go back unclaimed, with a time: published →
 -- ready. Nobody's attempt is burned. Only under the message's epoch: whatever has moved on since is left alone.
+-- The rows are named by the array as well as joined: a join alone may be planned as a scan of all that is live.
 -- $1 ids · $2 epochs · $3 waits in ms · $4 route steps to go on with (NULL: the same)
 -- Locks: the rows. Index: outbox_pkey.
 UPDATE outboxd.outbox o
@@ -7,4 +8,4 @@ UPDATE outboxd.outbox o
        route_step = coalesce(u.next_step, o.route_step),
        channel_attempts = CASE WHEN u.next_step IS NULL THEN o.channel_attempts ELSE 0 END
   FROM (SELECT u.* FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::smallint[]) u(id, epoch, wait, next_step) ORDER BY 1) u
- WHERE o.id = u.id AND o.epoch = u.epoch AND o.state = 'published'
+ WHERE o.id = ANY ($1::bigint[]) AND o.id = u.id AND o.epoch = u.epoch AND o.state = 'published'

@@ -4,6 +4,7 @@
 -- still be over, or its holder dead, when the row is locked.
 -- Interleavings: the row is locked before its flags are read, so cancel() either set the flag before or waits and finds
 -- the row in its new state; a late success deletes the row and we find nothing; a renewed lease is seen by the sweep.
+-- The rows are named by the array as well as joined: a join alone may be planned as a scan of all that is live.
 -- $1 ids · $2 tokens · $3 outcomes ('failed'|'unknown') · $4 errors · $5 http statuses · $6 channel names · $7 durations in ms
 -- $8 responses · $9 waits in ms (NULL: give up) · $10 next route steps (NULL: the same) · $11 instance
 -- $12 sweep only · $13 dead instances · $14 created_at · $15 whether it was a probe: then no attempt is counted, and the one
@@ -17,7 +18,7 @@ WITH outcome AS MATERIALIZED (
 ), held AS MATERIALIZED (
     SELECT o.id, o.epoch, o.attempts, o.cancel, o.has_turn, o.ordering_key
       FROM outboxd.outbox o JOIN outcome u ON o.id = u.id AND u.is_ours
-     WHERE o.state = 'processing' AND o.epoch = u.token
+     WHERE o.id = ANY ($1::bigint[]) AND o.state = 'processing' AND o.epoch = u.token
        AND (NOT $12::bool OR o.lease_until < clock_timestamp() OR o.instance = ANY ($13::int[]))
      ORDER BY o.id FOR UPDATE OF o
 ), waiting AS (
@@ -26,10 +27,10 @@ WITH outcome AS MATERIALIZED (
            route_step = coalesce(u.next_step, o.route_step), attempts = o.attempts - u.is_probe::int,
            channel_attempts = CASE WHEN u.next_step IS NULL THEN o.channel_attempts - u.is_probe::int ELSE 0 END
       FROM held h JOIN outcome u ON u.id = h.id
-     WHERE o.id = h.id AND u.wait IS NOT NULL AND NOT h.cancel
+     WHERE o.id = ANY ($1::bigint[]) AND o.id = h.id AND u.wait IS NOT NULL AND NOT h.cancel
 ), ended AS (
     DELETE FROM outboxd.outbox o USING held h JOIN outcome u ON u.id = h.id
-     WHERE o.id = h.id AND (u.wait IS NULL OR h.cancel)
+     WHERE o.id = ANY ($1::bigint[]) AND o.id = h.id AND (u.wait IS NULL OR h.cancel)
     RETURNING o.id, o.epoch, o.attempts, u.error, u.http_status, u.channel, u.provider_id, clock_timestamp() AS ended_at,
               CASE WHEN h.cancel THEN 'CANCELED' ELSE 'FAILED' END::outboxd.notification_status AS status
 ), logged AS (
@@ -37,7 +38,7 @@ WITH outcome AS MATERIALIZED (
        SET status = e.status, finished_at = e.ended_at, failed_at = CASE WHEN e.status = 'FAILED' THEN e.ended_at END,
            epoch = e.epoch, attempts = e.attempts, error = e.error, http_status = e.http_status, channel = e.channel,
            provider_id = e.provider_id
-      FROM ended e WHERE l.id = e.id AND l.status = 'QUEUED'
+      FROM ended e WHERE l.id = ANY ($1::bigint[]) AND l.id = e.id AND l.status = 'QUEUED'
 ), noted AS (
     INSERT INTO outboxd.attempt (notification_id, token, number, started_at, duration_ms, instance, http_status, outcome,
                                  channel, error, response, provider_id)

@@ -14,15 +14,6 @@ use rustls::ClientConfig;
 use secrecy::{ExposeSecret as _, SecretString};
 use url::Url;
 
-/// Idle connections are closed before most servers would: what races the peer's close least fails least.
-const IDLE_MAX: Duration = Duration::from_secs(30);
-/// Idle connections kept for one origin: about as many as calls can be under way to it.
-const IDLE_PER_ORIGIN_MAX: usize = 1024;
-/// How long a connection is silent before the kernel asks its peer, and how often it asks.
-const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
-/// How often a busy HTTP/2 connection is asked whether it is still there, and how long it has to answer.
-const PING_EVERY: Duration = Duration::from_secs(10);
-
 /// Through whom the requests of a channel go.
 #[derive(Clone)]
 pub(in crate::channel) enum Egress {
@@ -68,12 +59,14 @@ pub(super) fn builder(
         .redirect(redirect::Policy::none())
         .referer(false)
         .retry(retry::never())
-        .pool_idle_timeout(IDLE_MAX)
-        .pool_max_idle_per_host(IDLE_PER_ORIGIN_MAX)
-        .tcp_keepalive(TCP_KEEPALIVE)
-        .tcp_keepalive_interval(TCP_KEEPALIVE)
-        .http2_keep_alive_interval(PING_EVERY)
-        .http2_keep_alive_timeout(PING_EVERY);
+        // Closed before most servers would: what races the peer's close least fails least.
+        .pool_idle_timeout(Duration::from_secs(30))
+        // About as many as calls can be under way to one origin.
+        .pool_max_idle_per_host(1024)
+        .tcp_keepalive(Duration::from_secs(15))
+        .tcp_keepalive_interval(Duration::from_secs(15))
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .http2_keep_alive_timeout(Duration::from_secs(10));
     Ok(match egress {
         Egress::Proxy(url) => builder.proxy(Proxy::all(url)?),
         Egress::Environment => builder,

@@ -10,11 +10,6 @@ use crate::config::Config;
 use crate::store::command::Session;
 use crate::store::{self, connect, migrate, pooler};
 
-const DESCRIBE_SERVER: &str = include_str!("../../../sql/queries/cli/describe_server.sql");
-const FIND_WAITING_TOPICS: &str = include_str!("../../../sql/queries/cli/find_waiting_topics.sql");
-
-/// Versions (as `server_version_num` / 10000) that are tested.
-const SUPPORTED: std::ops::RangeInclusive<u32> = 14..=18;
 /// As in the view `health`: from here on clocks differ, and from there on signatures are refused.
 const CLOCK_WARN_MS: i64 = 1_000;
 const CLOCK_FAILED_MS: i64 = 60_000;
@@ -67,7 +62,8 @@ async fn sharing(config: &Config) -> Option<Finding> {
 
 async fn look(session: &Session, config: &Config) -> Result<Vec<Finding>, tokio_postgres::Error> {
     let asked_at = now_ms();
-    let Some(row) = session.simple_rows(DESCRIBE_SERVER).await?.into_iter().next() else {
+    let sql = include_str!("../../../sql/queries/cli/describe_server.sql");
+    let Some(row) = session.simple_rows(sql).await?.into_iter().next() else {
         return Ok(vec![Finding::new("postgres", State::Away, "gave no answer")]);
     };
     let (facts, answered_at) = (Facts(row), now_ms());
@@ -91,7 +87,7 @@ async fn look(session: &Session, config: &Config) -> Result<Vec<Finding>, tokio_
 }
 
 fn server(facts: &Facts) -> Finding {
-    let major = facts.text("version_num").parse::<u32>().unwrap_or_default() / 10_000;
+    let major = facts.text("version_num").parse::<i32>().unwrap_or_default() / 10_000;
     let tls = if facts.has("tls_version") { facts.text("tls_version") } else { "off" };
     let described = format!(
         "version {}, database {}, user {}, TLS {tls}",
@@ -99,7 +95,7 @@ fn server(facts: &Facts) -> Finding {
         facts.text("database_name"),
         facts.text("user_name"),
     );
-    let (first, last) = (SUPPORTED.start(), SUPPORTED.end());
+    let (first, last) = (migrate::SERVER_VERSIONS.start(), migrate::SERVER_VERSIONS.end());
     let (state, more) = if major < *first {
         (State::Refused, format!("; versions {first} to {last} are supported, so upgrade it"))
     } else if facts.is("is_read_only") {
@@ -131,7 +127,7 @@ async fn topics(session: &Session, config: &Config) -> Result<Option<Finding>, t
     if config.routes.contains_key("default") {
         return Ok(None);
     }
-    let waiting = session.simple_rows(FIND_WAITING_TOPICS).await?;
+    let waiting = session.simple_rows(include_str!("../../../sql/queries/cli/find_waiting_topics.sql")).await?;
     let lost: Vec<&str> =
         waiting.iter().filter_map(|row| row.get(0)).filter(|topic| !config.routes.contains_key(*topic)).collect();
     let text = format!("no route for {}, and no [routes.default]: add one of them", lost.join(", "));

@@ -11,8 +11,6 @@ use crate::cli::{Exit, Failure, print};
 
 /// Shorter than the time a container platform gives a probe.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The status line is all that is of interest.
-const RESPONSE_BYTES_MAX: u64 = 4096;
 
 pub(super) async fn run(addr: SocketAddr) -> Result<Exit, Failure> {
     let addr = reachable(addr);
@@ -48,7 +46,8 @@ async fn ask(addr: SocketAddr, path: &str) -> anyhow::Result<u16> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut response = Vec::new();
-    stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response).await?;
+    // The status line is all that is of interest.
+    stream.take(4096).read_to_end(&mut response).await?;
     let text = String::from_utf8_lossy(&response);
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
     status.with_context(|| format!("what answers on {addr} does not speak HTTP"))

@@ -5,8 +5,6 @@ use super::report::{Finding, State};
 use crate::store::command::Session;
 use crate::store::migrate;
 
-const FIND_MISSING_RIGHTS: &str = include_str!("../../../sql/queries/cli/find_missing_rights.sql");
-
 /// What was found, and whether the tables can be asked further.
 pub(super) struct Checked {
     pub(super) findings: Vec<Finding>,
@@ -75,7 +73,7 @@ fn to_migrate(facts: &Facts, what: &str) -> Finding {
 }
 
 async fn rights(session: &Session, facts: &Facts) -> Result<Option<Finding>, tokio_postgres::Error> {
-    let rows = session.simple_rows(FIND_MISSING_RIGHTS).await?;
+    let rows = session.simple_rows(include_str!("../../../sql/queries/cli/find_missing_rights.sql")).await?;
     let of = |name: &str| rows.first().and_then(|row| row.get(name)).unwrap_or_default();
     let missing: u64 = of("missing").parse().unwrap_or_default();
     if missing == 0 {

@@ -9,23 +9,10 @@ use http::header::{HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 
 use super::{quoting, show};
-use crate::config::forward::Pattern;
+use crate::config::forward::{OWN_HEADERS, Pattern};
 use crate::config::key::KeyPath;
 use crate::config::settings::Settings;
 use crate::config::{ChannelConfig, template};
-
-/// Headers that every request carries already, or that belong to the connection.
-const OWN_HEADERS: [&str; 9] = [
-    "connection",
-    "content-length",
-    "content-type",
-    "host",
-    "idempotency-key",
-    "transfer-encoding",
-    "webhook-id",
-    "webhook-signature",
-    "webhook-timestamp",
-];
 
 /// What the Standard Webhooks specification asks of a key.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;

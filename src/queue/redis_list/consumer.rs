@@ -12,11 +12,8 @@ use super::super::connection::Link;
 use super::super::element::Element;
 use super::super::failure::Failure;
 use super::super::in_flight::InFlight;
-use super::super::liveness::Liveness;
+use super::super::liveness::{Liveness, MOVED_MAX};
 use super::super::{Acker, Consumer, Delivery, Handle, Result, Tended, element, metrics};
-
-/// Elements moved back from one dead consumer per pass.
-const MOVED_BACK_MAX: usize = 1_000;
 
 /// The pause between looks while Redis is out of memory and refuses to block.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
@@ -178,7 +175,7 @@ impl ListConsumer {
         let mut pipe = redis::pipe();
         pipe.cmd("EVAL").arg(&self.move_back).arg(4);
         pipe.arg(&keys.main).arg(keys.processing(name)).arg(keys.alive(name)).arg(&keys.consumers);
-        pipe.arg(name).arg(MOVED_BACK_MAX).arg(why);
+        pipe.arg(name).arg(MOVED_MAX).arg(why);
         let (counts,): ((u64, u64),) = self.broker.link.query(&pipe).await?;
         Ok(counts)
     }

@@ -14,14 +14,11 @@ use super::super::failure::Failure;
 use super::super::fairness;
 use super::super::in_flight::InFlight;
 use super::super::keys::{FIELD, GROUP};
-use super::super::liveness::{Liveness, Others};
+use super::super::liveness::{Liveness, MOVED_MAX, Others};
 use super::super::{Acker, Consumer, Delivery, Handle, Result, Tended, element, metrics};
 use super::Shared;
 use super::pending::LOOKED_AT_MAX;
 use super::reply::{Entry, Pending, Read};
-
-/// Entries claimed per pass: the rest is for the next pass, or for whoever is quicker.
-const CLAIMED_MAX: usize = 1_000;
 
 /// Takes and acknowledges under one name.
 #[derive(Debug)]
@@ -69,8 +66,8 @@ impl StreamConsumer {
         };
         let deliveries: HashMap<String, u32> = pending.iter().map(|line| (line.0.clone(), line.3)).collect();
         let mut ids = self.in_flight.unknown(&before, pending.into_iter().map(|line| line.0).collect());
-        let more = ids.len() > CLAIMED_MAX;
-        ids.truncate(CLAIMED_MAX);
+        let more = ids.len() > MOVED_MAX;
+        ids.truncate(MOVED_MAX);
         self.claim(&ids, Duration::ZERO, &deliveries).await?;
         self.rescan = more;
         Ok(())
@@ -205,7 +202,7 @@ impl Consumer for StreamConsumer {
         let mut tended = Tended::default();
         for dead in &others.dead {
             let holds = infos.iter().any(|info| info.name == *dead && info.pending > 0);
-            let room = CLAIMED_MAX.saturating_sub(tended.reclaimed as usize);
+            let room = MOVED_MAX.saturating_sub(tended.reclaimed as usize);
             if holds && room > 0 {
                 tended.reclaimed += self.reclaim(dead, &others, room).await?;
             }

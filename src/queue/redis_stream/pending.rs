@@ -5,14 +5,12 @@ use std::time::Duration;
 use super::super::element;
 use super::super::failure::Failure;
 use super::super::keys::{FIELD, GROUP};
+use super::super::liveness::MOVED_MAX;
 use super::Shared;
 use super::reply::{ConsumerInfo, Entry, Pending};
 
 /// Pending entries looked at per consumer and pass.
 pub(super) const LOOKED_AT_MAX: usize = 10_000;
-
-/// Entries given back per call.
-const GIVEN_BACK_MAX: usize = 1_000;
 
 /// KEYS: stream. ARGV: group, me, min-idle in ms, then entry ids. Claims those that are still pending and
 /// idle; an id that is pending without a body is dropped from the group and counted. Redis 7 would drop it
@@ -102,7 +100,7 @@ impl Shared {
     pub(super) async fn give_back(&self, name: &str) -> Result<(), Failure> {
         let keys = &self.broker.keys;
         let mut pipe = redis::pipe();
-        pipe.cmd("EVAL").arg(give_back()).arg(1).arg(&keys.main).arg(GROUP).arg(name).arg(FIELD).arg(GIVEN_BACK_MAX);
+        pipe.cmd("EVAL").arg(give_back()).arg(1).arg(&keys.main).arg(GROUP).arg(name).arg(FIELD).arg(MOVED_MAX);
         while self.query::<(u64,)>(&pipe).await?.0 > 0 {}
         let mut pipe = redis::pipe();
         pipe.cmd("DEL").arg(keys.alive(name)).ignore();

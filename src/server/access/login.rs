@@ -50,8 +50,10 @@ async fn log_in(
     Ok(with_cookie(cookie, &headers, AFTER_LOGIN))
 }
 
-async fn log_out(headers: HeaderMap) -> Response {
-    with_cookie(session::end(transport(&headers)), &headers, AFTER_LOGOUT)
+/// A stranger's page does not log anybody out: its request comes without the cookie, but the answer would take it away.
+async fn log_out(headers: HeaderMap) -> Result<Response, Problem> {
+    origin::check(Proof::None, &Method::POST, &headers)?;
+    Ok(with_cookie(session::end(transport(&headers)), &headers, AFTER_LOGOUT))
 }
 
 fn with_cookie(cookie: HeaderValue, headers: &HeaderMap, then: &'static str) -> Response {

@@ -3,7 +3,7 @@
 //!
 //! Nothing is kept, so every instance with the same token takes it, and so does a restarted one. A session ends after
 //! [`LASTS`], or when the token is changed or taken out of the configuration. **Limit.** Logging out makes the browser
-//! forget the cookie; a copy of it goes on until it ends.
+//! forget the cookie; a copy of it goes on until it ends. docs/api.md says how to end all.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

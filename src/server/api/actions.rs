@@ -1,16 +1,15 @@
-//! Actions on one notification, topic or channel: the functions that operators call in SQL.
+//! Actions on one notification, topic, channel or schedule: the functions that operators call in SQL.
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::input::{InPath, InQuery};
 use crate::server::access::Caller;
-use crate::server::problem::{Kind, Problem, Shape};
+use crate::server::problem::{Problem, Shape};
 use crate::server::readiness::Ready;
-use crate::store::action::{Acted, CircuitAction, HoldAction, NotificationAction};
+use crate::store::action::{Acted, ChannelAction, NotificationAction, ScheduleAction, TopicAction};
 
 /// Does it to one notification: retry, cancel, resend or discard.
 #[utoipa::path(
@@ -32,16 +31,9 @@ use crate::store::action::{Acted, CircuitAction, HoldAction, NotificationAction}
 pub(super) async fn on_notification(
     caller: Caller,
     Ready(store): Ready,
-    InPath((id, action)): InPath<(i64, String)>,
+    InPath((id, action)): InPath<(i64, NotificationAction)>,
 ) -> Result<Json<Acted>, Problem> {
-    let action = match action.as_str() {
-        "retry" => NotificationAction::Retry,
-        "cancel" => NotificationAction::Cancel,
-        "resend" => NotificationAction::Resend,
-        "discard" => NotificationAction::Discard,
-        _ => return Err(no_such("retry, cancel, resend, discard")),
-    };
-    Ok(Json(store.act(caller.name(), action, id).await?))
+    Ok(Json(store.act_on_notification(caller.name(), action, id).await?))
 }
 
 /// Holds or frees a topic: pause or resume.
@@ -62,15 +54,10 @@ pub(super) async fn on_notification(
 pub(super) async fn on_topic(
     caller: Caller,
     Ready(store): Ready,
-    InPath((name, action)): InPath<(String, String)>,
-) -> Result<Response, Problem> {
-    let action = match action.as_str() {
-        "pause" => HoldAction::PauseTopic,
-        "resume" => HoldAction::ResumeTopic,
-        _ => return Err(no_such("pause, resume")),
-    };
-    store.hold(caller.name(), action, &name).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    InPath((topic, action)): InPath<(String, TopicAction)>,
+) -> Result<StatusCode, Problem> {
+    store.act_on_topic(caller.name(), action, &topic).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -101,20 +88,40 @@ pub(super) struct OfChannel {
 pub(super) async fn on_channel(
     caller: Caller,
     Ready(store): Ready,
-    InPath((name, action)): InPath<(String, String)>,
+    InPath((channel, action)): InPath<(String, ChannelAction)>,
     InQuery(of): InQuery<OfChannel>,
-) -> Result<Response, Problem> {
-    let token = caller.name();
-    match action.as_str() {
-        "pause" => store.hold(token, HoldAction::PauseChannel, &name).await?,
-        "resume" => store.hold(token, HoldAction::ResumeChannel, &name).await?,
-        "probe" => store.tend_circuit(token, CircuitAction::Probe, &name, &of.origin).await?,
-        "close_circuit" => store.tend_circuit(token, CircuitAction::Close, &name, &of.origin).await?,
-        _ => return Err(no_such("pause, resume, probe, close_circuit")),
-    }
-    Ok(StatusCode::NO_CONTENT.into_response())
+) -> Result<StatusCode, Problem> {
+    store.act_on_channel(caller.name(), action, &channel, &of.origin).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
-fn no_such(known: &str) -> Problem {
-    Problem::new(Kind::NotFound, format!("there is no such action; these are: {known}"))
+/// What an action on a schedule took back.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Canceled {
+    /// Notifications that were prepared for slots still to come, and are CANCELED now.
+    canceled: i64,
+}
+
+/// Keeps a schedule from running, lets it run again, or ends it: pause, resume or drop.
+#[utoipa::path(
+    post,
+    path = "/v1/schedules/{schedule}/{action}",
+    operation_id = "actOnSchedule",
+    tag = "actions",
+    params(
+        ("schedule" = String, Path, description = "Its name"),
+        ("action" = String, Path, description = "pause: no slot runs, and what was prepared is canceled. resume: runs again \
+            from its next slot on. drop: ends it for good and cancels what was not yet released; its runs stay on record")
+    ),
+    responses(
+        (status = 200, description = "It is so", body = Canceled),
+        (status = 404, description = "There is no such schedule or action", body = Shape)
+    )
+)]
+pub(super) async fn on_schedule(
+    caller: Caller,
+    Ready(store): Ready,
+    InPath((schedule, action)): InPath<(String, ScheduleAction)>,
+) -> Result<Json<Canceled>, Problem> {
+    Ok(Json(Canceled { canceled: store.act_on_schedule(caller.name(), action, &schedule).await? }))
 }

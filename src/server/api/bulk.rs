@@ -2,7 +2,6 @@
 
 use axum::Json;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -13,27 +12,20 @@ use super::veil;
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem, Shape};
 use crate::server::readiness::Ready;
-use crate::store::action::{Bulk, BulkKind, BulkRun};
+use crate::store::action::{Bulk, BulkAction, BulkRun};
 
 /// What to do, to which.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted<'a> {
     /// retry: dead letters back to work. cancel: what waits is taken back.
-    action: Action,
-    /// topic, since, until, recipient, id_max; for retry also error_like, channel, http_status.
+    action: BulkAction,
+    /// topic, since, until, recipient, id_max; for retry also error_like, cause, channel, http_status.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     filter: &'a RawValue,
     /// Whether only to count; true unless told otherwise.
     dry_run: Option<bool>,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-enum Action {
-    Retry,
-    Cancel,
 }
 
 /// Retries or cancels what matches a filter; unless told otherwise it only counts.
@@ -59,12 +51,8 @@ pub(super) async fn start(
     if !wanted.filter.get().starts_with('{') {
         return Err(Problem::new(Kind::Invalid, "filter is an object, such as {\"topic\": \"orders\"}"));
     }
-    let kind = match wanted.action {
-        Action::Retry => BulkKind::Retry,
-        Action::Cancel => BulkKind::Cancel,
-    };
     let run = if wanted.dry_run.unwrap_or(true) { BulkRun::Dry } else { BulkRun::Real };
-    Ok(Json(store.bulk(caller.name(), kind, wanted.filter.get(), run).await?))
+    Ok(Json(store.act_on_all(caller.name(), wanted.action, wanted.filter.get(), run).await?))
 }
 
 /// How far a bulk action is: a row of the view bulk_actions.
@@ -103,7 +91,7 @@ pub(super) async fn show(caller: Caller, Ready(store): Ready, InPath(id): InPath
         (status = 409, description = "It had ended", body = Shape)
     )
 )]
-pub(super) async fn stop(caller: Caller, Ready(store): Ready, InPath(id): InPath<i64>) -> Result<Response, Problem> {
+pub(super) async fn stop(caller: Caller, Ready(store): Ready, InPath(id): InPath<i64>) -> Result<StatusCode, Problem> {
     store.stop_bulk(caller.name(), id).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(StatusCode::NO_CONTENT)
 }

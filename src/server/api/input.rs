@@ -26,14 +26,22 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for InPath<
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<InPath<T>, Problem> {
-        let Path(found) = Path::<T>::from_request_parts(parts, state).await.map_err(|rejection| match rejection {
-            PathRejection::FailedToDeserializePathParams(failed)
-                if matches!(failed.kind(), ErrorKind::InvalidUtf8InPathParam { .. }) =>
-            {
-                Problem::new(Kind::BadRequest, "a part of the path is no UTF-8")
+        let Path(found) = Path::<T>::from_request_parts(parts, state).await.map_err(|rejection| {
+            let kind = match rejection {
+                PathRejection::FailedToDeserializePathParams(failed) => Some(failed.into_kind()),
+                _ => None,
+            };
+            match kind {
+                Some(ErrorKind::InvalidUtf8InPathParam { .. }) => {
+                    Problem::new(Kind::BadRequest, "a part of the path is no UTF-8")
+                }
+                // What serde says of a name that is none of an enum's.
+                Some(ErrorKind::Message(said)) => {
+                    Problem::new(Kind::NotFound, format!("there is no such action: {said}"))
+                }
+                // Whatever cannot be a number is the number of nothing.
+                _ => Problem::new(Kind::NotFound, "there is nothing of that number"),
             }
-            // Whatever cannot be a number is the number of nothing.
-            _ => Problem::new(Kind::NotFound, "there is nothing of that number"),
         })?;
         Ok(InPath(found))
     }

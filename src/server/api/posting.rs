@@ -29,7 +29,7 @@ const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-re
 struct Draft<'a> {
     /// What it is about; decides the route. 1 to 200 bytes.
     topic: String,
-    /// Device token, phone number, URL … 1 to 4096 characters.
+    /// Device token, phone number, URL … 1 to 2048 bytes.
     recipient: String,
     /// Any JSON, up to 256 KiB.
     #[serde(borrow)]

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
+use crate::config::MASK;
 use crate::store::found::{Details, Found};
 
 /// Recipients of fewer characters show nothing.
 const SHOWN_FROM: usize = 9;
 /// Characters shown at each end of a longer one.
 const ENDS: usize = 2;
-const MASK: &str = "****";
 
 /// Keys of a view's row that are left out.
 const HIDDEN: [&str; 3] = ["payload", "headers", "response"];

@@ -8,11 +8,11 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderMap, LOCATION, SET_COOKIE};
 use axum::response::{IntoResponse, Response};
 
-use super::{Dashboard, FLASH_COOKIE, THEME_COOKIE, cookie, takes_html};
+use super::{Dashboard, FLASH_COOKIE, THEME_COOKIE, cookie, takes_html, words};
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem};
 use crate::store::Store;
-use crate::store::action::{CircuitAction, HoldAction, NotificationAction};
+use crate::store::action::{ChannelAction, NotificationAction, ScheduleAction, TopicAction};
 
 /// How long a browser keeps what was said, in seconds: until the next page.
 const FLASH_LASTS: u32 = 20;
@@ -55,7 +55,7 @@ async fn perform(store: &Store, caller: &Caller, verb: &str, fields: &Fields) ->
     let whole = if origin.is_empty() { name.to_owned() } else { format!("{name} at {origin}") };
     let one = async |action: NotificationAction| -> Result<String, Problem> {
         let id = number(text("id"))?;
-        let acted = store.act(token, action, id).await?;
+        let acted = store.act_on_notification(token, action, id).await?;
         Ok(match acted.new_id {
             Some(new_id) => format!("Notification {id} is sent again as {new_id}."),
             None => format!("Notification {id}: {}.", acted.outcome),
@@ -67,28 +67,40 @@ async fn perform(store: &Store, caller: &Caller, verb: &str, fields: &Fields) ->
         "resend" => one(NotificationAction::Resend).await?,
         "discard" => one(NotificationAction::Discard).await?,
         "pause_topic" => {
-            store.hold(token, HoldAction::PauseTopic, name).await?;
+            store.act_on_topic(token, TopicAction::Pause, name).await?;
             format!("Topic {name} is paused.")
         }
         "resume_topic" => {
-            store.hold(token, HoldAction::ResumeTopic, name).await?;
+            store.act_on_topic(token, TopicAction::Resume, name).await?;
             format!("Topic {name} goes on.")
         }
         "pause_channel" => {
-            store.hold(token, HoldAction::PauseChannel, name).await?;
+            store.act_on_channel(token, ChannelAction::Pause, name, "").await?;
             format!("Channel {name} is paused on all instances.")
         }
         "resume_channel" => {
-            store.hold(token, HoldAction::ResumeChannel, name).await?;
+            store.act_on_channel(token, ChannelAction::Resume, name, "").await?;
             format!("Channel {name} goes on.")
         }
         "probe_channel" => {
-            store.tend_circuit(token, CircuitAction::Probe, name, origin).await?;
+            store.act_on_channel(token, ChannelAction::Probe, name, origin).await?;
             format!("The next call of {whole} is a probe: if it succeeds, the circuit closes.")
         }
         "close_circuit" => {
-            store.tend_circuit(token, CircuitAction::Close, name, origin).await?;
+            store.act_on_channel(token, ChannelAction::CloseCircuit, name, origin).await?;
             format!("Nothing holds {whole} any more.")
+        }
+        "pause_schedule" => {
+            let canceled = store.act_on_schedule(token, ScheduleAction::Pause, name).await?;
+            format!("Schedule {name} is paused; {}.", taken_back(canceled))
+        }
+        "resume_schedule" => {
+            store.act_on_schedule(token, ScheduleAction::Resume, name).await?;
+            format!("Schedule {name} runs again from its next slot on.")
+        }
+        "drop_schedule" => {
+            let canceled = store.act_on_schedule(token, ScheduleAction::Drop, name).await?;
+            format!("Schedule {name} is dropped; {}.", taken_back(canceled))
         }
         "replay_events" => {
             let events = store.replay_events(token, name, text("since")).await?;
@@ -101,6 +113,15 @@ async fn perform(store: &Store, caller: &Caller, verb: &str, fields: &Fields) ->
         }
         _ => return Err(Problem::new(Kind::NotFound, "there is no such action")),
     })
+}
+
+/// What was prepared and is canceled.
+fn taken_back(canceled: i64) -> String {
+    match canceled {
+        0 => "nothing had been prepared".to_owned(),
+        1 => "1 prepared notification is canceled".to_owned(),
+        _ => format!("{} prepared notifications are canceled", words::count(canceled)),
+    }
 }
 
 fn number(text: &str) -> Result<i64, Problem> {

@@ -1,7 +1,7 @@
 //! Retry or cancel of everything that a filter finds: first how many, exactly, then the number typed, then the action.
 //!
 //! **Guarantee.** What is done is what was counted, never more: the count says up to which notification it looked
-//! (`id_max`), and the action keeps to it.
+//! (`id_max`) and, for a retry, what failed until when (`until`), and the action keeps to both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use super::view::Viewer;
 use super::{Dashboard, Drawn, words};
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem};
-use crate::store::action::{Bulk, BulkKind, BulkRun};
+use crate::store::action::{Bulk, BulkAction, BulkRun};
 
 /// The keys of a filter that stand in the address.
-const KEYS: [&str; 6] = ["topic", "channel", "http_status", "error_like", "recipient", "since"];
+const KEYS: [&str; 7] = ["topic", "channel", "cause", "http_status", "error_like", "recipient", "since"];
 
 /// `GET /bulk/new?action=retry&topic=…`: how many it would be.
 pub(super) async fn preview(
@@ -33,9 +33,9 @@ pub(super) async fn preview(
 ) -> Response {
     let mut filter: Map<String, Value> = Map::new();
     for key in KEYS {
-        filter.extend(
-            asked.get(key).filter(|value| !value.is_empty()).map(|value| (key.to_owned(), value.as_str().into())),
-        );
+        // An empty channel is a filter: none was called.
+        let given = asked.get(key).filter(|value| key == "channel" || !value.is_empty());
+        filter.extend(given.map(|value| (key.to_owned(), value.as_str().into())));
     }
     let action = asked.get("action").map_or("retry", String::as_str);
     let counted = match kind(action) {
@@ -48,14 +48,18 @@ pub(super) async fn preview(
     };
     let filters: Vec<Vec<String>> = filter
         .iter()
-        .map(|(key, value)| vec![key.replace('_', " "), value.as_str().unwrap_or_default().to_owned()])
+        .map(|(key, value)| {
+            let value = value.as_str().filter(|value| !value.is_empty()).unwrap_or("none");
+            vec![key.replace('_', " "), value.to_owned()]
+        })
         .collect();
     let page = match &counted {
         Ok(counted) => {
             filter.insert("id_max".to_owned(), counted.id_max.into());
+            filter.extend(counted.until.clone().map(|until| ("until".to_owned(), until.into())));
             let filter = Value::Object(filter).to_string();
             let frozen = format!(
-                "Only notifications up to {} are touched: what is written from now on stays as it is. Up to 1,000 are done \
+                "Only notifications up to {} are touched: what is written or fails from now on stays as it is. Up to 1,000 are done \
                  at once; more are worked off in batches, beside live traffic, and can be stopped.",
                 counted.id_max
             );
@@ -105,25 +109,26 @@ async fn confirmed<'a>(dashboard: &Dashboard, caller: &Caller, fields: &'a Field
     let action = fields.get("action").map(String::as_str).unwrap_or_default();
     // Without a bound it would be more than was counted.
     let filter: Map<String, Value> = serde_json::from_str(text("filter")).unwrap_or_default();
-    if !filter.contains_key("id_max") {
+    let is_frozen = filter.contains_key("id_max") && (action == "cancel" || filter.contains_key("until"));
+    if !is_frozen {
         return Err(Problem::new(Kind::BadRequest, "nothing was done: the filter was not counted before"));
     }
     let bulk = dashboard.bulk(caller, kind(action)?, text("filter"), BulkRun::Real).await?;
     Ok((action, bulk))
 }
 
-fn kind(action: &str) -> Result<BulkKind, Problem> {
+fn kind(action: &str) -> Result<BulkAction, Problem> {
     match action {
-        "retry" => Ok(BulkKind::Retry),
-        "cancel" => Ok(BulkKind::Cancel),
+        "retry" => Ok(BulkAction::Retry),
+        "cancel" => Ok(BulkAction::Cancel),
         _ => Err(Problem::new(Kind::BadRequest, "action is retry or cancel")),
     }
 }
 
 impl Dashboard {
-    async fn bulk(&self, caller: &Caller, kind: BulkKind, filter: &str, run: BulkRun) -> Result<Bulk, Problem> {
+    async fn bulk(&self, caller: &Caller, kind: BulkAction, filter: &str, run: BulkRun) -> Result<Bulk, Problem> {
         let parts =
             self.readiness.parts_now().ok_or_else(|| Problem::new(Kind::Unavailable, "outboxd starts; try again"))?;
-        Ok(parts.store.bulk(caller.name(), kind, filter, run).await?)
+        Ok(parts.store.act_on_all(caller.name(), kind, filter, run).await?)
     }
 }

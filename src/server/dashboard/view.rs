@@ -153,12 +153,8 @@ fn dead(found: &Value) -> Context {
     let mut page = found.clone();
     for group in page["groups"].as_array_mut().into_iter().flatten() {
         let mut filter = url::form_urlencoded::Serializer::new(String::new());
-        for key in ["topic", "channel", "http_status", "error_like"] {
-            match &group[key] {
-                Value::String(text) => drop(filter.append_pair(key, text)),
-                Value::Number(n) => drop(filter.append_pair(key, &n.to_string())),
-                _ => {}
-            }
+        for key in ["topic", "channel", "cause"] {
+            filter.append_pair(key, group[key].as_str().unwrap_or_default());
         }
         // The status stands before it.
         let error = group["error"].as_str().unwrap_or_default();

@@ -1,9 +1,11 @@
 //! How a session ends, and what the client is told.
 
-use axum::extract::ws::{CloseCode, close_code};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 /// Our own code: the ticket is over. Codes from 4000 on are an application's.
-const TICKET_OVER: CloseCode = 4401;
+const TICKET_OVER: u16 = 4401;
+/// Its ticket or token has as many sessions as it may.
+const TOO_MANY_SESSIONS: u16 = 4429;
 
 /// Why a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(super) enum End {
     Noisy,
     /// The ticket is over.
     Expired,
+    /// Its ticket or token has as many sessions as it may.
+    TooManySessions,
     /// The instance stops.
     Shutdown,
     /// Redis does not answer.
@@ -38,6 +42,7 @@ impl End {
             End::Silent => "silent",
             End::Noisy => "noisy",
             End::Expired => "expired",
+            End::TooManySessions => "too_many",
             End::Shutdown => "shutdown",
             End::Unavailable | End::TooManyTopics => "unavailable",
         }
@@ -45,12 +50,13 @@ impl End {
 
     pub(super) fn code(self) -> CloseCode {
         match self {
-            End::Client => close_code::NORMAL,
-            End::Gone => close_code::PROTOCOL,
-            End::Slow | End::Silent | End::Noisy => close_code::POLICY,
-            End::Expired => TICKET_OVER,
-            End::Shutdown => close_code::AWAY,
-            End::Unavailable | End::TooManyTopics => close_code::AGAIN,
+            End::Client => CloseCode::Normal,
+            End::Gone => CloseCode::Protocol,
+            End::Slow | End::Silent | End::Noisy => CloseCode::Policy,
+            End::Expired => TICKET_OVER.into(),
+            End::TooManySessions => TOO_MANY_SESSIONS.into(),
+            End::Shutdown => CloseCode::Away,
+            End::Unavailable | End::TooManyTopics => CloseCode::Again,
         }
     }
 
@@ -63,6 +69,7 @@ impl End {
             End::Silent => "nothing was heard from you for two heartbeats",
             End::Noisy => "too many messages from you; this feed only sends",
             End::Expired => "the ticket is over; ask for another and reconnect with after",
+            End::TooManySessions => "this ticket or token has as many sessions as it may; close some",
             End::Shutdown => "this instance stops; reconnect with after",
             End::Unavailable => "Redis does not answer; reconnect with after",
             End::TooManyTopics => "this instance reads as many topics as it may; reconnect later",

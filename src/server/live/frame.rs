@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::ws::Utf8Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::queue::events::Event;
 

@@ -11,7 +11,7 @@ use super::hub::Hub;
 use super::mailbox::Mailbox;
 use crate::queue;
 use crate::queue::events::{Feed, Mark};
-use crate::telemetry::outage::Outage;
+use crate::telemetry::outage::{ERROR_WAIT, Outage};
 
 /// How long one read waits; a topic that is added meanwhile is read with the next one.
 const BLOCK: Duration = Duration::from_millis(100);
@@ -21,8 +21,6 @@ const ENTRIES_MAX: usize = 1_000;
 const GATHER: Duration = Duration::from_millis(1);
 /// Between looks whether a stream began anew.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// After an error.
-const ERROR_WAIT: Duration = Duration::from_millis(500);
 /// How long sessions that are behind are waited for at a time.
 const PACE_MAX: Duration = Duration::from_secs(5);
 const PACE_LOOK: Duration = Duration::from_millis(2);

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::extract::ws::{Message, WebSocket};
 use metrics::counter;
 
 use super::end::End;
 use super::frame;
 use super::session::Session;
+use super::socket::{Socket, fragments};
 use crate::queue::events::{Entry, EntryId, Mark};
 
 /// Events that a client may be behind; of more it gets the newest, and is told of the gap.
@@ -28,7 +28,7 @@ impl Session {
     /// further than this instance, so the next ones up to `after` are not for it.
     pub(super) async fn replay(
         &self,
-        socket: &mut WebSocket,
+        socket: &mut Socket,
         topic: &Arc<str>,
         after: i64,
         mark: &Mark,
@@ -53,19 +53,13 @@ impl Session {
         Ok(after > mark.position)
     }
 
-    async fn tell_gap(
-        &self,
-        socket: &mut WebSocket,
-        topic: &Arc<str>,
-        after: i64,
-        next: Option<i64>,
-    ) -> Result<(), End> {
-        self.write(socket, vec![Message::Text(frame::gap(topic, after, next).text)]).await
+    async fn tell_gap(&self, socket: &mut Socket, topic: &Arc<str>, after: i64, next: Option<i64>) -> Result<(), End> {
+        self.write(socket, fragments(frame::gap(topic, after, next).text).collect()).await
     }
 
     async fn send_page(
         &self,
-        socket: &mut WebSocket,
+        socket: &mut Socket,
         topic: &Arc<str>,
         from: EntryId,
         mark: &Mark,
@@ -77,7 +71,7 @@ impl Session {
         };
         progress.is_done = page.len() < PAGE;
         let next = page.last().map_or(from, |entry| entry.entry.next());
-        let mut messages = Vec::new();
+        let mut texts = Vec::new();
         for Entry { entry, event } in &page {
             let Some(event) = event else { continue };
             if *entry > mark.entry && event.position > mark.position {
@@ -86,11 +80,11 @@ impl Session {
             }
             progress.reached = event.position;
             if self.listener.key.as_deref().is_none_or(|key| key == event.key) {
-                messages.extend(frame::event(topic, event).map(|frame| Message::Text(frame.text)));
+                texts.extend(frame::event(topic, event).map(|frame| frame.text));
             }
         }
-        counter!("outboxd_live_events_sent_total").increment(messages.len() as u64);
-        self.write(socket, messages).await?;
+        counter!("outboxd_live_events_sent_total").increment(texts.len() as u64);
+        self.write(socket, texts.into_iter().flat_map(fragments).collect()).await?;
         Ok(next)
     }
 }

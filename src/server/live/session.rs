@@ -6,16 +6,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket};
-use futures_util::SinkExt as _;
+use futures_util::{SinkExt as _, StreamExt as _};
 use metrics::{counter, gauge};
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{self, Message};
 use tracing::{debug, warn};
 
 use super::end::End;
 use super::frame::{self, Frame};
 use super::hub::{Joined, Listener};
+use super::share::Share;
+use super::socket::{Socket, fragments};
 use super::{Live, reader};
 use crate::queue;
 use crate::queue::events::{Feed, Mark};
@@ -45,12 +48,14 @@ pub(super) struct Session {
     pub listener: Listener,
     /// When its ticket is over.
     pub until: Option<Instant>,
+    /// `None`: its ticket or token has as many sessions as it may. A page sees why only if it is told after the upgrade.
+    pub share: Option<Share>,
 }
 
 /// What a session waits for.
 enum Event {
     Arrived,
-    Received(Option<Result<Message, axum::Error>>),
+    Received(Option<Result<Message, tungstenite::Error>>),
     Time,
     Shutdown,
 }
@@ -64,17 +69,19 @@ struct Pulse {
 
 impl Session {
     /// Serves until either side ends it.
-    pub(super) async fn run(self, mut socket: WebSocket) {
+    pub(super) async fn run(mut self, mut socket: Socket) {
         gauge!("outboxd_live_sessions").increment(1.0);
         let end = self.serve(&mut socket).await;
         self.live.hub.leave(self.wanted.iter().map(|wanted| Arc::clone(&wanted.topic)), &self.listener);
+        // Others may have its place while it is told why.
+        self.share = None;
         gauge!("outboxd_live_sessions").decrement(1.0);
         counter!("outboxd_live_closed_total", "reason" => end.name()).increment(1);
         debug!(session = self.listener.number, end = end.name(), "a live session ended");
         say_farewell(&mut socket, end).await;
     }
 
-    async fn serve(&self, socket: &mut WebSocket) -> End {
+    async fn serve(&self, socket: &mut Socket) -> End {
         let mut skipped = match self.begin(socket).await {
             Ok(skipped) => skipped,
             Err(end) => return end,
@@ -87,7 +94,7 @@ impl Session {
                 biased;
                 () = self.live.closing.cancelled() => Event::Shutdown,
                 () = sleep_until(wake_at) => Event::Time,
-                received = socket.recv() => Event::Received(received),
+                received = socket.next() => Event::Received(received),
                 () = self.listener.mailbox.arrived() => Event::Arrived,
             };
             let gone_on = match event {
@@ -103,7 +110,10 @@ impl Session {
     }
 
     /// Joins the topics and sends what the client lacks. Returns up to where it has what is still to come.
-    async fn begin(&self, socket: &mut WebSocket) -> Result<HashMap<Arc<str>, i64>, End> {
+    async fn begin(&self, socket: &mut Socket) -> Result<HashMap<Arc<str>, i64>, End> {
+        if self.share.is_none() {
+            return Err(End::TooManySessions);
+        }
         let (mut positions, mut skipped) = (BTreeMap::new(), HashMap::new());
         for Wanted { topic, after } in &self.wanted {
             let mark = self.join(topic).await?;
@@ -116,7 +126,7 @@ impl Session {
             }
             positions.insert(&**topic, position);
         }
-        self.write(socket, vec![Message::Text(frame::ready(&positions))]).await?;
+        self.write(socket, fragments(frame::ready(&positions)).collect()).await?;
         Ok(skipped)
     }
 
@@ -141,16 +151,16 @@ impl Session {
         })
     }
 
-    async fn pass_on(&self, socket: &mut WebSocket, skipped: &mut HashMap<Arc<str>, i64>) -> Result<(), End> {
+    async fn pass_on(&self, socket: &mut Socket, skipped: &mut HashMap<Arc<str>, i64>) -> Result<(), End> {
         let frames = self.listener.mailbox.take(TOGETHER_MAX).ok_or(End::Slow)?;
         let wanted: Vec<&Arc<Frame>> = frames.iter().filter(|frame| is_wanted(frame, skipped)).collect();
         let events = wanted.iter().filter(|frame| frame.position.is_some()).count();
-        self.write(socket, wanted.iter().map(|frame| Message::Text(frame.text.clone())).collect()).await?;
+        self.write(socket, wanted.iter().flat_map(|frame| fragments(frame.text.clone())).collect()).await?;
         counter!("outboxd_live_events_sent_total").increment(events as u64);
         Ok(())
     }
 
-    async fn beat(&self, socket: &mut WebSocket, pulse: &mut Pulse) -> Result<(), End> {
+    async fn beat(&self, socket: &mut Socket, pulse: &mut Pulse) -> Result<(), End> {
         let (now, every) = (Instant::now(), self.live.config.heartbeat);
         if self.until.is_some_and(|until| until <= now) {
             return Err(End::Expired);
@@ -166,14 +176,18 @@ impl Session {
             let topics = self.wanted.iter().map(|wanted| &*wanted.topic);
             let positions = topics.filter_map(|topic| Some((topic, self.live.hub.position(topic)?))).collect();
             if self.listener.mailbox.is_empty() {
-                self.write(socket, vec![Message::Text(frame::position(&positions))]).await?;
+                self.write(socket, fragments(frame::position(&positions)).collect()).await?;
             }
         }
         Ok(())
     }
 
     /// Writes, and tells the mailbox while the client's socket takes no more.
-    pub(super) async fn write(&self, socket: &mut WebSocket, messages: Vec<Message>) -> Result<(), End> {
+    pub(super) async fn write(
+        &self,
+        socket: &mut Socket,
+        messages: Vec<Message>,
+    ) -> Result<(), End> {
         let mailbox = &self.listener.mailbox;
         let mut writing = pin!(async {
             for message in messages {
@@ -201,7 +215,7 @@ impl Session {
 }
 
 impl Pulse {
-    fn hear(&mut self, received: Option<&Result<Message, axum::Error>>) -> Result<(), End> {
+    fn hear(&mut self, received: Option<&Result<Message, tungstenite::Error>>) -> Result<(), End> {
         match received {
             None | Some(Ok(Message::Close(_))) => return Err(End::Client),
             Some(Err(_)) => return Err(End::Gone),
@@ -228,12 +242,12 @@ fn is_wanted(frame: &Frame, skipped: &mut HashMap<Arc<str>, i64>) -> bool {
     }
 }
 
-async fn say_farewell(socket: &mut WebSocket, end: End) {
+async fn say_farewell(socket: &mut Socket, end: End) {
     let close = CloseFrame { code: end.code(), reason: end.reason().into() };
     let farewell = async {
         if socket.send(Message::Close(Some(close))).await.is_ok() {
             // Closing before the client has read our last word may take it away.
-            while let Some(Ok(_)) = socket.recv().await {}
+            while let Some(Ok(_)) = socket.next().await {}
         }
     };
     // Who does not answer is left without an answer.

@@ -22,8 +22,6 @@ use super::exporter::{Error, Tally};
 use crate::config::TelemetryConfig;
 use crate::tls;
 
-/// One request, its answer included.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of an answer that are read: it says how many spans were not accepted.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
@@ -43,7 +41,7 @@ impl Collector {
         // Follows the environment's proxies, as any client of a collector does.
         let client = Client::builder()
             .tls_backend_preconfigured(tls)
-            .timeout(REQUEST_TIMEOUT)
+            .timeout(Duration::from_secs(5))
             .redirect(redirect::Policy::none())
             .build()
             .map_err(|error| Error(error.to_string()))?;

@@ -21,6 +21,7 @@ async fn each_scope_may_do_what_it_is_for_and_nothing_else() {
         ("POST", "/v1/notifications/999/retry", [401, 403, 403, 404]),
         ("POST", "/v1/topics/quiz/pause", [401, 403, 403, 204]),
         ("POST", "/v1/channels/webhook/pause", [401, 403, 403, 204]),
+        ("POST", "/v1/schedules/daily/drop", [401, 403, 403, 404]),
         ("POST", "/v1/bulk", [401, 403, 403, 422]),
         ("POST", "/v1/bulk/999/stop", [401, 403, 403, 404]),
     ] {
@@ -151,6 +152,14 @@ async fn a_login_makes_a_session_with_the_rights_of_its_token() {
     }
     let out = http::post_bytes(api.addr, "/logout", &[&cookie, host, own], b"").await;
     assert!(out.header("set-cookie").unwrap().contains("Max-Age=0"), "{out:?}");
+    // A stranger's page sends no cookie, and the answer must not take ours away.
+    for path in ["/login", "/logout"] {
+        for more in ["Sec-Fetch-Site: cross-site", "Origin: https://other.example"] {
+            let stranger = http::post_bytes(api.addr, path, &[form[0], host, more], b"token=read-read-read-read").await;
+            assert_problem(&stranger, 403, "cross-origin");
+            assert_eq!(stranger.header("set-cookie"), None, "{path} {more}");
+        }
+    }
 }
 
 #[tokio::test]

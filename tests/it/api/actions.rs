@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{Api, assert_problem};
-use crate::support::sql::{run, value};
+use super::{Api, OPS, assert_problem};
+use crate::support::sql::{run, until, value, values};
 
 /// Ended notifications, which nothing touches: their ids.
 async fn ended(api: &Api, status: &str, rows: i32) -> i64 {
@@ -89,6 +89,35 @@ async fn topics_and_channels_are_held_and_freed() {
     assert_eq!(value::<String>(&api.client, left).await, " failures t,https://a.example");
     assert_problem(&api.act("/v1/topics/t/stop", &[]).await, 404, "not-found");
     assert_problem(&api.act(&format!("/v1/topics/{}/pause", "x".repeat(201)), &[]).await, 422, "invalid");
+}
+
+#[tokio::test]
+async fn schedules_are_paused_resumed_and_dropped_under_the_name_of_the_token() {
+    let api = Api::guarded().await;
+    let audience = "CREATE VIEW public.audience AS SELECT 'r' || n AS recipient, '{}'::jsonb AS payload FROM generate_series(1, 3) n;
+                    GRANT SELECT ON public.audience TO outboxd_audience";
+    run(&api.client, audience).await;
+    // Its slot is a day away and already prepared for.
+    let create = "SELECT outboxd.create_schedule('daily/a', to_char(now() - interval '2 min', 'MI HH24 * * *'), 'UTC', 't', 'public.audience',
+                  lead => '1 day')";
+    run(&api.client, create).await;
+    until(&api.client, "SELECT count(*) = 1 FROM outboxd.schedule_runs WHERE state = 'prepared'").await;
+    let state = "SELECT state FROM outboxd.schedules";
+    let paused = api.act("/v1/schedules/daily%2Fa/pause", &[OPS]).await;
+    assert_eq!((paused.status, paused.json()), (200, json!({"canceled": 3})), "{paused:?}");
+    assert_eq!(value::<String>(&api.client, state).await, "paused");
+    let resumed = api.act("/v1/schedules/daily%2Fa/resume", &[OPS]).await;
+    assert_eq!((resumed.status, resumed.json()), (200, json!({"canceled": 0})), "{resumed:?}");
+    assert_ne!(value::<String>(&api.client, state).await, "paused");
+    assert_problem(&api.act("/v1/schedules/daily%2Fa/explode", &[OPS]).await, 404, "not-found");
+    assert_eq!(api.act("/v1/schedules/daily%2Fa/drop", &[OPS]).await.status, 200);
+    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.schedules").await, 0);
+    for action in ["pause", "resume", "drop"] {
+        assert_problem(&api.act(&format!("/v1/schedules/daily%2Fa/{action}"), &[OPS]).await, 404, "not-found");
+    }
+    let audit = "SELECT concat_ws(' ', action, subject, token) FROM outboxd.audit WHERE token IS NOT NULL ORDER BY id";
+    let wanted = ["pause_schedule daily/a ops", "resume_schedule daily/a ops", "drop_schedule daily/a ops"];
+    assert_eq!(values::<String>(&api.client, audit).await, wanted);
 }
 
 #[tokio::test]

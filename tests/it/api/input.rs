@@ -111,6 +111,8 @@ fn path() -> impl Strategy<Value = String> {
         1 => (encoded(), prop::sample::select(vec!["pause", "resume", "x"])).prop_map(|(name, action)| format!("/v1/topics/{name}/{action}")),
         1 => (encoded(), prop::sample::select(vec!["pause", "resume", "probe", "close_circuit"]))
             .prop_map(|(name, action)| format!("/v1/channels/{name}/{action}")),
+        1 => (encoded(), prop::sample::select(vec!["pause", "resume", "drop", "x"]))
+            .prop_map(|(name, action)| format!("/v1/schedules/{name}/{action}")),
         1 => encoded().prop_map(|id| format!("/v1/bulk/{id}")),
         1 => encoded().prop_map(|id| format!("/v1/bulk/{id}/stop")),
         1 => encoded().prop_map(|any| format!("/{any}")),
@@ -256,7 +258,9 @@ async fn whatever_is_asked_nothing_breaks() {
         *statuses.entry(status.unwrap_or(0)).or_default() += 1;
     }
     println!("{requests} requests: {statuses:?}");
-    assert!(statuses.contains_key(&201) && statuses.contains_key(&200), "some are taken: {statuses:?}");
+    assert!(statuses.contains_key(&204) && statuses.contains_key(&200), "some are taken: {statuses:?}");
+    let good = api.post("/v1/notifications", &[OPS], r#"{"topic": "order.a", "recipient": "r", "payload": {}}"#).await;
+    assert_eq!(good.status, 201, "{good:?}");
     assert_eq!(http::get(api.addr, "/livez", &[]).await.status, 200);
     let log = api.instance.log();
     assert!(!log.contains("panicked") && !log.contains("\"ERROR\""), "{log}");

@@ -62,6 +62,10 @@ async fn each_status_is_found_in_its_order_page_by_page_without_a_gap() {
         assert_eq!(find("status=FAILED&topic=odd&").await, [17, 19, 21, 23]);
         assert_eq!(find("topic=even&status=SENT&").await, [8, 6, 4, 2]);
         assert_eq!(find("recipient=recipient-0&").await, [40, 35, 30, 25, 20, 15, 10, 5]);
+        for (status, found) in [("SENT", &[5][..]), ("PENDING", &[15, 10]), ("FAILED", &[20]), ("QUEUED", &[40, 35])] {
+            assert_eq!(find(&format!("recipient=recipient-0&status={status}&")).await, found);
+        }
+        assert_eq!(find("recipient=recipient-0&status=PROCESSING&").await, [0; 0]);
     }
 }
 

@@ -282,7 +282,7 @@ fn what_an_operator_does_after_our_own_decision_counts_at_once() {
 }
 
 #[test]
-fn a_circuit_that_closes_before_its_time_is_told_once_by_whoever_closed_or_learned_it() {
+fn a_circuit_closed_before_its_time_is_told_once_by_whoever_closed_or_learned_it() {
     let (mut here, mut there) = (Table::new(), Table::new());
     here.reports(5, &down());
     there.circuits.apply(&[there.shared(OPEN_FOR, OpenReason::Failures)], there.now);

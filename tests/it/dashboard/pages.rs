@@ -10,7 +10,7 @@ use crate::support::proxy::{Fault, Proxy};
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
 
-const HTML: &str = "Accept: text/html";
+pub(super) const HTML: &str = "Accept: text/html";
 const PAGES: [&str; 10] =
     ["/", "/notifications", "/dead", "/channels", "/topics", "/schedules", "/events", "/instances", "/bulk", "/audit"];
 /// A page, over a slow link.

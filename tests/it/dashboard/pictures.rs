@@ -1,4 +1,5 @@
-//! Every page on a wide and on a narrow screen, light and dark: nothing is cut off and nothing is refused. With
+//! Every page on a wide and on a narrow screen, light and dark: nothing is cut off, all text can be read, and nothing is
+//! refused. With
 //! OUTBOXD_PICTURES=DIR the pictures are written there (scripts/screenshots).
 
 use std::path::PathBuf;
@@ -58,12 +59,17 @@ async fn nothing_is_cut_off_on_a_wide_or_a_narrow_screen_light_or_dark() {
     shots.push((&one, "notification", ""));
     for (path, name, before) in shots {
         desk.browser.open(path).await;
+        desk.browser
+            .until("!document.body.dataset.live || document.querySelector('#live').dataset.state === 'live'")
+            .await;
         for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")] {
             desk.browser.prefer(scheme).await;
             desk.browser.size(width, 900).await;
             desk.browser.evaluate(before).await;
             let cut = desk.browser.evaluate(CUT_OFF).await;
             assert_eq!(cut, serde_json::json!([]), "{path} at {width}");
+            let pale = desk.browser.evaluate(include_str!("contrast.js")).await;
+            assert_eq!(pale, serde_json::json!([]), "{path} at {width}, {scheme}");
             if let Some(dir) = &dir {
                 let file = dir.join(format!("{name}-{width}-{scheme}.png"));
                 std::fs::write(file, desk.browser.picture(width).await).expect("the picture is written");

@@ -148,17 +148,22 @@ async fn check_and_run_say_that_a_standby_takes_no_writes() {
     }
 }
 
+/// So many at once that each has a connection of its own.
+async fn fill_pool(store: &Store) {
+    futures_util::future::try_join_all((0..6).map(|_| store.ping())).await.unwrap();
+}
+
 /// A pool full of connections to a server that says nothing costs one silence, not one for each of them.
 #[tokio::test]
 async fn of_a_pool_of_silent_connections_only_the_first_is_waited_for() {
     let (mut primary, standby, _way) = pair().await;
     let database = primary.migrated_database().await;
     until_caught_up(&primary, &database.name).await;
-    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", primary.port, standby.port);
     // Nobody says that it must take writes: of several hosts we always want the one that does.
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", standby.port, primary.port);
     let url = format!("postgres://postgres@{hosts}/{}", database.name);
     let store = Store::open(&config(&database, &[("database_url", &url)])).unwrap();
-    store.warm_up(true, true).await.unwrap();
+    fill_pool(&store).await;
     primary.freeze();
     standby.promote(&database.name).await;
     let began = Instant::now();
@@ -167,7 +172,13 @@ async fn of_a_pool_of_silent_connections_only_the_first_is_waited_for() {
     for _ in 0..10 {
         store.ping().await.unwrap();
     }
-    store.warm_up(true, true).await.unwrap();
+    fill_pool(&store).await;
+    // Nor does a newcomer wait until the silent one has had its time.
+    let url = format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/{}", primary.port, standby.port, database.name);
+    let patient = [("database_url", url.as_str()), ("database.connect_timeout", "30s")];
+    let began = Instant::now();
+    Store::open(&config(&database, &patient)).unwrap().ping().await.unwrap();
+    assert!(began.elapsed() < GIVEN_UP_WITHIN, "{:?}", began.elapsed());
     primary.thaw();
 }
 

@@ -1,5 +1,7 @@
 //! Ordering keys under race: released in order whoever releases, and one row at a time with its turn.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use outboxd::store::Store;
 use outboxd::store::release::TopicScan;
@@ -60,19 +62,13 @@ async fn race(
     other.execute("SELECT outboxd._admit('{k}')", &[]).await.unwrap();
     late.commit().await.unwrap();
     // It sees the lower one, and nobody with the turn: the other's is not committed.
-    let waiting = {
-        let store = store.clone();
-        tokio::spawn(async move { store.admit(&["k".to_owned()]).await.unwrap() })
-    };
-    let waits =
-        "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'transactionid'";
-    sql::until(app, waits).await;
+    assert_eq!(store.admit(&["k".to_owned()]).await.unwrap(), 0, "and does not wait");
     if other_commits {
         other.commit().await.unwrap();
     } else {
         other.rollback().await.unwrap();
     }
-    let admitted = waiting.await.unwrap();
+    let admitted = store.admit(&["k".to_owned()]).await.unwrap();
     let turns = "SELECT string_agg(has_turn::text, ' ' ORDER BY seq) FROM outboxd.outbox";
     (admitted, sql::value(app, turns).await)
 }
@@ -89,4 +85,27 @@ async fn of_two_who_admit_rows_of_one_key_at_once_the_second_looks_again() {
         let second = "UPDATE outboxd.outbox SET has_turn = true, state = 'ready'";
         assert_eq!(sql::refused(&app, second).await.code, "23505", "the table itself knows no two");
     }
+}
+
+#[tokio::test]
+async fn an_admission_of_two_keys_and_a_cancel_of_their_heads_do_not_wait_for_each_other() {
+    let database = postgres::database().await;
+    let (app, mut holder, operator) = (database.connect().await, database.connect().await, database.connect().await);
+    let store = Store::open(&config(&database, &[])).unwrap();
+    // By id the cancel comes to b first, by key the admission comes to a first.
+    for key in ["b", "a"] {
+        sql::run(&app, &format!("SELECT outboxd.notify('t', 'r', '{{}}', ordering_key => '{key}')")).await;
+    }
+    let holding = holder.transaction().await.unwrap();
+    holding.execute("SELECT FROM outboxd.outbox WHERE ordering_key = 'b' FOR UPDATE", &[]).await.unwrap();
+    let pid = sql::pid(&operator).await;
+    let canceling = tokio::spawn(async move {
+        let cancel = r#"SELECT done FROM outboxd.cancel_where('{"topic": "t"}', dry_run => false)"#;
+        operator.query_one(cancel, &[]).await.map(|row| row.get::<_, i64>(0))
+    });
+    sql::until_blocked(&app, pid).await;
+    let admitting = tokio::spawn(async move { store.admit(&["a".to_owned(), "b".to_owned()]).await });
+    tokio::time::timeout(Duration::from_secs(10), admitting).await.expect("it does not wait").unwrap().unwrap();
+    holding.rollback().await.unwrap();
+    assert_eq!(canceling.await.unwrap().expect("no deadlock"), 2);
 }

@@ -113,6 +113,8 @@ async fn in_front_of_singles(world: &World, setup: &Setup) -> Vec<usize> {
 
 /// A second of work may wait in front of it, and half as much for chance.
 const IN_FRONT_MAX: usize = 300;
+/// Of one call at a time: the two that were next already, and some for chance.
+const SLOW_IN_FRONT_MAX: usize = 5;
 
 #[tokio::test]
 async fn a_single_row_does_not_wait_for_another_topics_backlog_to_the_same_channel() {
@@ -153,6 +155,46 @@ async fn a_retry_does_not_wait_for_the_backlog_of_its_channel() {
     let in_front = flaky("2") - flaky("1");
     println!("{in_front} calls between the last failure and the last retry");
     assert!(in_front < IN_FRONT_MAX, "{in_front}");
+}
+
+/// Calls for the backlog between a row's first attempt and its second.
+fn in_front_of_retry(ledger: &[Call], topic: &str) -> usize {
+    let called = |attempt| {
+        let is_it =
+            |call: &&Call| call.json()["topic"] == topic && call.header("outboxd-attempt") == Some(attempt);
+        ledger.iter().filter(is_it).map(|call| call.order).max().expect("it was called")
+    };
+    called("2") - called("1") - 1
+}
+
+/// One call at a time, and each takes long: whatever comes free, the backlog has taken before another topic is asked.
+#[tokio::test]
+async fn neither_a_single_row_nor_a_retry_waits_for_the_backlog_of_a_slow_channel() {
+    let world = World::new(Carrier::Stream).await;
+    world.provider.answer_with(|call| match (call.json()["topic"].as_str(), call.header("outboxd-attempt")) {
+        (Some("flaky"), Some("1")) => Reply::status(503),
+        _ => Reply::ok().after(Duration::from_millis(250)),
+    });
+    let _instance = limited(&world, "max_in_flight = 1").start().await;
+    notify(&world, "bulk", 200).await;
+    world.provider.wait_for(5, SOON).await;
+    let (mut singles, mut retries) = (Vec::new(), Vec::new());
+    for n in 1..=4 {
+        for topic in ["single", "flaky"] {
+            let before = world.provider.count();
+            notify(&world, topic, 1).await;
+            let sent = format!("FROM outboxd.notification_log WHERE topic = '{topic}' AND status = 'SENT'");
+            sql::until(&world.app, &format!("SELECT count(*) = {n} {sent}")).await;
+            let ledger = world.provider.ledger();
+            let first = ledger[before..].iter().position(|call| call.json()["topic"] == topic);
+            singles.push(first.expect("it was called"));
+            if topic == "flaky" {
+                retries.push(in_front_of_retry(&ledger[before..], topic));
+            }
+        }
+    }
+    println!("in front of single rows: {singles:?} calls, of retries: {retries:?}");
+    assert!(singles.iter().chain(&retries).all(|calls| *calls <= SLOW_IN_FRONT_MAX), "{singles:?} {retries:?}");
 }
 
 #[tokio::test]

@@ -10,7 +10,9 @@ use crate::support::sql;
 use crate::support::world::{Carrier, World};
 
 const SOON: Duration = Duration::from_secs(20);
-/// Longer than the heartbeat's TTL and the lease.
+/// Of heartbeats. Long enough for some sweeps, and then for the last one to come back.
+const TTL: &str = "9s";
+/// Longer than that, and than the lease.
 const AWAY: &str = "12 s";
 
 /// An instance that reaches the database by a way that can be cut.
@@ -21,20 +23,11 @@ async fn start_behind_a_proxy(world: &World, setup: &Setup) -> (Proxy, Instance)
     (proxy, instance)
 }
 
-/// Whether the instance with this number, counted from 1, has said that it is alive within the last second.
-async fn until_it_beats(world: &World, nth: u32) {
-    let fresh = format!(
-        "SELECT heartbeat_at > now() - interval '1 s' FROM outboxd.instance ORDER BY id LIMIT 1 OFFSET {}",
-        nth - 1
-    );
-    sql::until(&world.app, &fresh).await;
-}
-
 #[tokio::test]
 async fn calls_that_end_well_while_postgres_is_away_are_not_made_again() {
     let world = World::new(Carrier::Memory).await;
     world.provider.answer(Reply::ok().after(Duration::from_secs(4)));
-    let setup = world.setup.clone().set("worker.heartbeat_ttl", "6s");
+    let setup = world.setup.clone().set("worker.heartbeat_ttl", TTL);
     let setup = setup.set("worker.concurrency", 20);
     let (first_way, mut first) = start_behind_a_proxy(&world, &setup).await;
     world.notify(20).await;
@@ -51,9 +44,11 @@ async fn calls_that_end_well_while_postgres_is_away_are_not_made_again() {
         "SELECT count(*) FILTER (WHERE lease_until < now()) = 40 AND count(DISTINCT instance) = 2 FROM outboxd.outbox";
     assert!(sql::value::<bool>(&world.app, held).await, "every lease is over, and each holds its own");
 
-    // The first is back and has beaten before the second is: it must not end the second's leases at once.
+    // The first is back and sweeps before the second is: it must not end the second's leases yet.
+    let back: String = sql::value(&world.app, "SELECT now()::text").await;
     first_way.heal();
-    until_it_beats(&world, 1).await;
+    let swept = format!("SELECT heartbeat_at > '{back}'::timestamptz + interval '3 s' FROM outboxd.instance ORDER BY id LIMIT 1");
+    sql::until(&world.app, &swept).await;
     second_way.heal();
     world.settle().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 40);
@@ -66,7 +61,7 @@ async fn calls_that_end_well_while_postgres_is_away_are_not_made_again() {
 async fn an_instance_that_starts_as_postgres_comes_back_leaves_the_others_time_to_beat() {
     let world = World::new(Carrier::Memory).await;
     world.provider.answer(Reply::ok().after(Duration::from_secs(4)));
-    let setup = world.setup.clone().set("worker.heartbeat_ttl", "6s");
+    let setup = world.setup.clone().set("worker.heartbeat_ttl", TTL);
     let (way, _first) = start_behind_a_proxy(&world, &setup).await;
     world.notify(20).await;
     world.provider.wait_for(20, SOON).await;

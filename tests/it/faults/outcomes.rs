@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outboxd::store::Store;
-use outboxd::store::claim::{Case, Claimed, PutBack, Release};
+use outboxd::store::claim::{Case, Claimed, PutBack};
 use outboxd::store::publish::FreshScan;
 use outboxd::store::record::{Failed, Next, Recorder, Sent};
 use tokio_postgres::Client;
@@ -112,7 +112,7 @@ async fn a_claim_that_is_given_back_after_a_cancel_ends_canceled_and_frees_its_k
     let claimed = claim(&store, first, 0, instance).await;
     let answer: String = sql::value(&client, &format!("SELECT outboxd.cancel({first})")).await;
     assert_eq!(answer, "in flight: no further attempt");
-    let release = Release { id: first, token: claimed.token, wait: Duration::ZERO, next_step: None };
+    let release = PutBack { id: first, epoch: claimed.token, wait: Duration::ZERO, next_step: None };
     assert_eq!(store.release(&[release]).await.unwrap().0, ["k"]);
     let ended = format!(
         "SELECT concat_ws(' ', status, attempts, finished_at IS NOT NULL) FROM outboxd.notification_log WHERE id = {first}"
@@ -128,7 +128,7 @@ async fn a_claim_that_is_given_back_burns_no_attempt_and_only_its_holder_can_giv
     let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'r', '{}')").await;
     let claimed = claim(&store, id, 0, instance).await;
     let row = "SELECT concat_ws(' ', state, epoch, attempts, channel_attempts, route_step, round(extract(epoch FROM retry_at - now()) / 60)) FROM outboxd.outbox";
-    let release = |token, next_step| [Release { id, token, wait: Duration::from_secs(600), next_step }];
+    let release = |epoch, next_step| [PutBack { id, epoch, wait: Duration::from_secs(600), next_step }];
     store.release(&release(claimed.token - 1, None)).await.unwrap();
     assert_eq!(sql::value::<String>(&client, row).await, "processing 1 1 1 0");
     store.release(&release(claimed.token, Some(2))).await.unwrap();

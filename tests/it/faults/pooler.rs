@@ -1,7 +1,14 @@
 //! A pooler between us and Postgres that nobody told us about.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use outboxd::queue;
+use outboxd::store::Store;
+use outboxd::store::instance::InstanceId;
+use outboxd::upkeep::statistics::{Reporter, Told};
+
+use crate::leader::{config, register};
 use crate::support::command::outboxd;
 use crate::support::pgbouncer::PgBouncer;
 use crate::support::proxy::Proxy;
@@ -82,6 +89,40 @@ async fn a_session_mode_pooler_without_a_second_connection_is_not_taken_for_one(
     let quick = [("OUTBOXD_DATABASE_CONNECT_TIMEOUT", "1s")];
     let check = outboxd(&pooler.url(&database), &with_routes("check"), &quick).await;
     assert_eq!(check.code, 0, "{check:?}");
+}
+
+/// The start refuses one; connections that are made later may be led through it all the same.
+#[tokio::test]
+async fn a_pooler_that_comes_later_is_told_by_health() {
+    let database = postgres::database().await;
+    let pooler = PgBouncer::with(&database, "pool_mode = transaction\ndefault_pool_size = 4\n").await;
+    let (client, url) = (database.connect().await, pooler.url(&database));
+    let shown = "SELECT concat_ws(' | ', level, value, action) FROM outboxd.health WHERE name = 'pooler'";
+    let known = [("database.pooler", "true")];
+    for (url, known, wanted) in [
+        (database.url(), &[][..], "ok"),
+        (url.clone(), &known[..], "ok"),
+        (url, &[][..], "critical"),
+        (database.url(), &[][..], "ok"),
+    ] {
+        let mut config = config(&database, known);
+        config.database_url = url.into();
+        let reporter = Reporter {
+            store: Store::open(&config).unwrap(),
+            queue: queue::open(&config.queue, None).await.unwrap(),
+            statistics: Arc::default(),
+            instance: InstanceId::new(register(&client).await),
+            routes: Vec::new(),
+        };
+        reporter.pass(&mut Told::default()).await.unwrap();
+        let shown = sql::value::<String>(&client, shown).await;
+        assert_eq!(
+            (shown.starts_with(wanted), shown.contains("database.pooler = true")),
+            (true, wanted == "critical"),
+            "{shown}"
+        );
+        sql::run(&client, "UPDATE outboxd.instance SET stopped_at = now()").await;
+    }
 }
 
 #[tokio::test]

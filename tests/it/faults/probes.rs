@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::provider::Reply;
+use crate::support::provider::{Provider, Reply};
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
 
@@ -112,6 +112,43 @@ async fn what_waits_for_a_probe_goes_out_as_soon_as_it_has_succeeded() {
     sql::run(&world.app, "SELECT outboxd.probe_channel('webhook')").await;
     world.provider.wait_for(2 + 5, Duration::from_secs(10)).await;
     world.settle().await.assert_nothing_lost();
+}
+
+/// A provider beside the world's own, to which its notifications can fail over.
+fn with_sms(world: &mut World) -> Provider {
+    let sms = Provider::start();
+    world.setup = world
+        .setup
+        .clone()
+        .set("channels.sms.url", sms.url("/"))
+        .set("routes.default.channels", vec!["webhook", "sms"]);
+    sms
+}
+
+#[tokio::test]
+async fn while_a_channel_fails_the_next_one_is_used_at_once() {
+    let mut world = world("1h").await;
+    let sms = with_sms(&mut world);
+    world.setup = world.setup.clone().set("channels.webhook.circuit.failures", 2);
+    world.provider.answer(Reply::status(503));
+    let _instance = world.setup.start().await;
+    world.notify(20).await;
+    sql::until(&world.app, "SELECT count(*) >= 18 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    assert_eq!(world.provider.count(), 2, "the two that opened the circuit");
+    assert!(sms.count() >= 18, "{}", sms.count());
+}
+
+#[tokio::test]
+async fn a_channel_that_refuses_our_credentials_is_waited_for_and_nothing_goes_by_sms() {
+    let mut world = world("1h").await;
+    let sms = with_sms(&mut world);
+    let _instance = world.setup.start().await;
+    world.notify(20).await;
+    let waiting = "SELECT count(*) = 18 FROM outboxd.outbox WHERE state = 'ready' AND route_step = 0";
+    sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.channel_health WHERE circuit = 'open'").await;
+    sql::until(&world.app, waiting).await;
+    assert_eq!(world.provider.count(), 2);
+    assert!(sms.count() <= 2, "but for the two that were refused: {}", sms.count());
 }
 
 /// The relay cannot know of a later channel's circuit: what is meant for it is published and sent back with a time. An

@@ -4,9 +4,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use outboxd::store::migrate;
+use outboxd::store::{self, Store, migrate};
 
-use crate::support::postgres::bin_dir;
+use super::Stepped;
+use crate::leader::config;
+use crate::support::postgres::{self, bin_dir};
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
 
@@ -111,4 +113,43 @@ async fn a_dump_restored_in_place_is_served_without_a_restart() {
     sent += write(&world).await;
     world.provider.wait_for(sent, SOON).await;
     sql::until(&world.app, "SELECT count(*) = 120 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+}
+
+/// A channel with a limit: its topics are gone through from where they were, and the fast path leaves them out.
+#[tokio::test]
+async fn what_is_numbered_anew_is_not_hidden_by_what_a_relay_remembers() {
+    let limited = [
+        ("channels.webhook.url", "https://push.example"),
+        ("channels.webhook.max_in_flight", "4"),
+        ("routes.default.channels", "webhook"),
+    ];
+    let database = postgres::database().await;
+    let app = database.connect().await;
+    let mut stepped = Stepped::with(&database, &limited).await;
+    let notify = "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 5)";
+    sql::run(&app, AHEAD).await;
+    sql::run(&app, notify).await;
+    assert_eq!(stepped.until_idle().await, 5);
+    let anew = "TRUNCATE outboxd.outbox, outboxd.notification_log, outboxd.publication;
+                SELECT setval('outboxd.notification_log_id_seq', 1), setval('outboxd.outbox_seq', 1)";
+    sql::run(&app, anew).await;
+    sql::run(&app, notify).await;
+    let mut pushed = 0;
+    for _ in 0..5 {
+        pushed += stepped.relay.pass().await.unwrap().pushed;
+    }
+    assert_eq!(pushed, 5, "looks are five seconds apart, and five passes take less");
+}
+
+/// A column has another type since, as after a restore of another version.
+#[tokio::test]
+async fn a_session_that_remembers_another_schema_is_replaced() {
+    let database = postgres::database().await;
+    let (app, store) = (database.connect().await, Store::open(&config(&database, &[])).unwrap());
+    sql::run(&app, "INSERT INTO outboxd.event_stream (topic, position) VALUES ('order', 1)").await;
+    assert_eq!(store.event_topics("", 10).await.unwrap(), ["order"]);
+    sql::run(&app, "ALTER TABLE outboxd.event_stream ALTER COLUMN topic TYPE varchar(200)").await;
+    let refused = store.event_topics("", 10).await;
+    assert!(matches!(refused, Err(store::Error::Unavailable(_))), "{refused:?}");
+    assert_eq!(store.event_topics("", 10).await.unwrap(), ["order"]);
 }

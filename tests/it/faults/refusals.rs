@@ -137,7 +137,7 @@ async fn an_outcome_that_cannot_be_recorded_costs_its_own_row_and_no_other() {
 #[tokio::test]
 async fn a_row_whose_record_cannot_be_changed_stays_visible_and_keeps_no_other() {
     let world = World::new(Carrier::Memory).await;
-    let rule = "topic_has_1_to_200_bytes_and_recipient_1_to_4096_characters";
+    let rule = "topic_has_1_to_200_and_recipient_1_to_2048_bytes";
     sql::run(&world.app, &format!("ALTER TABLE outboxd.notification_log DROP CONSTRAINT {rule}")).await;
     plant(&world.app, "UPDATE outboxd.notification_log SET recipient = '' WHERE recipient = 'bad'").await;
     sql::run(
@@ -181,5 +181,36 @@ async fn bytes_that_are_no_text_fail_their_row_and_no_other() {
     let ends =
         "SELECT string_agg(DISTINCT left(status::text, 6) || (recipient = 'good'), ', ') FROM outboxd.notification_log";
     assert_eq!(sql::value::<String>(&world.app, ends).await, "FAILEDfalse, SENTtrue");
+    let why = "SELECT attempts || ' ' || error FROM outboxd.notification_log WHERE status = 'FAILED'";
+    let why: String = sql::value(&world.app, why).await;
+    assert!(why.starts_with("1 ") && why.contains("its row cannot be read"), "{why}");
     assert!(!instance.has_ended());
+}
+
+#[tokio::test]
+async fn a_row_whose_record_was_deleted_ends_and_frees_its_key() {
+    for is_claimed in [false, true] {
+        let world = World::new(Carrier::Memory).await;
+        let rows = "SELECT outboxd.notify('orders', r, '{}', ordering_key => 'k') FROM unnest('{bad,good}'::text[]) r;
+                    DELETE FROM outboxd.notification_log WHERE recipient = 'bad'";
+        sql::run(&world.app, rows).await;
+        if is_claimed {
+            let claim = "UPDATE outboxd.outbox SET state = 'processing', has_turn = true, epoch = 1, instance = 0, lease_until = now()
+                          WHERE id = (SELECT min(id) FROM outboxd.outbox)";
+            sql::run(&world.app, claim).await;
+        }
+        let _instance = world.setup.start().await;
+        sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox").await;
+        assert_eq!(sql::value::<String>(&world.app, ENDS).await, "good SENT");
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_an_app_chose_is_sent_however_low() {
+    let world = World::new(Carrier::Memory).await;
+    let insert = "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE
+                  VALUES (-9223372036854775808, 'orders', 'lowest', '{}'), (9223372036854775807, 'orders', 'highest', '{}')";
+    sql::run(&world.app, insert).await;
+    let _instance = world.setup.start().await;
+    sql::until(&world.app, "SELECT bool_and(status = 'SENT') FROM outboxd.notification_log").await;
 }

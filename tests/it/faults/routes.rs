@@ -28,6 +28,8 @@ async fn rows_of_a_topic_without_a_route_wait_and_say_why_until_it_has_one() {
         .await;
     let states = format!("{STATES} WHERE topic = 'orders'");
     assert_eq!(sql::value::<String>(&world.app, &states).await, "QUEUED 0");
+    let published = "SELECT count(*) FROM outboxd.outbox WHERE published_at IS NOT NULL";
+    assert_eq!(sql::value::<i64>(&world.app, published).await, 0, "nobody here could deliver them");
     sql::until(
         &world.app,
         "SELECT level = 'critical' AND value LIKE '%orders%' FROM outboxd.health WHERE name = 'routes'",

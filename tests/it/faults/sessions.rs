@@ -87,10 +87,30 @@ async fn assert_nobody_was_serializable(watcher: &Client) {
     assert_eq!(sql::value::<i64>(watcher, locks).await, 0, "a transaction of ours was serializable");
 }
 
+/// What is set in the sessions of instances is written down with their heartbeats.
+async fn note_settings(admin: &Client) {
+    let note = "CREATE TABLE public.noted (settings text);
+                CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    INSERT INTO public.noted
+                    SELECT string_agg(current_setting(name), '; ' ORDER BY n)
+                      FROM unnest(ARRAY['search_path', 'row_security', 'standard_conforming_strings', 'IntervalStyle',
+                                        'lock_timeout', 'transaction_isolation', 'transaction_read_only']) WITH ORDINALITY s(name, n);
+                    RETURN NULL;
+                END $$;
+                CREATE TRIGGER note AFTER UPDATE ON outboxd.instance FOR EACH ROW EXECUTE FUNCTION public.note()";
+    sql::run(admin, note).await;
+}
+
+async fn assert_settings_were_pinned(admin: &Client) {
+    let noted: Vec<String> = sql::values(admin, "SELECT DISTINCT settings FROM public.noted").await;
+    assert_eq!(noted, ["pg_catalog, pg_temp; on; on; postgres; 0; read committed; off"]);
+}
+
 #[tokio::test]
 async fn odd_defaults_of_a_database_change_nothing() {
     let world = World::new(Carrier::Stream).await;
     some_are_tried_again(&world.provider);
+    note_settings(&world.app).await;
     let watcher = keep_serializable_locks(&world.database).await;
     set_for_database(&world.app, &world.database, &ODD).await;
     let (first, second) = (world.setup.start().await, world.setup.start().await);
@@ -98,6 +118,7 @@ async fn odd_defaults_of_a_database_change_nothing() {
     every_command_works(&world.database.url()).await;
     world.settle().await.assert_nothing_lost().assert_duplicates_explained();
     assert_nobody_was_serializable(&watcher).await;
+    assert_settings_were_pinned(&world.app).await;
     for instance in [first, second] {
         let log = instance.log();
         assert!(!log.contains(" waits"), "{log}");
@@ -111,6 +132,7 @@ async fn odd_defaults_of_a_database_behind_a_pooler_change_nothing() {
     some_are_tried_again(&world.provider);
     // A pooler's own sessions are not ours to keep alive.
     let odd: Vec<(&str, &str)> = ODD.into_iter().filter(|(name, _)| *name != "idle_session_timeout").collect();
+    note_settings(&world.app).await;
     let watcher = keep_serializable_locks(&world.database).await;
     set_for_database(&world.app, &world.database, &odd).await;
     let pooler = PgBouncer::before(&world.database).await;
@@ -129,6 +151,7 @@ async fn odd_defaults_of_a_database_behind_a_pooler_change_nothing() {
     }
     world.settle().await.assert_nothing_lost().assert_duplicates_explained();
     assert_nobody_was_serializable(&watcher).await;
+    assert_settings_were_pinned(&world.app).await;
     assert!(!instance.log().contains(" waits"), "{}", instance.log());
     // Nothing of ours is left in the sessions that others share.
     let other = connect(&url).await;

@@ -6,7 +6,7 @@ use outboxd::queue::{Consumer, Message};
 use outboxd::store::claim::{Case, Key};
 use outboxd::store::record::Sent;
 
-use super::Stepped;
+use super::{Stepped, outcomes};
 use crate::support::{postgres, sql};
 
 const ROUNDS: usize = 12;
@@ -97,14 +97,5 @@ async fn work_off(stepped: &mut Stepped, consumer: &mut dyn Consumer) -> Times {
 
 fn sent(key: Key, case: &Case) -> Sent {
     let Case::Claimed(claimed) = case else { panic!("{key:?} was claimable: {case:?}") };
-    Sent {
-        id: claimed.id,
-        token: claimed.token,
-        topic: claimed.topic.clone(),
-        channel: "webhook".into(),
-        http_status: 200,
-        provider_id: None,
-        created_at: claimed.created_at,
-        published_at: claimed.published_at,
-    }
+    outcomes::sent(claimed)
 }

@@ -97,6 +97,40 @@ async fn a_step_goes_over_no_more_pages_than_asked_and_the_steps_together_over_a
 }
 
 #[tokio::test]
+async fn what_is_published_again_comes_from_no_more_pages_than_asked() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3000)").await;
+    sql::run(&client, "UPDATE outboxd.outbox SET state = 'published', instance = 1, published_at = now()").await;
+    let on_five = "SELECT count(*) FROM outboxd.outbox WHERE (ctid::text::point)[0] BETWEEN 20 AND 24";
+    let on_five: i64 = sql::value(&client, on_five).await;
+    let republish = include_str!("../../../sql/queries/relay/republish.sql");
+    let none: Option<Vec<i32>> = None;
+    let row = client.query_one(republish, &[&none, &0i64, &false, &20i64, &5i64, &false]).await.unwrap();
+    let (rows, pages): (i64, i64) = (row.get(0), row.get(1));
+    assert!(on_five > 0 && pages > 30, "{on_five} rows of {pages} pages");
+    assert_eq!(rows, on_five);
+}
+
+#[tokio::test]
+async fn a_scan_of_keys_reads_no_more_of_them_than_asked_and_goes_on_where_it_was() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let store = Store::open(&config(&database, &[])).unwrap();
+    let keyed =
+        "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k' || 100 + n) FROM generate_series(1, 25) n";
+    sql::run(&client, keyed).await;
+    let (mut found, mut after, mut scans) = (Vec::new(), Some(String::new()), 0);
+    while let Some(from) = after {
+        let (keys, next) = store.waiting_keys(&from, 10).await.unwrap();
+        assert!(keys.len() <= 10, "{keys:?}");
+        found.extend(keys);
+        (after, scans) = (next, scans + 1);
+    }
+    assert_eq!((found, scans), ((101..=125).map(|n| format!("k{n}")).collect(), 3));
+}
+
+#[tokio::test]
 async fn a_sweep_does_not_end_a_claim_that_is_in_its_own_instances_hands() {
     let database = postgres::database().await;
     let (client, config) = (database.connect().await, config(&database, &[]));

@@ -129,3 +129,19 @@ async fn of_a_paused_topic_no_row_is_reserved_and_all_go_when_it_is_resumed() {
     assert_eq!(stepped.until_idle().await, 1_000);
     assert_eq!(sql::value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE state = 'ready'").await, 0);
 }
+
+#[tokio::test]
+async fn more_due_topics_than_a_batch_has_rows_take_turns() {
+    let database = postgres::database().await;
+    let app = database.connect().await;
+    let mut stepped = Stepped::on(&database).await;
+    let due = "SELECT outboxd.notify('t' || n, 'r', '{}') FROM generate_series(1, 1200) n;
+               UPDATE outboxd.outbox SET retry_at = now() - interval '1 s'";
+    sql::run(&app, due).await;
+    let mut pushed = Vec::new();
+    while pushed.iter().sum::<u64>() < 1_200 {
+        pushed.push(stepped.relay.pass().await.unwrap().pushed);
+        assert!(pushed.len() < 20, "some topics do not get their turn: {pushed:?}");
+    }
+    assert!(pushed.iter().all(|rows| *rows <= 500), "{pushed:?}");
+}

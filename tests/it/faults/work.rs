@@ -152,3 +152,16 @@ async fn a_job_that_always_kills_its_worker_ends_failed() {
     );
     assert_eq!(world.provider.count(), 0);
 }
+
+#[tokio::test]
+async fn what_was_in_a_process_that_died_days_ago_is_sent_by_the_next() {
+    let world = World::new(Carrier::Memory).await;
+    world.notify(5).await;
+    let died = "INSERT INTO outboxd.instance (heartbeat_at, ttl, pid, roles, queue_kind, host, version)
+                VALUES (now() - interval '3 days', '3 s', 1, '{relay,worker}', 'memory', 'old', '0');
+                UPDATE outboxd.outbox SET state = 'published', published_at = now() - interval '3 days',
+                                          instance = (SELECT id FROM outboxd.instance)";
+    sql::run(&world.app, died).await;
+    let _next = world.setup.start().await;
+    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+}

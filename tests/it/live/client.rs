@@ -72,6 +72,11 @@ impl Client {
         }
     }
 
+    /// Whether it is served; else it is closed at once.
+    pub async fn is_served(&mut self) -> bool {
+        matches!(self.next().await, Some(Ok(Message::Text(_))))
+    }
+
     /// So many messages that are events, and nothing between them.
     pub async fn events(&mut self, count: usize) -> Vec<Value> {
         let mut events = Vec::new();

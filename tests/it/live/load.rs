@@ -48,17 +48,24 @@ async fn thousands_of_sessions_hear_an_event_soon_and_cost_little() {
     }
     last.sort();
     let after = resident(scene.instance.pid());
+    sql::run(&scene.world.app, "SELECT outboxd.publish('order', 'k', to_jsonb(repeat('x', 200000)))").await;
+    join_all(clients.iter_mut().map(|client| client.events(1))).await;
+    let long = resident(scene.instance.pid());
     let mb = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     println!(
-        "{count} sessions opened in {opened:?}; RSS {:.1} MB before, {:.1} MB idle, {:.1} MB after {ROUNDS} events; \
+        "{count} sessions opened in {opened:?}; RSS {:.1} MB before, {:.1} MB idle, {:.1} MB after {ROUNDS} events, \
+         {:.1} MB after one of 200 KB; \
          publish() to the last of them: median {:?}, worst {:?}",
         mb(before),
         mb(idle),
         mb(after),
+        mb(long),
         last[ROUNDS / 2],
         last[ROUNDS - 1]
     );
     let cost = after.saturating_sub(before) / count as u64;
     assert!(cost < 32 << 10, "a session costs {cost} bytes");
+    let cost = long.saturating_sub(before) / count as u64;
+    assert!(cost < 64 << 10, "a session costs {cost} bytes once it was sent a long message");
     assert!(last[ROUNDS / 2] < Duration::from_secs(5), "{last:?}");
 }

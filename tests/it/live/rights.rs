@@ -1,6 +1,9 @@
 //! Who may listen to what: tokens, tickets, pages.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::http::{Answer, post};
 use crate::support::world::World;
@@ -159,5 +162,47 @@ async fn tickets_are_for_those_who_may_write_and_for_what_they_may() {
         if status == 201 {
             assert!(answer.json()["expires_at"].as_str().unwrap().ends_with('Z'), "{answer:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_and_a_token_have_only_so_many_sessions_and_the_next_is_told_why() {
+    let change = |mut world: World| {
+        world.setup = world.setup.toml(TOKENS).set("live.sessions_max", 60);
+        world
+    };
+    let scene = Scene::with(change).await;
+    let body = json!({ "topics": ["order"] });
+    let (first, second) =
+        (ticket(&scene, &body).await, ticket(&scene, &json!({ "topics": ["order", "quiz.a"] })).await);
+    let bearer = format!("Bearer {SHOP}");
+    let headers = [("Authorization", bearer.as_str())];
+    let addr = scene.addr;
+    let query = format!("topic=order&ticket={first}");
+    let by_ticket = async || Client::connect(addr, &query, &[]).await.expect("it is let in");
+    let by_token = async || Client::connect(addr, "topic=order", &headers).await.expect("it is let in");
+    let mut sessions = Vec::new();
+    for _ in 0..16 {
+        let mut session = by_ticket().await;
+        session.ready().await;
+        sessions.push(session);
+    }
+    for _ in 0..30 {
+        let mut session = by_token().await;
+        session.ready().await;
+        sessions.push(session);
+    }
+    for mut refused in [by_ticket().await, by_token().await] {
+        let (code, reason, messages) = refused.closed().await;
+        assert_eq!((code, messages), (4429, 0), "{reason}");
+        assert!(reason.contains("as many sessions as it may"), "{reason}");
+    }
+    scene.connect(&format!("topic=order&ticket={second}")).await.ready().await;
+    // Who leaves makes room.
+    let mut left = sessions.swap_remove(0);
+    left.send(Message::Close(None)).await.expect("it is sent");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !by_ticket().await.is_served().await {
+        assert!(Instant::now() < deadline, "its place is still taken");
     }
 }

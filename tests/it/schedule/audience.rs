@@ -15,7 +15,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "the audience has more than 2000 rows%",
     ),
     ("nobody", "SELECT NULL AS recipient, '{}'::jsonb AS payload", "%null value in column \"recipient\"%"),
-    ("empty", "SELECT '' AS recipient, '{}'::jsonb AS payload", "%recipient_has_1_to_4096_characters%"),
+    ("empty", "SELECT '' AS recipient, '{}'::jsonb AS payload", "%recipient_has_1_to_2048_bytes%"),
     ("gone", "", "%there is no audience%"),
     (
         "curious",

@@ -182,6 +182,19 @@ fn what_went_with_the_tail_is_told_apart() {
 }
 
 #[test]
+fn an_unknown_outcome_that_went_with_the_tail_is_no_repeat_without_a_witness() {
+    let mut evidence = clean();
+    // Its worker died; 9 s later the sweep notes that, and it is called again; the tail has both.
+    evidence.arrivals[4].at = 20 * S;
+    evidence.arrivals.push(arrival(5, 29 * S + 1000, 2, Reply::Accepted));
+    assert_eq!(rules(&evidence), [(Rule::Repeat, Some(5))]);
+    evidence.lost_tails.push(Span { from: 29 * S, until: 30 * S });
+    assert_eq!(rules(&evidence), []);
+    evidence.lost_tails[0] = Span { from: 33 * S, until: 34 * S };
+    assert_eq!(rules(&evidence), [(Rule::Repeat, Some(5))], "long recorded by then");
+}
+
+#[test]
 fn events_are_seen_once_at_least_and_in_order_per_key() {
     let mut evidence = Evidence::default();
     for number in 1..=3 {

@@ -24,7 +24,7 @@ impl RedisCluster {
             introduce(node, &nodes[0]).await;
         }
         let cluster = RedisCluster { nodes };
-        cluster.settled().await;
+        cluster.until_whole().await;
         cluster
     }
 
@@ -44,7 +44,7 @@ impl RedisCluster {
         })
         .await;
         self.nodes.push(replica);
-        self.settled().await;
+        self.until_whole().await;
     }
 
     /// Which node serves the slot of `key`.
@@ -68,7 +68,7 @@ impl RedisCluster {
         }
     }
 
-    async fn settled(&self) {
+    async fn until_whole(&self) {
         let count = self.nodes.len();
         wait("the cluster is whole", async || {
             for node in &self.nodes {

@@ -1,4 +1,0 @@
--- Takes a notification back, or says why not.
--- $1 token, under whose name it is audited · $2 id
--- Locks and indexes: those of the function.
-SELECT outboxd.cancel($2::bigint) FROM (SELECT set_config('outboxd.token', $1::text, true) OFFSET 0) t

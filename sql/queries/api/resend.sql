@@ -1,4 +1,0 @@
--- A new notification with the contents of a SENT one; its id.
--- $1 token, under whose name it is audited · $2 id
--- Locks and indexes: those of the function.
-SELECT outboxd.resend($2::bigint) FROM (SELECT set_config('outboxd.token', $1::text, true) OFFSET 0) t

@@ -1,0 +1,129 @@
+//! What the buttons and bulk actions do, asked for without a browser: exactly what their page said.
+
+use std::net::SocketAddr;
+
+use super::pages::HTML;
+use crate::support::http::{Answer, get, post_bytes};
+use crate::support::sql::{run, value, values};
+use crate::support::world::{Carrier, World};
+
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
+
+/// What stands in a page between these two, each time.
+fn between<'a>(body: &'a str, from: &str, to: &str) -> Vec<&'a str> {
+    body.split(from).skip(1).map(|rest| rest.split(to).next().unwrap()).collect()
+}
+
+/// As a browser reads an attribute.
+fn unescape(text: &str) -> String {
+    text.replace("&quot;", "\"").replace("&#x2f;", "/").replace("&#x27;", "'").replace("&amp;", "&")
+}
+
+async fn submit(addr: SocketAddr, path: &str, fields: &[(&str, &str)]) -> Answer {
+    let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+    post_bytes(addr, path, &[FORM, HTML], body.as_bytes()).await
+}
+
+/// Dead letters of causes that begin alike, with and without a channel: how many, channel, HTTP status, error.
+const CAUSES: [(i32, &str, &str, &str); 8] = [
+    (2, "NULL", "NULL", "'expired'"),
+    (3, "'push'", "NULL", "'expired'"),
+    (1, "'push'", "NULL", "'expired at noon'"),
+    (2, "'push'", "NULL", "'timeout: 5 s'"),
+    (5, "'push'", "NULL", "'100%_of: it'"),
+    (6, "'push'", "NULL", "'100 xof: it'"),
+    (4, "'push'", "503", "'answered 503: busy'"),
+    (7, "NULL", "NULL", "NULL"),
+];
+
+#[tokio::test]
+async fn a_group_of_dead_letters_is_retried_as_it_is_listed_and_nothing_else() {
+    let world = World::new(Carrier::Memory).await;
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    run(&world.app, "SELECT outboxd.pause('t')").await;
+    let insert = |rows: i32, channel: &str, status: &str, error: &str| {
+        format!(
+            "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, channel, http_status, error)
+             SELECT 't', 'r', '{{}}', 'FAILED', now(), now(), {channel}, {status}, {error} FROM generate_series(1, {rows})"
+        )
+    };
+    // One that fails only once all was counted.
+    run(&world.app, &insert(1, "'push'", "503", "'answered 503: busy'")).await;
+    run(&world.app, "UPDATE outboxd.notification_log SET status = 'CANCELED', failed_at = NULL").await;
+    for (rows, channel, status, error) in CAUSES {
+        run(&world.app, &insert(rows, channel, status, error)).await;
+    }
+    let page = unescape(&get(addr, "/dead", &[HTML]).await.body);
+    let counts = between(&page, "<td class=\"num\"><strong>", "<");
+    let links = between(&page, "href=\"/bulk/new?", "\"");
+    assert_eq!((counts.len(), links.len()), (CAUSES.len(), CAUSES.len()), "{page}");
+    let mut forms = Vec::new();
+    for (count, link) in counts.iter().zip(links) {
+        let preview = get(addr, &format!("/bulk/new?{link}"), &[HTML]).await.body;
+        assert_eq!(between(&preview, "class=\"big\">", "<"), [*count], "{link}");
+        forms.push(unescape(between(&preview, "name=\"filter\" value=\"", "\"")[0]));
+    }
+    run(
+        &world.app,
+        "UPDATE outboxd.notification_log SET status = 'FAILED', failed_at = clock_timestamp() WHERE id = 1",
+    )
+    .await;
+    for (rows, channel, status, error) in CAUSES {
+        run(&world.app, &insert(rows, channel, status, error)).await;
+    }
+    for (count, filter) in counts.iter().zip(&forms) {
+        let waiting: i64 = value(&world.app, "SELECT count(*) FROM outboxd.outbox").await;
+        let fields = [("action", "retry"), ("filter", filter), ("matched", count), ("typed", count)];
+        let answer = submit(addr, "/bulk", &fields).await;
+        assert_eq!((answer.status, answer.header("location")), (303, Some("/dead")), "{answer:?}");
+        let now: i64 = value(&world.app, "SELECT count(*) FROM outboxd.outbox").await;
+        assert_eq!((now - waiting).to_string(), *count, "{filter}");
+    }
+    let left = "SELECT count(*) FROM outboxd.dead_letters";
+    assert_eq!(value::<i64>(&world.app, left).await, 31, "what failed since is still there");
+}
+
+#[tokio::test]
+async fn a_bulk_action_that_was_not_counted_or_not_confirmed_is_refused() {
+    let world = World::new(Carrier::Memory).await;
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    for (action, filter, typed) in [
+        ("retry", "{}", "1"),
+        ("retry", "{\"id_max\": 9}", "1"),
+        ("cancel", "{}", "1"),
+        ("explode", "{\"id_max\": 9}", "1"),
+        ("cancel", "{\"id_max\": 9}", "2"),
+        ("cancel", "{\"id_max\": 9}", ""),
+    ] {
+        let fields = [("action", action), ("filter", filter), ("matched", "1"), ("typed", typed)];
+        let said = submit(addr, "/bulk", &fields).await;
+        assert!(said.header("set-cookie").unwrap().contains("outboxd_said=bad"), "{action} {filter}: {said:?}");
+    }
+    assert_eq!(value::<i64>(&world.app, "SELECT count(*) FROM outboxd.audit").await, 0);
+}
+
+#[tokio::test]
+async fn schedules_are_paused_resumed_and_dropped() {
+    let world = World::new(Carrier::Memory).await;
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    let create = "CREATE VIEW public.audience AS SELECT 'r'::text AS recipient, '{}'::jsonb AS payload;
+                  GRANT SELECT ON public.audience TO outboxd_audience;
+                  SELECT outboxd.create_schedule('daily <quiz>', '@yearly', 'UTC', 't', 'public.audience')";
+    run(&world.app, create).await;
+    let name = [("name", "daily <quiz>"), ("back", "/schedules")];
+    for (verb, offered) in [("pause_schedule", true), ("resume_schedule", false), ("drop_schedule", true)] {
+        let page = get(addr, "/schedules", &[HTML]).await.body;
+        assert_eq!(page.contains("/act/pause_schedule"), offered, "{verb}: {page}");
+        assert_eq!(page.contains("/act/resume_schedule"), !offered, "{verb}: {page}");
+        assert!(page.contains("/act/drop_schedule") && !page.contains("<quiz>"), "{verb}: {page}");
+        let said = submit(addr, &format!("/act/{verb}"), &name).await;
+        assert_eq!((said.status, said.header("location")), (303, Some("/schedules")), "{said:?}");
+        assert!(said.header("set-cookie").unwrap().contains("outboxd_said=ok"), "{said:?}");
+    }
+    let audit = "SELECT concat_ws(' ', action, subject, token) FROM outboxd.audit WHERE token IS NOT NULL ORDER BY id";
+    let wanted = ["pause", "resume", "drop"].map(|verb| format!("{verb}_schedule daily <quiz> local"));
+    assert_eq!(values::<String>(&world.app, audit).await, wanted);
+}
