@@ -5,7 +5,7 @@
 
 It writes to a table of the service's own:
 
-    CREATE TABLE IF NOT EXISTS invoices (id bigserial PRIMARY KEY, consumer text, key text, payload jsonb);
+    CREATE TABLE IF NOT EXISTS invoices (number bigserial PRIMARY KEY, consumer text, key text, payload jsonb);
 
 One process a group at a time, so that events of one key are handled in order. Whatever goes wrong ends it; started
 again, it goes on with what it had not acknowledged.
