@@ -51,15 +51,13 @@ impl Reader<'_> {
             let path = at.child(name.get_ref());
             let origin = self.origin(name.span().start);
             match (meaning(&path), value.get_ref()) {
-                (Meaning::Section, DeValue::Table(inner)) => {
-                    match cut_by_dots(&path, inner) {
-                        Some(whole) => self.cut(origin, &path, &whole),
-                        None => {
-                            self.settings.mention(&path);
-                            self.table(&path, inner);
-                        }
+                (Meaning::Section, DeValue::Table(inner)) => match cut_by_dots(&path, inner) {
+                    Some(whole) => self.cut(origin, &path, &whole),
+                    None => {
+                        self.settings.mention(&path);
+                        self.table(&path, inner);
                     }
-                }
+                },
                 (Meaning::Section, _) => self.wrong(origin, path.clone(), section_wanted(&path)),
                 (Meaning::Key(_), DeValue::Table(_)) => self.wrong(origin, path, "is a value, not a table".into()),
                 (Meaning::Key(key), value) => self.value(key, path, value, origin),

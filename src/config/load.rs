@@ -53,7 +53,8 @@ impl Loaded {
     pub fn validate_roles(&self, roles: &BTreeSet<Role>) -> Result<(), Errors> {
         validate::validate_roles(roles, &self.config).map_err(|mut errors| {
             if self.file.is_none() {
-                let what = format!("no configuration file was found ({}, or what --config names)", DEFAULT_FILES.join(", "));
+                let what =
+                    format!("no configuration file was found ({}, or what --config names)", DEFAULT_FILES.join(", "));
                 errors.0.push(Error { origin: None, path: None, what });
             }
             errors

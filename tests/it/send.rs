@@ -48,7 +48,10 @@ async fn what_expires_is_told_and_an_unknown_setting_is_refused() {
     let app = database.connect().await;
     let expires: String = sql::value(
         &app,
-        &format!("SELECT (expires_at AT TIME ZONE 'UTC')::text FROM outboxd.notifications WHERE id = {}", text(&sent.stdout)),
+        &format!(
+            "SELECT (expires_at AT TIME ZONE 'UTC')::text FROM outboxd.notifications WHERE id = {}",
+            text(&sent.stdout)
+        ),
     )
     .await;
     assert_eq!(expires, "2030-01-01 00:00:00");

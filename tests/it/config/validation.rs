@@ -289,7 +289,10 @@ fn database_urls_and_key_value_strings_are_understood() {
         ),
         ("host=127.0.0.1 sslcrl=/x", "has sslcrl, which outboxd does not know"),
         ("postgres://127.0.0.1/app?require_auth=scram-sha-256", "has require_auth, which outboxd does not know"),
-        ("postgres://a:hu@nter@127.0.0.1/app", "is torn apart by a character of its user or password; write @ there as %40"),
+        (
+            "postgres://a:hu@nter@127.0.0.1/app",
+            "is torn apart by a character of its user or password; write @ there as %40",
+        ),
         ("postgres://a:hu?nter@127.0.0.1/app", "is torn apart by a character of its user or password"),
         ("postgres://127.0.0.1/app?sslcert=/x", "has sslcert: client certificates are not supported"),
     ] {
