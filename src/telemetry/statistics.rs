@@ -227,6 +227,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_refused_before_the_call_is_told_and_is_no_call() {
+        let mut counts = Counts::default();
+        counts.called("hook", "", Duration::ZERO, Called::Refused("template body: `payload.x` is undefined"));
+        let channel = &counts.channels[&("hook".to_owned(), String::new())];
+        assert_eq!((channel.sent, channel.failed, channel.unknown), (0, 0, 0));
+        assert!(channel.last_error.is_some() && counts.spans.is_empty());
+    }
+
+    #[test]
     fn what_is_put_back_is_counted_with_the_next() {
         let statistics = Statistics::default();
         statistics.counts().failed("t", 2);
