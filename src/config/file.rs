@@ -51,12 +51,12 @@ impl Reader<'_> {
             let path = at.child(name.get_ref());
             let origin = self.origin(name.span().start);
             match (meaning(&path), value.get_ref()) {
-                (Meaning::Section, DeValue::Table(inner)) => match cut_by_dots(&path, inner) {
-                    Some(whole) => self.cut(origin, &path, &whole),
-                    None => {
+                (Meaning::Section, DeValue::Table(inner)) => match cut_by_dots(&path, inner).as_slice() {
+                    [] => {
                         self.settings.mention(&path);
                         self.table(&path, inner);
                     }
+                    whole => self.cut(origin, path, whole),
                 },
                 (Meaning::Section, _) => self.wrong(origin, path.clone(), section_wanted(&path)),
                 (Meaning::Key(_), DeValue::Table(_)) => self.wrong(origin, path, "is a value, not a table".into()),
@@ -70,9 +70,10 @@ impl Reader<'_> {
     }
 
     /// Nothing is called missing in it: it stands there under another name.
-    fn cut(&mut self, origin: Origin, path: &KeyPath, whole: &KeyPath) {
-        let what = format!("is cut at its dots; a name that holds a dot is quoted: [{whole}]");
-        self.settings.errors.push(Error { origin: Some(origin), path: Some(path.clone()), what });
+    fn cut(&mut self, origin: Origin, path: KeyPath, whole: &[KeyPath]) {
+        let whole: Vec<String> = whole.iter().map(|name| format!("[{name}]")).collect();
+        let what = format!("is cut at its dots; a name that holds a dot is quoted: {}", whole.join(", "));
+        self.settings.errors.push(Error { origin: Some(origin), path: Some(path), what });
     }
 
     fn value(&mut self, key: &Key, path: KeyPath, value: &DeValue<'_>, origin: Origin) {
@@ -105,20 +106,23 @@ fn meaning(path: &KeyPath) -> Meaning {
     }
 }
 
-/// The name that was meant, where `[routes.order.paid]` stands for `[routes."order.paid"]`: a table of one table that means
-/// nothing.
-fn cut_by_dots(path: &KeyPath, table: &DeTable<'_>) -> Option<KeyPath> {
-    let [section, name] = path.0.as_slice() else { return None };
-    let (mut name, mut table) = (name.clone(), table);
-    let mut is_cut = false;
-    while table.len() == 1
-        && let Some((child, DeValue::Table(inner))) = table.iter().next().map(|(name, value)| (name, value.get_ref()))
-        && matches!(meaning(&path.child(child.get_ref())), Meaning::Unknown)
-    {
-        name = format!("{name}.{}", child.get_ref());
-        (table, is_cut) = (inner, true);
+/// The names that were meant, where `[routes.order.paid]` stands for `[routes."order.paid"]`: a table of nothing but tables
+/// that mean nothing.
+fn cut_by_dots(path: &KeyPath, table: &DeTable<'_>) -> Vec<KeyPath> {
+    let [section, name] = path.0.as_slice() else { return Vec::new() };
+    let mut found = Vec::new();
+    for (child, value) in table {
+        let (DeValue::Table(inner), Meaning::Unknown) = (value.get_ref(), meaning(&path.child(child.get_ref()))) else {
+            return Vec::new();
+        };
+        let name = format!("{name}.{}", child.get_ref());
+        let deeper = cut_by_dots(&KeyPath(vec![section.clone(), name.clone()]), inner);
+        if deeper.is_empty() {
+            found.push(KeyPath(vec![section.clone(), name]));
+        }
+        found.extend(deeper);
     }
-    is_cut.then(|| KeyPath(vec![section.clone(), name]))
+    found
 }
 
 fn section_wanted(path: &KeyPath) -> String {

@@ -76,7 +76,7 @@ impl Report<'_> {
         // Two spaces stand between columns.
         let chars_max = WIDTH.saturating_sub(taken + 4).max(VALUE_CHARS_MIN);
         for (key, value, from) in &rows {
-            table.add_row([*key, &one_line(value, chars_max), from]);
+            table.add_row([*key, one_line(value, chars_max).as_str(), from.as_str()]);
         }
         let file = match &self.loaded.file {
             Some(file) => format!("configuration file: {}", file.display()),

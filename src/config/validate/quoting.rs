@@ -8,8 +8,8 @@ use crate::config::template::REQUEST;
 /// Filters after which a text is still a text. Not `safe`: whoever writes it means what is there.
 const TEXT_FILTERS: [&str; 9] = ["capitalize", "e", "escape", "lower", "string", "title", "trim", "upper", "urlencode"];
 
-/// Filters whose result is JSON, whatever they are given.
-const JSON_FILTERS: [&str; 6] = ["abs", "count", "float", "int", "length", "tojson"];
+/// Filters whose result is a number.
+const NUMBER_FILTERS: [&str; 5] = ["abs", "count", "float", "int", "length"];
 
 /// Variables that can hold a quote.
 const FREE_TEXT: [&str; 4] = ["headers", "payload", "recipient", "topic"];
@@ -64,11 +64,12 @@ pub(super) fn no_json(source: &str) -> Option<String> {
                     "puts {{{{ {code} }}}} between quotes, and tojson writes quotes of its own; leave those around it out"
                 ));
             }
-            Piece::Expression(code) if is_quoted || gives_json(code) => sample.push('0'),
-            Piece::Expression(_) | Piece::Statement(_) => return None,
+            Piece::Expression(_) if is_quoted => sample.push('0'),
+            Piece::Expression(code) => sample.push_str(json_sample(code)?),
+            Piece::Statement(_) => return None,
         }
     }
-    let error = serde_json::from_str::<serde::de::IgnoredAny>(&sample).err().filter(|_| !sample.trim().is_empty())?;
+    let error = serde_json::from_str::<serde_json::Value>(&sample).err().filter(|_| !sample.trim().is_empty())?;
     let (text, line) = (error.to_string(), error.line());
     let what = text.split(" at line").next().unwrap_or_default();
     Some(format!("gives no JSON: {what} in line {line} of it; mend it, or say what it is with content_type"))
@@ -106,11 +107,13 @@ fn quotes_itself(code: &str) -> bool {
     is_text && matches!(words(code).as_slice(), [.., Word::Sign('|'), Word::Name("tojson")])
 }
 
-fn gives_json(code: &str) -> bool {
+/// What an expression might give, if that is JSON for sure. A text may stand for a name as well.
+fn json_sample(code: &str) -> Option<&'static str> {
     match words(code).as_slice() {
-        [Word::Name("id")] => true,
-        [.., Word::Sign('|'), Word::Name(filter)] => JSON_FILTERS.contains(filter),
-        _ => false,
+        [Word::Name("id")] => Some("0"),
+        [.., Word::Sign('|'), Word::Name("tojson")] => Some("\"0\""),
+        [.., Word::Sign('|'), Word::Name(filter)] if NUMBER_FILTERS.contains(filter) => Some("0"),
+        _ => None,
     }
 }
 
@@ -251,6 +254,7 @@ mod tests {
             (r#"[{% for x in payload.b %}{{ x|tojson }}{{ "," if not loop.last }}{% endfor %}]"#, None),
             (r#"{"a": {{ payload.a|tojson if payload.a else 'null' }},}"#, None),
             ("{{ payload|tojson }}", None),
+            (r#"{ {{ topic|tojson }}: {{ payload.n|int }} }"#, None),
             (" ", None),
         ] {
             let found = no_json(source);

@@ -88,6 +88,7 @@ const WRONG: &[(&str, &str)] = &[
     ("[routes.\"order.*\"]\nchannels = [\"push\"]", "routes.\"order.*\" has a *, and routes know no patterns: write one route per topic"),
     ("[routes.order.paid]\nchannels = [\"push\"]", "routes.order is cut at its dots; a name that holds a dot is quoted: [routes.\"order.paid\"]"),
     ("[routes.order.paid.kr]\nchannels = [\"push\"]", "routes.order is cut at its dots; a name that holds a dot is quoted: [routes.\"order.paid.kr\"]"),
+    ("[routes.o.a]\nchannels = [\"push\"]\n[routes.o.b]\nchannels = [\"push\"]", "routes.o is cut at its dots; a name that holds a dot is quoted: [routes.\"o.a\"], [routes.\"o.b\"]"),
     ("[channels.a]", "channels.a.url is missing"),
     ("[channels.\"a b\"]\nurl = \"https://a.example\"", "channels.\"a b\" has a name that will not do"),
     ("[channels.a]\nurl = \"https://a.example/{{ recipient\"", "channels.a.url is no template"),
