@@ -127,19 +127,6 @@ async fn wait_until(what: &str, is_so: impl AsyncFn() -> bool) {
 }
 
 #[tokio::test]
-async fn an_instance_that_has_started_has_the_connections_its_work_needs() {
-    let connections =
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'outboxd' AND datname = current_database()";
-    for (pool_size, at_least) in [(10, 9), (2, 5)] {
-        let world = World::new(Carrier::Memory).await;
-        let _instance = world.setup.clone().set("database.pool_size", pool_size).start().await;
-        // Six, or as many as there may be, for claims and outcomes; three for publishing.
-        let made: i64 = sql::value(&world.app, connections).await;
-        assert!(made >= at_least, "{made} of a pool of {pool_size}");
-    }
-}
-
-#[tokio::test]
 async fn a_provider_never_sees_more_requests_at_once_than_the_worker_may_make() {
     const CONCURRENCY: u32 = 5;
     let world = World::new(Carrier::Memory).await;
