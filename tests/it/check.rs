@@ -205,6 +205,8 @@ fn the_schema_is_looked_up_and_its_absence_explained() {
         (state, text)
     };
     assert_eq!(check("postgres"), ("warn".into(), "outboxd is not there yet; run outboxd migrate".into()));
+    let strict = outboxd(&["check", "--strict"], &[("DATABASE_URL", &url("postgres"))]);
+    assert_eq!(strict.code, 78, "a warning is enough: {}", strict.out);
     psql("schema_test", "CREATE SCHEMA outboxd");
     assert_eq!(check("postgres").1, "outboxd holds no migrations yet; run outboxd migrate");
     let history =

@@ -13,7 +13,8 @@ use crate::support::provider::{Provider, Reply};
 use crate::support::world::{Carrier, World, message};
 use crate::support::{postgres, redis, sql};
 
-const SOON: Duration = Duration::from_secs(10);
+/// For a busy machine.
+const SOON: Duration = Duration::from_secs(30);
 
 async fn deliver_one(setup: impl Fn(Setup) -> Setup) {
     let database = postgres::database().await;

@@ -65,6 +65,11 @@ impl Report<'_> {
         }
     }
 
+    /// Whether somebody should look, although `outboxd run` would start.
+    pub(super) fn has_warnings(&self) -> bool {
+        self.findings.iter().any(|finding| finding.state == State::Warn)
+    }
+
     pub(super) fn as_text(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
