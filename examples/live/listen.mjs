@@ -29,7 +29,7 @@ function connect() {
     positions.set(message.topic, message.position);
     console.log(`${message.topic} ${message.position} ${message.key} ${JSON.stringify(message.payload)}`);
   });
-  // A refusal does not pass by itself: a wrong token, a topic that does not exist.
+  // A refusal does not pass by itself: a wrong token, or a topic that it may not read.
   socket.on('unexpected-response', (_, response) => {
     console.error(`${url} answers ${response.statusCode} ${response.statusMessage}`);
     response.on('data', (detail) => console.error(detail.toString()));

@@ -78,8 +78,8 @@ impl Report<'_> {
             self.loaded.shown.iter().map(|shown| (&*shown.key, &*shown.value, shown.origin.to_string())).collect();
         let beside = |len: fn(&(&str, &str, String)) -> usize| rows.iter().map(len).max().unwrap_or(0);
         let taken = beside(|(key, ..)| key.chars().count()) + beside(|(.., from)| from.chars().count());
-        // Two spaces stand between columns.
-        let chars_max = WIDTH.saturating_sub(taken + 4).max(VALUE_CHARS_MIN);
+        // One space stands before the first column, two before each other.
+        let chars_max = WIDTH.saturating_sub(taken + 5).max(VALUE_CHARS_MIN);
         for (key, value, from) in &rows {
             table.add_row([*key, one_line(value, chars_max).as_str(), from.as_str()]);
         }
