@@ -99,7 +99,8 @@ async fn a_field_that_does_not_fit_is_named_with_what_it_takes() {
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.starts_with(said), "{body}: {detail}");
     }
-    let good = DRAFT.strip_suffix('}').unwrap().to_owned() + r#", "send_at": null, "expires_at": "2030-01-01T00:00:00Z"}"#;
+    let good =
+        DRAFT.strip_suffix('}').unwrap().to_owned() + r#", "send_at": null, "expires_at": "2030-01-01T00:00:00Z"}"#;
     assert_eq!(api.post("/v1/notifications", &[], &good).await.status, 201);
 }
 
