@@ -3,6 +3,8 @@
 //! Every repair is a guarded statement that checks again under the row's lock, so a sweep that was paused between
 //! reading and writing, or runs on several instances at once, changes nothing that has moved on since.
 
+mod report;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +14,7 @@ use metrics::counter;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub use self::report::Counts;
 use crate::channel::failover::{NoRoute, Router};
 use crate::config::{ReconcileConfig, RelayConfig};
 use crate::failpoint;
@@ -64,19 +67,6 @@ pub struct Repair {
     pub reconcile: ReconcileConfig,
 }
 
-/// What a sweep repaired.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Claims ended because their lease was over or their holder dead.
-    pub leases_ended: u64,
-    /// Rows of publications that were never confirmed.
-    pub recalled: u64,
-    /// Rows the queue lost, or that nothing else would have found.
-    pub lost: u64,
-    /// Heads of keys that nobody had admitted.
-    pub admitted: u64,
-}
-
 /// What a scan of the live rows did.
 #[derive(Debug, Default)]
 struct Swept {
@@ -96,6 +86,8 @@ pub struct Rounds {
     /// Dead instances whose in-process queues have been dealt with, as of their last heartbeat: one that was only stopped
     /// goes on under its number, publishes, and may die again.
     buried: HashSet<(i32, DateTime<Utc>)>,
+    /// Dead instances that were told of, as of their last heartbeat.
+    reported: HashSet<(i32, DateTime<Utc>)>,
     /// The queue says once that it lost messages: kept until they are published again.
     loss: Option<Loss>,
     /// Repairs that fail, each told once.
@@ -120,6 +112,7 @@ impl Rounds {
             keys_after: String::new(),
             reconcile_at: now + reconcile.every,
             buried: HashSet::new(),
+            reported: HashSet::new(),
             loss: None,
             failing: HashSet::new(),
         }
@@ -158,7 +151,7 @@ pub async fn run(repair: &Repair, shutdown: &CancellationToken) {
         }
         let counts = repair.pass(&mut rounds).await;
         if counts != Counts::default() {
-            info!(?counts, "repaired");
+            counts.log();
             repair.store.wake_relay();
         }
         let share = if rounds.scan.page > 0 { SCAN_SHARE } else { SWEEP_SHARE };
@@ -180,6 +173,7 @@ impl Repair {
 
         let dead = self.store.dead_instances(self.instance.get(), self.presence.steady_for()).await;
         let dead = rounds.done("find dead instances", dead.map_err(StageError::from));
+        report::dead_instances(&dead, &mut rounds.reported);
         let dead_ids: Vec<i32> = dead.iter().map(|dead| dead.id).collect();
         let swept = self.scan(rounds, &dead_ids).await;
         let swept = rounds.done("end leases", swept);
@@ -326,7 +320,8 @@ impl Repair {
         failpoint::hit("after_loss").await;
         let rows = self.store.republish(Undelivered::All).await?;
         let loss = told.take();
-        warn!(?loss, rows, "the queue lost messages; what was published and unclaimed is published again");
+        let loss = loss.map(tracing::field::display);
+        warn!(loss, rows, "the queue lost messages; what was published and unclaimed is published again");
         counter!("outboxd_lost_messages_republished_total").increment(rows);
         Ok(rows)
     }
@@ -339,7 +334,10 @@ impl Repair {
         }
         match self.store.republish(Undelivered::All).await {
             Ok(rows) => {
-                info!(rows, "another Postgres server answers; what was published and unclaimed is published again");
+                info!(
+                    rows,
+                    "Postgres was started anew, or another server took over; what was unclaimed is published again"
+                );
                 Ok(rows)
             }
             Err(error) => {
