@@ -26,7 +26,9 @@ What `outboxd run` would refuse is found, and what it would only stumble over
 later: grants, roles, clocks, topics without a route.
 
 Exit codes, as of `outboxd run`: 0 it can start, 69 something cannot be reached
-now, 78 somebody has to change something (with --strict also what only warns).";
+now, 78 somebody has to change something (with --strict also what only warns).
+An instance that listens on http_addr already is only a warning: check beside it
+as you like.";
 
 /// Shows the configuration in use and tests every connection; changes nothing.
 #[derive(Debug, clap::Args)]
@@ -55,7 +57,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     }
     let roles = if args.role.is_empty() { Role::ALL.into() } else { args.role.iter().copied().collect() };
     let loaded = config::load(sources).and_then(|loaded| {
-        config::validate_roles(&roles, &loaded.config)?;
+        loaded.validate_roles(&roles)?;
         Ok(loaded)
     });
     let loaded = match loaded {

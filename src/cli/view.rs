@@ -53,7 +53,7 @@ pub(super) fn explain(error: tokio_postgres::Error) -> Failure {
         }
         _ => "",
     };
-    let said = db.hint().map_or_else(String::new, |hint| format!(" {hint}"));
+    let said = db.hint().map_or_else(String::new, |hint| format!("; {hint}"));
     anyhow::anyhow!("{}{said}{hint}", db.message()).into()
 }
 
