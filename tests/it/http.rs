@@ -42,6 +42,15 @@ async fn until_readyz(addr: SocketAddr, status: u16) -> Answer {
     }
 }
 
+/// Asks until `/metrics` says this.
+async fn until_metrics(addr: SocketAddr, wanted: &str) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !get(addr, "/metrics", &[]).await.body.contains(wanted) {
+        assert!(Instant::now() < deadline, "no {wanted:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 async fn check_ready(addr: SocketAddr) -> std::process::Output {
     tokio::process::Command::new(env!("CARGO_BIN_EXE_outboxd"))
         .args(["check", "--ready"])
@@ -118,10 +127,10 @@ async fn without_postgres_it_lives_and_is_not_ready_until_postgres_is_back() {
     assert_eq!(check(&answer, "database"), Some(false), "{answer:?}");
     assert_eq!(check(&answer, "queue"), Some(true), "{answer:?}");
     assert_eq!(get(addr, "/livez", &[]).await.status, 200);
-    assert!(get(addr, "/metrics", &[]).await.body.contains("\noutboxd_postgres_up 0\n"));
+    until_metrics(addr, "\noutboxd_postgres_up 0\n").await;
     proxy.heal();
     until_readyz(addr, 200).await;
-    assert!(get(addr, "/metrics", &[]).await.body.contains("\noutboxd_postgres_up 1\n"));
+    until_metrics(addr, "\noutboxd_postgres_up 1\n").await;
 }
 
 #[tokio::test]
