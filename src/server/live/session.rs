@@ -183,11 +183,7 @@ impl Session {
     }
 
     /// Writes, and tells the mailbox while the client's socket takes no more.
-    pub(super) async fn write(
-        &self,
-        socket: &mut Socket,
-        messages: Vec<Message>,
-    ) -> Result<(), End> {
+    pub(super) async fn write(&self, socket: &mut Socket, messages: Vec<Message>) -> Result<(), End> {
         let mailbox = &self.listener.mailbox;
         let mut writing = pin!(async {
             for message in messages {

@@ -160,8 +160,7 @@ async fn a_retry_does_not_wait_for_the_backlog_of_its_channel() {
 /// Calls for the backlog between a row's first attempt and its second.
 fn in_front_of_retry(ledger: &[Call], topic: &str) -> usize {
     let called = |attempt| {
-        let is_it =
-            |call: &&Call| call.json()["topic"] == topic && call.header("outboxd-attempt") == Some(attempt);
+        let is_it = |call: &&Call| call.json()["topic"] == topic && call.header("outboxd-attempt") == Some(attempt);
         ledger.iter().filter(is_it).map(|call| call.order).max().expect("it was called")
     };
     called("2") - called("1") - 1

@@ -47,7 +47,9 @@ async fn calls_that_end_well_while_postgres_is_away_are_not_made_again() {
     // The first is back and sweeps before the second is: it must not end the second's leases yet.
     let back: String = sql::value(&world.app, "SELECT now()::text").await;
     first_way.heal();
-    let swept = format!("SELECT heartbeat_at > '{back}'::timestamptz + interval '3 s' FROM outboxd.instance ORDER BY id LIMIT 1");
+    let swept = format!(
+        "SELECT heartbeat_at > '{back}'::timestamptz + interval '3 s' FROM outboxd.instance ORDER BY id LIMIT 1"
+    );
     sql::until(&world.app, &swept).await;
     second_way.heal();
     world.settle().await.assert_nothing_lost().assert_no_duplicate();
