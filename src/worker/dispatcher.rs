@@ -259,7 +259,7 @@ impl Dispatcher {
     async fn claim(&self, starts: Vec<Start>) {
         failpoint::hit("after_take").await;
         // Copies of a message that is here as well need no claim of their own.
-        let (mut done, mut locked): (Vec<(Acks, Delivery)>, Vec<(Acks, Delivery)>) = (Vec::new(), Vec::new());
+        let (mut done, mut locked) = (Vec::new(), Vec::new());
         let mut first: HashMap<(i64, i32), Start> = HashMap::with_capacity(starts.len());
         for start in starts {
             let message = &start.taken.delivery.message;
