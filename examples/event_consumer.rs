@@ -4,6 +4,9 @@
 //! DATABASE_URL=postgres://… REDIS_URL=redis://… cargo run --locked --example event_consumer -- TOPIC
 //! ```
 //!
+//! It writes to a table of the service's own:
+//! `CREATE TABLE IF NOT EXISTS invoices (number bigserial PRIMARY KEY, consumer text, key text, payload jsonb)`.
+//!
 //! Streams are at-least-once: after a loss of Redis or a crash of this process an event may come again.
 //! `outboxd.receive()` in the same transaction as the work makes the second time a no-op that returns the first one's
 //! response. One process a group at a time, so that events of one key are handled in order. Whatever goes wrong ends

@@ -31,6 +31,7 @@ mod redis_list;
 mod redis_stream;
 mod server;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +98,16 @@ pub enum Loss {
         /// How many were found missing.
         count: u64,
     },
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::All => write!(f, "everything"),
+            Loss::Tail { seen, found } => write!(f, "the newest: counter {found} after {seen}"),
+            Loss::Entries { count } => write!(f, "{count} entries"),
+        }
+    }
 }
 
 /// What the queue's server says of itself.

@@ -237,7 +237,8 @@ impl Relay {
         let rows_max = allowance.backlog.max(allowance.fresh.min(DUE_MIN)).min(BATCH_ROWS);
         let share = rows_max.div_ceil(u32::try_from(due.len().max(1)).unwrap_or(u32::MAX));
         let may_take = |topic: Arc<str>| match self.availability.flow(&topic) {
-            Flow::Held => None,
+            // What has moved on along its route does not wait for the first channel; looked for once a second.
+            Flow::Held => (is_look && self.availability.has_later_channels(&topic)).then_some((topic, share)),
             Flow::Room(room) => {
                 let room = if self.due.has_backlog(&topic) { room } else { room.max(FEW) };
                 Some((topic, share.min(u32::try_from(room).unwrap_or(u32::MAX))))
@@ -249,7 +250,9 @@ impl Relay {
             return Ok(());
         }
         let look_back = if is_look { FOREVER } else { DUE_LOOK_BACK };
-        let due = self.store.reserve_due(&scans, look_back, self.instance.get()).await?;
+        let step = |(topic, _): &(Arc<str>, u32)| i16::from(self.availability.flow(topic) == Flow::Held);
+        let steps: Vec<i16> = scans.iter().map(step).collect();
+        let due = self.store.reserve_due(&scans, &steps, look_back, self.instance.get()).await?;
         for (topic, take) in &scans {
             let found = due.found.topics.iter().find(|found| found.topic == *topic);
             let next = due.next.iter().find(|(name, _)| name == topic).map(|(_, due_in)| *due_in);

@@ -63,20 +63,21 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {addr} (http_addr): {source}{}", self.advice())]
+#[error("cannot listen on {addr} (http_addr): {why}{}", self.advice())]
 pub struct Error {
     addr: SocketAddr,
-    source: io::Error,
+    /// Not its source: it is in the text already.
+    why: io::Error,
 }
 
 impl Error {
     /// Whether another configuration is the only cure; else the address may become free.
     pub fn is_configuration(&self) -> bool {
-        matches!(self.source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::AddrNotAvailable)
+        matches!(self.why.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::AddrNotAvailable)
     }
 
     fn advice(&self) -> &'static str {
-        match self.source.kind() {
+        match self.why.kind() {
             io::ErrorKind::AddrInUse => "; another program listens there: stop it, or set OUTBOXD_HTTP_ADDR",
             io::ErrorKind::AddrNotAvailable => "; this machine has no such address: set OUTBOXD_HTTP_ADDR",
             io::ErrorKind::PermissionDenied => "; use a port of 1024 or above",
@@ -139,7 +140,7 @@ impl Api {
 }
 
 async fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), Error> {
-    let failed = |source| Error { addr: config.http_addr, source };
+    let failed = |why| Error { addr: config.http_addr, why };
     let listener = TcpListener::bind(config.http_addr).await.map_err(failed)?;
     let addr = listener.local_addr().map_err(failed)?;
     Ok((listener, addr))

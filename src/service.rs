@@ -154,7 +154,7 @@ impl Instance {
         // Before the first push: what others pushed and a queue that was emptied since has lost.
         if let Some(loss) = queue.check_loss(presence.queue_counter()).await? {
             let rows = store.republish(Undelivered::All).await?;
-            warn!(?loss, rows, "the queue lost messages while nobody ran; they are published again");
+            warn!(%loss, rows, "the queue lost messages while nobody ran; they are published again");
         }
         // What is queued from here on counts as queued in this minute.
         store.add_counts(&Counts::default()).await?;
@@ -355,7 +355,7 @@ impl Instance {
         }
         match self.store.sign_off(instance, self.presence.started_at()).await {
             Ok(()) => info!(instance, "signed off"),
-            Err(error) => warn!(%error, instance, "could not sign off; the others will notice after the TTL"),
+            Err(error) => warn!(%error, instance, "could not sign off; it counts as dead after its TTL"),
         }
     }
 }

@@ -3,6 +3,10 @@
     pip install -r requirements.txt
     DATABASE_URL=postgres://… REDIS_URL=redis://… python event_consumer.py TOPIC
 
+It writes to a table of the service's own:
+
+    CREATE TABLE IF NOT EXISTS invoices (number bigserial PRIMARY KEY, consumer text, key text, payload jsonb);
+
 One process a group at a time, so that events of one key are handled in order. Whatever goes wrong ends it; started
 again, it goes on with what it had not acknowledged.
 """

@@ -20,17 +20,31 @@ function connect() {
   socket.on('message', (data) => {
     const message = JSON.parse(data);
     for (const [topic, position] of Object.entries(message.positions ?? {})) positions.set(topic, position);
-    if (message.type === 'ready') failures = 0;
+    if (message.type === 'ready') {
+      failures = 0;
+      console.error(`connected to ${url}`);
+    }
     if (message.type === 'gap') console.log(`gap in ${message.topic} after ${message.after}`);
     if (message.type !== 'event') return;
     positions.set(message.topic, message.position);
     console.log(`${message.topic} ${message.position} ${message.key} ${JSON.stringify(message.payload)}`);
   });
+  // A refusal does not pass by itself: a wrong token, or a topic that it may not read.
+  socket.on('unexpected-response', (_, response) => {
+    console.error(`${url} answers ${response.statusCode} ${response.statusMessage}`);
+    response.on('data', (detail) => console.error(detail.toString()));
+    if (response.statusCode < 500) process.exitCode = 1;
+    else response.on('end', again);
+  });
   socket.on('error', (error) => console.error(error.message));
   socket.on('close', (code, reason) => {
     console.error(`closed: ${code} ${reason}`);
-    setTimeout(connect, Math.min(30_000, 500 * 2 ** failures++) * (0.5 + Math.random() / 2));
+    again();
   });
+}
+
+function again() {
+  setTimeout(connect, Math.min(30_000, 500 * 2 ** failures++) * (0.5 + Math.random() / 2));
 }
 
 connect();

@@ -1,5 +1,6 @@
 -- Stops a topic on all instances: relays publish nothing of it, and what is already in the queue goes back at the
--- claim. Calls under way finish. A topic that nobody knows is paused too, with a notice: it may be a slip of the pen.
+-- claim. Calls under way finish. A topic that nobody knows is paused too, with a notice: it may be a slip of the pen. Over
+-- HTTP, where nobody sees a notice, it is refused.
 -- Locks: the topic's row. Index: topic_pkey, route_pkey, outbox_fresh, outbox_due, notification_log_due.
 CREATE OR REPLACE FUNCTION outboxd.pause(topic text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -17,6 +18,10 @@ BEGIN
        AND NOT EXISTS (SELECT FROM outboxd.notification_log l WHERE l.topic = pause.topic AND l.due_at IS NOT NULL)
        -- Statistics are written by the minute, so a topic whose first has just been sent is found here.
        AND NOT EXISTS (SELECT FROM (SELECT l.topic FROM outboxd.notification_log l ORDER BY l.id DESC LIMIT 1000) l WHERE l.topic = pause.topic) THEN
+        IF current_setting('outboxd.token', true) <> '' THEN
+            RAISE EXCEPTION 'nobody knows topic %: no route and no schedule names it, and nothing of it waits or was sent lately',
+                quote_literal(pause.topic) USING ERRCODE = 'no_data_found', HINT = 'SELECT outboxd.pause(topic) pauses it all the same.';
+        END IF;
         RAISE NOTICE 'topic % is paused, but nobody knows it: no route and no schedule names it, and nothing of it waits or was sent lately',
             quote_literal(pause.topic) USING HINT = 'Mistyped? outboxd.queue_state lists topics with work; outboxd.resume(topic) undoes it.';
     END IF;

@@ -1,5 +1,6 @@
 -- Stops a channel on all instances until resume_channel(). Work for it waits and burns no attempts. A channel that nobody
--- knows is paused too, with a notice: it may be a slip of the pen. Locks: the channel's row. Index: channel_state_pkey.
+-- knows is paused too, with a notice: it may be a slip of the pen. Over HTTP, where nobody sees a notice, it is refused.
+-- Locks: the channel's row. Index: channel_state_pkey.
 CREATE OR REPLACE FUNCTION outboxd.pause_channel(name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -10,6 +11,10 @@ BEGIN
     IF NOT EXISTS (SELECT FROM outboxd.channel_state h WHERE h.channel = pause_channel.name AND h.reason IS NOT NULL)
        AND NOT EXISTS (SELECT FROM outboxd.route r WHERE r.channel = pause_channel.name)
        AND NOT EXISTS (SELECT FROM outboxd.statistics_channel s WHERE s.channel = pause_channel.name) THEN
+        IF current_setting('outboxd.token', true) <> '' THEN
+            RAISE EXCEPTION 'nobody knows channel %: no route of a running instance names it, and it was not called lately',
+                quote_literal(pause_channel.name) USING ERRCODE = 'no_data_found', HINT = 'GET /v1/channel_health lists the channels.';
+        END IF;
         RAISE NOTICE 'channel % is paused, but nobody knows it: no route of a running instance names it, and it was not called lately',
             quote_literal(pause_channel.name)
             USING HINT = 'Mistyped? outboxd.channel_health lists the channels; outboxd.resume_channel(name) undoes it.';

@@ -1,11 +1,24 @@
--- Rows that are ready and not yet published, and since when the first of them. Topics that an operator paused do not
--- count. Whatever came back is ready since `retry_at`; of the fresh ones only the oldest, the one with the lowest id, is
--- looked up in the log. One pass over the active set. Locks: none. Index: notification_log_pkey, one probe.
+-- Rows that are ready and not yet published although they could be, and since when the first of them. What is held on
+-- purpose does not count, other checks tell of it: topics that an operator paused or that no route serves, and channels
+-- that are paused, have an open or half-open circuit, or whose provider asked to wait. Which of them holds a row goes by its
+-- topic and its position in the route, so the rows are grouped by these first.
+-- Whatever came back is ready since `retry_at`; of the fresh ones only the first of each group is looked up in the log.
+-- One pass over the active set. Locks: none. Index: notification_log_pkey, one probe a group.
 CREATE OR REPLACE VIEW outboxd._ready AS
-SELECT r.ready,
-       least(r.due_since, (SELECT greatest(l.created_at, l.send_at) FROM outboxd.notification_log l WHERE l.id = r.first_fresh))
+WITH ready AS (
+    SELECT o.topic, o.route_step, count(*) AS rows, min(o.retry_at) AS due_since,
+           (min(ARRAY[o.seq, o.id]) FILTER (WHERE o.retry_at IS NULL))[2] AS first_fresh
+      FROM outboxd.outbox o
+     WHERE o.state = 'ready' AND (o.retry_at IS NULL OR o.retry_at <= now()) GROUP BY 1, 2
+)
+SELECT coalesce(sum(r.rows), 0)::bigint AS ready,
+       min(least(r.due_since, (SELECT greatest(l.created_at, l.send_at) FROM outboxd.notification_log l WHERE l.id = r.first_fresh)))
            AS ready_since
-  FROM (SELECT count(*) AS ready, min(o.retry_at) AS due_since, min(o.id) FILTER (WHERE o.retry_at IS NULL) AS first_fresh
-          FROM outboxd.outbox o
-         WHERE o.state = 'ready' AND (o.retry_at IS NULL OR o.retry_at <= now())
-           AND o.topic NOT IN (SELECT t.name FROM outboxd.topic t WHERE t.paused_at IS NOT NULL)) r;
+  FROM ready r
+ WHERE NOT EXISTS (SELECT FROM outboxd.topic t WHERE t.name = r.topic AND t.paused_at IS NOT NULL)
+   AND (NOT EXISTS (SELECT FROM outboxd.route) OR EXISTS (SELECT FROM outboxd.route w WHERE w.topic IN (r.topic, 'default')))
+   AND NOT EXISTS (
+       SELECT FROM outboxd.route w JOIN outboxd.channel_state h ON h.channel = w.channel AND h.origin = ''
+        WHERE w.position = r.route_step
+          AND w.topic = CASE WHEN EXISTS (SELECT FROM outboxd.route o WHERE o.topic = r.topic) THEN r.topic ELSE 'default' END
+          AND (h.paused_at IS NOT NULL OR h.reason <> 'retry_after' OR h.held_until > now()));

@@ -23,7 +23,8 @@ WITH alive AS MATERIALIZED (
     UNION ALL
     SELECT 2, 'relay_lag', CASE WHEN l.oldest_age > interval '1 min' THEN 2 WHEN l.oldest_age > interval '10 s' THEN 1 ELSE 0 END,
            format('%s rows ready, the oldest for %s s', l.ready_unpublished, round(extract(epoch FROM l.oldest_age), 1)),
-           'Committed rows that are ready and not yet in the queue. A short wait in a burst is normal.',
+           'Committed rows that could be in the queue and are not yet. A short wait in a burst is normal. What is paused, has no '
+           'route or waits for a circuit does not count here.',
            CASE WHEN l.oldest_age > interval '10 s'
                 THEN 'SELECT reason, count(*) FROM outboxd.stuck GROUP BY 1; '
                      'more instances or worker.concurrency if it only is too much' END
@@ -44,18 +45,26 @@ WITH alive AS MATERIALIZED (
                      'once mended: SELECT * FROM outboxd.retry_where(''{"topic": "…"}'', dry_run => false)' END
       FROM measured d
     UNION ALL
-    SELECT 5, 'circuits', CASE WHEN c.whole > 0 THEN 2 WHEN c.origins > 0 OR f.names IS NOT NULL THEN 1 ELSE 0 END,
-           CASE WHEN c.whole + c.origins = 0 THEN 'all closed' || coalesce(', but most calls fail by ' || f.names, '')
-                ELSE format('open: %s%s', c.names, CASE WHEN c.whole + c.origins > 5 THEN format(' and %s more', c.whole + c.origins - 5) END) END,
-           'Providers that failed so often in a row that they are left alone; their work waits. They are probed by themselves.',
-           CASE WHEN c.whole + c.origins > 0
+    SELECT 5, 'circuits', CASE WHEN c.holding > 0 THEN 2 WHEN c.held > 0 OR f.names IS NOT NULL THEN 1 ELSE 0 END,
+           CASE WHEN c.held = 0 THEN 'all closed' || coalesce(', but most calls fail by ' || f.names, '')
+                ELSE format('%s%s%s', c.names, CASE WHEN c.held > 5 THEN format(' and %s more', c.held - 5) END,
+                            '; waits for the next notification to probe with: ' || c.idle) END,
+           'Providers that failed so often in a row that they are left alone; their work waits. When an open circuit is half-open, '
+           'the next notification probes the provider.',
+           CASE WHEN c.held > 0
                 THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed''; then ask the provider, '
                      'or renew the credentials if it says 401 or 403; then SELECT outboxd.probe_channel(''channel'')'
                 WHEN f.names IS NOT NULL THEN 'SELECT channel, success_percent, last_error FROM outboxd.channel_health' END
-      FROM (SELECT count(*) FILTER (WHERE h.origin = '') AS whole, count(*) FILTER (WHERE h.origin <> '') AS origins,
-                   array_to_string((array_agg(concat_ws(' ', h.channel, nullif(h.origin, '')) ORDER BY h.origin, h.channel))[1:5], ', ')
-                       AS names
-              FROM outboxd.channel_state h WHERE h.reason <> 'retry_after') c
+      FROM (SELECT count(*) AS held, count(*) FILTER (WHERE h.origin = '' AND (h.is_open OR h.has_work)) AS holding,
+                   array_to_string((array_agg(concat_ws(' ', h.channel, nullif(h.origin, ''), CASE WHEN h.is_open THEN 'is open'
+                       ELSE 'is half-open' END) ORDER BY h.origin, h.channel))[1:5], ', ') AS names,
+                   array_to_string((array_agg(h.channel ORDER BY h.channel)
+                       FILTER (WHERE h.origin = '' AND NOT (h.is_open OR h.has_work)))[1:5], ', ') AS idle
+              FROM (SELECT s.channel, s.origin, s.held_until > now() AS is_open,
+                           EXISTS (SELECT FROM outboxd.route r JOIN outboxd.snapshot_count n ON n.topic = r.topic OR r.topic = 'default'
+                                      AND NOT EXISTS (SELECT FROM outboxd.route o WHERE o.topic = n.topic)
+                                    WHERE r.channel = s.channel AND n.status = 'QUEUED') AS has_work
+                      FROM outboxd.channel_state s WHERE s.reason <> 'retry_after') h) c
            CROSS JOIN (
            SELECT string_agg(s.channel, ', ' ORDER BY s.channel) AS names
              FROM (SELECT s.channel FROM outboxd.statistics_channel s WHERE s.minute > now() - interval '5 min'
@@ -167,9 +176,11 @@ WITH alive AS MATERIALIZED (
                        FILTER (WHERE c.state = 'invalid' OR c.last_state IN ('failed', 'missed')))[1:5], ', ') AS bad
               FROM outboxd.schedules c) s
     UNION ALL
-    SELECT 14, 'routes', CASE WHEN r.names IS NULL THEN 0 ELSE 2 END, coalesce('no route for ' || r.names, 'every topic with work has one'),
-           'Topics with work that no route of the configuration leads anywhere; it waits.',
-           CASE WHEN r.names IS NOT NULL THEN 'Add [routes.TOPIC] or [routes.default] to the configuration and restart' END
+    SELECT 14, 'routes', CASE WHEN r.names IS NULL THEN 0 ELSE 2 END, coalesce('no route for ' || r.names
+               || CASE WHEN (SELECT count(*) FROM alive) > 1 THEN ' on the instance that started last' ELSE '' END, 'every topic with work has one'),
+           'Topics with work that no route of the configuration leads anywhere; it waits for an instance that has one. Each instance '
+           'logs the topics that it has no route for.',
+           CASE WHEN r.names IS NOT NULL THEN 'Add [routes.TOPIC] or [routes.default] to the configuration of every instance and restart' END
       FROM (SELECT string_agg(format('%s (%s waiting)', w.topic, w.count), ', ' ORDER BY w.topic) AS names
               FROM (SELECT n.topic, n.count FROM outboxd.snapshot_count n
                      WHERE n.status = 'QUEUED' AND EXISTS (SELECT FROM outboxd.route t)

@@ -38,7 +38,7 @@ COMMENT ON COLUMN outboxd.notifications.http_status IS
     'The provider''s HTTP status at the last attempt, if it answered.';
 COMMENT ON COLUMN outboxd.notifications.payload IS 'As the app gave it.';
 COMMENT ON COLUMN outboxd.notifications.headers IS 'As the app gave them.';
-COMMENT ON COLUMN outboxd.notifications.dedup_key IS 'The same (topic, dedup_key) is enqueued once.';
+COMMENT ON COLUMN outboxd.notifications.dedup_key IS 'Enqueued once per topic: the same key in another topic is another notification.';
 COMMENT ON COLUMN outboxd.notifications.ordering_key IS 'Rows with the same key are sent one after the other.';
 COMMENT ON COLUMN outboxd.notifications.created_at IS 'When notify() ran.';
 COMMENT ON COLUMN outboxd.notifications.send_at IS 'Not before this time.';

@@ -19,7 +19,8 @@ SELECT l.ready AS ready_unpublished,
   FROM lag l;
 
 COMMENT ON VIEW outboxd.outbox_lag IS
-    'Rows that are ready and not yet published, and how long the oldest waits. Paused topics do not count. One row.';
+    'Rows that are ready and not yet published, and how long the oldest waits. One row. What is held on purpose does not '
+    'count: a topic that is paused or has no route, a channel that is paused, open, half-open or asked to wait.';
 COMMENT ON COLUMN outboxd.outbox_lag.ready_unpublished IS 'Rows ready to be published.';
 COMMENT ON COLUMN outboxd.outbox_lag.oldest_age IS 'How long the oldest of them has been ready; 0 if there is none.';
 COMMENT ON COLUMN outboxd.outbox_lag.published_last_minute IS

@@ -20,7 +20,7 @@ COMMENT ON COLUMN outboxd.queue_state.status IS
     'PENDING (not yet due), QUEUED (waiting), PROCESSING (a worker is calling), FAILED (dead letter).';
 COMMENT ON COLUMN outboxd.queue_state.count IS 'How many rows.';
 COMMENT ON COLUMN outboxd.queue_state.oldest_age IS
-    'How long the oldest is late (PENDING), on its way since it was to be sent (QUEUED, PROCESSING: of the row with the '
-    'lowest id), or dead (FAILED).';
+    'How long the oldest is late (PENDING), on its way since it was to be sent (QUEUED, PROCESSING), or dead (FAILED). '
+    'The oldest on its way is that which was queued first, or has the lowest id; one that an operator queued again may be older.';
 COMMENT ON COLUMN outboxd.queue_state.counted_at IS
     'When this was counted: now, or, with more than 20,000 rows, when an instance last did, a few seconds ago.';

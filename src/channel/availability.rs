@@ -129,6 +129,11 @@ impl Availability {
         Flow::Room(provider.limits.room(self.concurrency, Instant::now()))
     }
 
+    /// Whether a topic that is held has other channels than the first, and is not paused.
+    pub fn has_later_channels(&self, topic: &str) -> bool {
+        !self.topic_is_paused(topic) && self.router.route_for(topic).is_ok_and(|route| route.channels.len() > 1)
+    }
+
     /// So many rows of a topic are on their way to its first channel.
     pub fn note_published(&self, topic: &str, rows: usize) {
         if let Ok(route) = self.router.route_for(topic) {

@@ -11,7 +11,7 @@ use super::{Channel, Error};
 use crate::config::{ChannelConfig, RouteConfig};
 
 /// The route of topics that have none of their own.
-const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
 
 /// A channel with its limits: what a worker needs to make a call.
 #[derive(Debug)]

@@ -38,13 +38,13 @@ pub(super) struct Guard {
     deny: Vec<IpNet>,
 }
 
-/// Why the guard said no. Names the kind of address, not the address.
+/// Why the guard said no, and which key permits it. Names the kind of address, not the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused(&'static str);
+pub(super) struct Refused(&'static str, &'static str);
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the guard refused the url: {}", self.0)
+        write!(f, "the guard refused the url: {}{}", self.0, self.1)
     }
 }
 
@@ -63,16 +63,16 @@ impl Guard {
     /// What can be said of a URL before its name is resolved.
     pub(super) fn check_url(&self, url: &Url) -> Result<(), Refused> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Refused("neither http nor https"));
+            return Err(Refused("neither http nor https", ""));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Refused("it holds a user name or password"));
+            return Err(Refused("it holds a user name or password", ""));
         }
         match url.host() {
             Some(Host::Ipv4(ip)) => self.check(ip.into()),
             Some(Host::Ipv6(ip)) => self.check(ip.into()),
             Some(Host::Domain(_)) => Ok(()),
-            None => Err(Refused("no host")),
+            None => Err(Refused("no host", "")),
         }
     }
 
@@ -81,7 +81,7 @@ impl Guard {
         let carried = address::carried_ipv4(ip).map(IpAddr::V4);
         let listed = |list: &[IpNet], ip: IpAddr| list.iter().any(|net| net.contains(&ip));
         if listed(&self.deny, ip) || carried.is_some_and(|ip| listed(&self.deny, ip)) {
-            return Err(Refused("the address is on the deny list"));
+            return Err(Refused("the address is on the deny list", ""));
         }
         if self.source == Source::Configuration || listed(&self.allow, ip.to_canonical()) {
             return Ok(());
@@ -89,7 +89,10 @@ impl Guard {
         match address::range(ip) {
             Range::Public => Ok(()),
             Range::Private(_) if self.allow_private => Ok(()),
-            Range::Private(kind) | Range::Special(kind) => Err(Refused(kind)),
+            Range::Private(kind) => {
+                Err(Refused(kind, "; the channel's allow = [\"its network\"] or allow_private = true permits it"))
+            }
+            Range::Special(kind) => Err(Refused(kind, "; the channel's allow = [\"its network\"] permits it")),
         }
     }
 }

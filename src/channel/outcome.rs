@@ -62,6 +62,11 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Whether it went wrong before anybody was called.
+    pub fn is_before_the_call(self) -> bool {
+        matches!(self, Cause::Template | Cause::Guard)
+    }
+
     /// The name used in SQL, logs and metrics.
     pub fn name(self) -> &'static str {
         match self {

@@ -19,13 +19,16 @@ const EXAMPLES: &str = "\
 Examples:
   outboxd check                      what would be used, and whether it answers
   outboxd check --json | jq .checks  the same for programs
+  outboxd check --strict             for a deploy's gate: warnings fail too
   outboxd check --ready              for a container's health check
 
 What `outboxd run` would refuse is found, and what it would only stumble over
 later: grants, roles, clocks, topics without a route.
 
 Exit codes, as of `outboxd run`: 0 it can start, 69 something cannot be reached
-now, 78 somebody has to change something.";
+now, 78 somebody has to change something (with --strict also what only warns).
+An instance that listens on http_addr already is only a warning: check beside it
+as you like.";
 
 /// Shows the configuration in use and tests every connection; changes nothing.
 #[derive(Debug, clap::Args)]
@@ -39,8 +42,12 @@ pub(super) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', env = "OUTBOXD_ROLE")]
     role: Vec<Role>,
 
+    /// Warnings count as errors: exits 78.
+    #[arg(long)]
+    strict: bool,
+
     /// Only asks the running instance on http_addr whether it is ready.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "strict"])]
     ready: bool,
 }
 
@@ -50,7 +57,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     }
     let roles = if args.role.is_empty() { Role::ALL.into() } else { args.role.iter().copied().collect() };
     let loaded = config::load(sources).and_then(|loaded| {
-        config::validate_roles(&roles, &loaded.config)?;
+        loaded.validate_roles(&roles)?;
         Ok(loaded)
     });
     let loaded = match loaded {
@@ -64,7 +71,10 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     let findings = findings(&loaded.config, &roles).await;
     let report = Report { loaded: &loaded, warnings: config::warnings(&loaded.config), findings };
     print(&if args.json { report.as_json() } else { report.as_text() })?;
-    Ok(report.exit())
+    Ok(match report.exit() {
+        Exit::Clean if args.strict && report.has_warnings() => Exit::Config,
+        exit => exit,
+    })
 }
 
 async fn findings(config: &Config, roles: &BTreeSet<Role>) -> Vec<Finding> {

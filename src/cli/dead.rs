@@ -20,11 +20,13 @@ Examples:
   outboxd dead retry 4711 4712
   outboxd dead retry --topic orders --http-status 503     asks first: how many
   outboxd dead retry --error-like '%timeout%' --yes
+  outboxd dead discard 4711                               nobody will retry it
 
 Times are a span back from now (90m, 2h, 1day) or a timestamp. In SQL:
-outboxd.dead_letters, outboxd.attempts, outboxd.retry(id), outboxd.retry_where(filter).";
+outboxd.dead_letters, outboxd.attempts, outboxd.retry(id), outboxd.retry_where(filter),
+outboxd.discard(id).";
 
-/// Lists, shows and retries notifications that were given up.
+/// Lists, shows, retries and discards notifications that were given up.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -65,6 +67,12 @@ enum Command {
         /// Only says how many.
         #[arg(long, conflicts_with_all = ["yes", "ids"])]
         dry_run: bool,
+    },
+    /// CANCELED instead of FAILED: the ids given, which nobody will retry.
+    Discard {
+        /// Ids.
+        #[arg(required = true)]
+        ids: Vec<i64>,
     },
 }
 
@@ -134,6 +142,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
             retry_where(&session, &filter.as_json(), ask).await
         }
         Command::Retry { ids, .. } => retry(&session, ids).await,
+        Command::Discard { ids } => discard(&session, ids).await,
     }
 }
 
@@ -210,6 +219,15 @@ async fn retry(session: &Session, ids: &[i64]) -> Result<Exit, Failure> {
     for id in ids {
         let row = view::one(session, "SELECT outboxd.retry($1)", &[(id, Type::INT8)]).await?;
         let word = if row.get(0) { "is QUEUED again" } else { "is neither FAILED nor CANCELED: nothing to retry" };
+        print(&format!("{id} {word}\n"))?;
+    }
+    Ok(Exit::Clean)
+}
+
+async fn discard(session: &Session, ids: &[i64]) -> Result<Exit, Failure> {
+    for id in ids {
+        let row = view::one(session, "SELECT outboxd.discard($1)", &[(id, Type::INT8)]).await?;
+        let word = if row.get(0) { "is CANCELED: discarded" } else { "is not FAILED: nothing to discard" };
         print(&format!("{id} {word}\n"))?;
     }
     Ok(Exit::Clean)

@@ -28,9 +28,10 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
-    let config = config::load(sources)?.config;
+    let loaded = config::load(sources)?;
     let roles = if args.role.is_empty() { Role::ALL.into() } else { args.role.iter().copied().collect() };
-    config::validate_roles(&roles, &config)?;
+    loaded.validate_roles(&roles)?;
+    let config = loaded.config;
     for warning in config::warnings(&config) {
         tracing::warn!("{warning}");
     }
@@ -60,6 +61,10 @@ impl From<service::Error> for Failure {
         };
         if let service::Error::Store(store::Error::Refused(_)) = &error {
             return Failure::new(exit, anyhow::anyhow!("{error}; `outboxd check` says what to do"));
+        }
+        if let service::Error::Queue(queue::Error::Unavailable(_)) = &error {
+            let remedy = "a start needs Redis: is it running, and are host, port and TLS (rediss://) right?";
+            return Failure::new(exit, anyhow::anyhow!("{error}; {remedy}"));
         }
         Failure::new(exit, error)
     }

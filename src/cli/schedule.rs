@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use clap::Subcommand;
-use comfy_table::Table;
 use tokio_postgres::types::Type;
 
 use crate::config::Sources;
 use crate::store::command::Session;
 
+use super::view::{self, Column, Show};
 use super::{Exit, Failure, database, print};
 
 const EXAMPLES: &str = "\
@@ -86,6 +86,19 @@ struct Create {
     expires_after: Option<Duration>,
 }
 
+const COLUMNS: &[Column] = &[
+    Column("name", "NAME", Show::Text),
+    Column("cron", "CRON", Show::Text),
+    Column("timezone", "TIMEZONE", Show::Text),
+    Column("topic", "TOPIC", Show::Text),
+    Column("audience", "AUDIENCE", Show::Text),
+    Column("state", "STATE", Show::Text),
+    Column("next_slot", "NEXT SLOT", Show::Time),
+    Column("ran_at", "LAST RUN", Show::Time),
+    Column("ran", "", Show::Text),
+    Column("error", "ERROR", Show::Text),
+];
+
 pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
     let session = database::connect(sources).await?;
     let outcome = match &args.action {
@@ -106,15 +119,15 @@ async fn list(session: &Session, json: bool) -> Result<String, tokio_postgres::E
             session.query(all, &[]).await?.first().map_or(serde_json::Value::Null, |row| row.get(0));
         return Ok(format!("{}\n", serde_json::json!({ "schedules": schedules })));
     }
-    let lines = "SELECT s.name, s.cron, s.timezone, s.topic, s.audience, s.state, coalesce(s.next_slot::text, ''),
-                        concat_ws(' ', s.last_state, s.last_slot::text), coalesce(s.error, '')
-                   FROM outboxd.schedules s ORDER BY s.name";
-    let mut table = Table::new();
-    table.set_header(["name", "cron", "timezone", "topic", "audience", "state", "next slot", "last run", "error"]);
-    for row in session.query(lines, &[]).await? {
-        table.add_row((0..row.len()).map(|column| row.get::<_, String>(column)));
-    }
-    Ok(format!("{table}\n"))
+    // The latest run on record may be one that is prepared for a slot still to come.
+    let lines = "SELECT to_jsonb(s) || jsonb_build_object('ran_at', r.slot, 'ran', r.state)
+                   FROM outboxd.schedules s
+                   LEFT JOIN LATERAL (SELECT r.slot, r.state FROM outboxd.schedule_runs r
+                                       WHERE r.schedule = s.name AND r.slot <= now()
+                                       ORDER BY r.slot DESC, r.run DESC LIMIT 1) r ON true
+                  ORDER BY s.name";
+    let rows: Vec<serde_json::Value> = session.query(lines, &[]).await?.iter().map(|row| row.get(0)).collect();
+    Ok(view::table(&rows, COLUMNS, "there is no schedule"))
 }
 
 async fn create(session: &Session, new: &Create) -> Result<String, tokio_postgres::Error> {

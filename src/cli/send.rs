@@ -42,6 +42,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", value_parser = time)]
     send_at: Option<DateTime<Utc>>,
 
+    /// Past this time it is not sent but FAILED.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    expires_at: Option<DateTime<Utc>>,
+
     /// The same topic and key again enqueues nothing and prints the first one's id.
     #[arg(long, value_name = "KEY")]
     dedup_key: Option<String>,
@@ -75,7 +79,7 @@ async fn notify(session: &Session, args: &Args, payload: &Value) -> Result<i64, 
     let headers: Map<String, Value> =
         args.headers.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
     let headers = (!headers.is_empty()).then_some(Value::Object(headers));
-    let sql = "SELECT outboxd.notify($1, $2, $3::jsonb, $4, $5, $6, NULL, $7)";
+    let sql = "SELECT outboxd.notify($1, $2, $3::jsonb, $4, $5, $6, $7, $8)";
     let rows = session
         .query(
             sql,
@@ -86,6 +90,7 @@ async fn notify(session: &Session, args: &Args, payload: &Value) -> Result<i64, 
                 (&args.send_at, Type::TIMESTAMPTZ),
                 (&args.dedup_key, Type::TEXT),
                 (&args.ordering_key, Type::TEXT),
+                (&args.expires_at, Type::TIMESTAMPTZ),
                 (&headers, Type::JSONB),
             ],
         )
@@ -95,15 +100,25 @@ async fn notify(session: &Session, args: &Args, payload: &Value) -> Result<i64, 
     Ok(row.get(0))
 }
 
+/// What a login sees of a notification that may read the view.
+const SEE_ALL: &str =
+    "SELECT status, channel, attempts, error, next_attempt_at FROM outboxd.notifications WHERE id = $1";
+/// What an app's login sees, which may not.
+const SEE_STATUS: &str = "SELECT status, NULL::text AS channel, NULL::int AS attempts, NULL::text AS error,
+                                 NULL::timestamptz AS next_attempt_at
+                            FROM outboxd.status($1) AS status WHERE status IS NOT NULL";
+
 /// Tells every change until the notification has ended.
 async fn follow(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure> {
-    let sql = "SELECT status, channel, attempts, error, next_attempt_at FROM outboxd.notifications WHERE id = $1";
+    let asked = "SELECT has_table_privilege('outboxd.notifications', 'SELECT')";
+    let sees_all = session.query(asked, &[]).await.map_err(|error| refused(&error))?.iter().any(|row| row.get(0));
+    let sql = if sees_all { SEE_ALL } else { SEE_STATUS };
     let mut told = String::new();
     let (mut explain_at, mut waits) = (Instant::now() + EXPLAIN_EVERY, None::<String>);
     loop {
         let row = session.query(sql, &[(&id, Type::INT8)]).await.map_err(|error| refused(&error))?.pop();
         let row = row.ok_or_else(|| anyhow!("notification {id} is gone: its retention is over"))?;
-        if Instant::now() >= explain_at {
+        if sees_all && Instant::now() >= explain_at {
             let sql = include_str!("../../sql/queries/cli/explain_wait.sql");
             let rows = session.query(sql, &[(&id, Type::INT8)]).await.map_err(|error| refused(&error))?;
             waits = rows.first().and_then(|row| row.get(0));
@@ -124,7 +139,7 @@ async fn follow(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failu
 
 fn text_line(row: &Row, waits: Option<&str>) -> String {
     let status: &str = row.get("status");
-    let attempts: i32 = row.get("attempts");
+    let Some(attempts) = row.get::<_, Option<i32>>("attempts") else { return format!("{status}\n") };
     let channel = row.get::<_, Option<&str>>("channel").map_or(String::new(), |name| format!(" by {name}"));
     let error = row.get::<_, Option<&str>>("error").map_or(String::new(), |error| format!(": {error}"));
     let next = row.get::<_, Option<DateTime<Utc>>>("next_attempt_at").filter(|_| attempts > 0 || status == "PENDING");
@@ -139,7 +154,7 @@ fn json_line(id: i64, row: &Row) -> String {
         "id": id,
         "status": row.get::<_, &str>("status"),
         "channel": row.get::<_, Option<&str>>("channel"),
-        "attempts": row.get::<_, i32>("attempts"),
+        "attempts": row.get::<_, Option<i32>>("attempts"),
         "error": row.get::<_, Option<&str>>("error"),
         "next_attempt_at": next,
     });

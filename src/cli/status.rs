@@ -102,7 +102,7 @@ const SECTIONS: &[Section] = &[
             Column("seen_to_sent_p95_ms", "P95", Number),
             Column("seen_to_sent_p99_ms", "P99", Number),
         ],
-        nothing: "nothing was sent",
+        nothing: "nothing was sent, up to the last report: instances report every 2 s",
     },
     Section {
         title: "CHANNELS, LAST 5 MIN",

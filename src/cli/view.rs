@@ -48,10 +48,12 @@ pub(super) fn explain(error: tokio_postgres::Error) -> Failure {
     };
     let hint = match db.code().code() {
         "42P01" | "3F000" | "42883" => "; the schema is missing or older than this binary: run `outboxd migrate`",
-        "42501" => "; ask for: GRANT outboxd_operator TO your login",
+        "42501" => {
+            "; ask for: GRANT outboxd_operator TO your login (outboxd_service, if it is the one that outboxd runs as)"
+        }
         _ => "",
     };
-    let said = db.hint().map_or_else(String::new, |hint| format!(" {hint}"));
+    let said = db.hint().map_or_else(String::new, |hint| format!("; {hint}"));
     anyhow::anyhow!("{}{said}{hint}", db.message()).into()
 }
 
@@ -83,7 +85,7 @@ pub(super) fn shown(value: &Value, show: Show) -> String {
     };
     let text = match show {
         // 2026-01-31T12:00:00.123+00:00
-        Show::Time => text.replacen('T', " ", 1).chars().take(19).collect(),
+        Show::Time => time(&text),
         Show::Span => text.split('.').next().unwrap_or_default().to_owned(),
         Show::Text | Show::Number => text,
     };
@@ -93,6 +95,13 @@ pub(super) fn shown(value: &Value, show: Show) -> String {
     text
 }
 
+/// To the second, with its zone.
+fn time(text: &str) -> String {
+    let (seconds, rest) = text.split_at_checked(19).unwrap_or((text, ""));
+    let zone = rest.find(['+', '-', 'Z']).map_or("", |at| &rest[at..]);
+    format!("{}{}", seconds.replacen('T', " ", 1), zone.strip_suffix(":00").unwrap_or(zone))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +109,9 @@ mod tests {
 
     #[test]
     fn values_are_shown_short() {
-        assert_eq!(shown(&json!("2026-01-31T12:00:00.123+00:00"), Show::Time), "2026-01-31 12:00:00");
+        assert_eq!(shown(&json!("2026-01-31T12:00:00.123+00:00"), Show::Time), "2026-01-31 12:00:00+00");
+        assert_eq!(shown(&json!("2026-01-31T12:00:00-03:30"), Show::Time), "2026-01-31 12:00:00-03:30");
+        assert_eq!(shown(&json!("infinity"), Show::Time), "infinity");
         assert_eq!(shown(&json!("1 day 00:00:03.25"), Show::Span), "1 day 00:00:03");
         assert_eq!(shown(&json!("two\nlines"), Show::Text), "two lines");
         assert_eq!(shown(&json!(17), Show::Number), "17");

@@ -39,6 +39,9 @@ const INSTEAD: [(&str, &str); 5] = [
     ("sslaccept", "sslmode=verify-full"),
 ];
 
+/// What a user or password of a URL cannot hold as it is.
+pub(super) const PERCENT: &str = "write @ there as %40, / as %2F, ? as %3F, # as %23, % as %25";
+
 /// A connection string, understood.
 #[derive(Debug)]
 pub(crate) struct Conninfo {
@@ -61,7 +64,12 @@ pub(crate) fn parse(text: &str) -> Result<Conninfo, String> {
         }
         None => split_pairs(text)?,
     };
-    let mut config: tokio_postgres::Config = rest.parse().map_err(|error| explain(&error))?;
+    let is_torn = text.contains("://") && (is_torn(&rest) || aside.ignored.iter().any(|name| name.contains('@')));
+    let mut config: tokio_postgres::Config = match rest.parse() {
+        _ if is_torn => return Err(format!("is torn apart by a character of its user or password; {PERCENT}")),
+        Ok(config) => config,
+        Err(error) => return Err(explain(&error)),
+    };
     if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
         return Err("names no host; write postgres://user:password@host/database".into());
     }
@@ -198,6 +206,11 @@ impl TlsParameters {
             }
         })
     }
+}
+
+/// Whether more than one @ stands before the hosts' end: one of them belongs to the password.
+fn is_torn(url: &str) -> bool {
+    url.split('?').next().is_some_and(|before| before.matches('@').count() > 1)
 }
 
 /// Sets what is not the driver's aside; the rest is as it was.

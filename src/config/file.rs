@@ -51,10 +51,13 @@ impl Reader<'_> {
             let path = at.child(name.get_ref());
             let origin = self.origin(name.span().start);
             match (meaning(&path), value.get_ref()) {
-                (Meaning::Section, DeValue::Table(inner)) => {
-                    self.settings.mention(&path);
-                    self.table(&path, inner);
-                }
+                (Meaning::Section, DeValue::Table(inner)) => match cut_by_dots(&path, inner).as_slice() {
+                    [] => {
+                        self.settings.mention(&path);
+                        self.table(&path, inner);
+                    }
+                    whole => self.cut(origin, path, whole),
+                },
                 (Meaning::Section, _) => self.wrong(origin, path.clone(), section_wanted(&path)),
                 (Meaning::Key(_), DeValue::Table(_)) => self.wrong(origin, path, "is a value, not a table".into()),
                 (Meaning::Key(key), value) => self.value(key, path, value, origin),
@@ -64,6 +67,13 @@ impl Reader<'_> {
                 }
             }
         }
+    }
+
+    /// Nothing is called missing in it: it stands there under another name.
+    fn cut(&mut self, origin: Origin, path: KeyPath, whole: &[KeyPath]) {
+        let whole: Vec<String> = whole.iter().map(|name| format!("[{name}]")).collect();
+        let what = format!("is cut at its dots; a name that holds a dot is quoted: {}", whole.join(", "));
+        self.settings.errors.push(Error { origin: Some(origin), path: Some(path), what });
     }
 
     fn value(&mut self, key: &Key, path: KeyPath, value: &DeValue<'_>, origin: Origin) {
@@ -94,6 +104,25 @@ fn meaning(path: &KeyPath) -> Meaning {
     } else {
         Meaning::Unknown
     }
+}
+
+/// The names that were meant, where `[routes.order.paid]` stands for `[routes."order.paid"]`: a table of nothing but tables
+/// that mean nothing.
+fn cut_by_dots(path: &KeyPath, table: &DeTable<'_>) -> Vec<KeyPath> {
+    let [section, name] = path.0.as_slice() else { return Vec::new() };
+    let mut found = Vec::new();
+    for (child, value) in table {
+        let (DeValue::Table(inner), Meaning::Unknown) = (value.get_ref(), meaning(&path.child(child.get_ref()))) else {
+            return Vec::new();
+        };
+        let name = format!("{name}.{}", child.get_ref());
+        let deeper = cut_by_dots(&KeyPath(vec![section.clone(), name.clone()]), inner);
+        if deeper.is_empty() {
+            found.push(KeyPath(vec![section.clone(), name]));
+        }
+        found.extend(deeper);
+    }
+    found
 }
 
 fn section_wanted(path: &KeyPath) -> String {

@@ -1,6 +1,7 @@
 //! What a configuration key is: its path, what it takes, what happens without it.
 
 use std::fmt;
+use std::time::Duration;
 
 /// One key of the configuration. The table of them ([`super::KEYS`]) drives parsing, the names of environment
 /// variables, the detection of unknown keys, what `check` prints and the reference documentation.
@@ -87,6 +88,15 @@ impl Key {
     pub(super) fn starts_with(&self, path: &[String]) -> bool {
         let mut own = self.segments();
         path.iter().all(|part| own.next().is_some_and(|segment| segment == "*" || segment == part))
+    }
+}
+
+/// A bound of a span of time; whole years of 365 days as such.
+pub fn show_ms(ms: u64) -> String {
+    const YEAR_MS: u64 = 365 * 24 * 3_600 * 1_000;
+    match ms % YEAR_MS {
+        0 if ms > 0 => format!("{} years", ms / YEAR_MS),
+        _ => humantime::format_duration(Duration::from_millis(ms)).to_string(),
     }
 }
 

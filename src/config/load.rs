@@ -1,5 +1,6 @@
 //! Loading: the file, then the environment, then flags; later ones win, and all errors are told together.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
@@ -9,7 +10,7 @@ use super::expand::Env;
 use super::key::KeyPath;
 use super::settings::{Settings, Shown};
 use super::value::Given;
-use super::{Config, DatabaseConfig, KEYS, build, conninfo, env, file, validate};
+use super::{Config, DatabaseConfig, KEYS, Role, build, conninfo, env, file, validate};
 
 /// Where the file is looked for when nobody names one, in this order.
 pub const DEFAULT_FILES: [&str; 2] = ["outboxd.toml", "/etc/outboxd/outboxd.toml"];
@@ -45,6 +46,20 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// Every value in use and where it came from, secrets masked.
     pub shown: Vec<Shown>,
+}
+
+impl Loaded {
+    /// Whether this instance can do what `--role` asks of it.
+    pub fn validate_roles(&self, roles: &BTreeSet<Role>) -> Result<(), Errors> {
+        validate::validate_roles(roles, &self.config).map_err(|mut errors| {
+            if self.file.is_none() {
+                let what =
+                    format!("no configuration file was found ({}, or what --config names)", DEFAULT_FILES.join(", "));
+                errors.0.push(Error { origin: None, path: None, what });
+            }
+            errors
+        })
+    }
 }
 
 /// What a command needs that works with the database alone.
@@ -153,6 +168,8 @@ fn is_missing_database(error: &Error) -> bool {
 /// What hides the URL or the settings of the connection: an error of theirs, or of the file as a whole.
 fn is_about_database(error: &Error) -> bool {
     match (&error.path, &error.origin) {
+        // Whoever typed it means this command.
+        (_, Some(Origin::Flag)) => true,
         (Some(path), _) => path.0.first().is_some_and(|part| part == "database_url" || part == "database"),
         (None, origin) => !matches!(origin, Some(Origin::Env(_))),
     }

@@ -35,6 +35,8 @@ use redis::{
 use secrecy::{ExposeSecret, SecretString};
 use url::form_urlencoded;
 
+use super::conninfo::PERCENT;
+
 /// Where to start looking for the server that takes our writes.
 #[derive(Debug, Clone)]
 pub(crate) enum Address {
@@ -76,8 +78,9 @@ impl Address {
                 return Err(BadUrl(format!("is no Redis URL; write {forms}")));
             }
         };
-        if rest.contains('#') {
-            return Err(BadUrl("has a #, which means nothing here; in a user or password write it as %23".into()));
+        // A / or ? before the @ is the password's.
+        if rest.contains('#') || rest.find('@').is_some_and(|at| rest[..at].contains(['/', '?'])) {
+            return Err(BadUrl(format!("has a #, or a / or ? in its user or password; {PERCENT}")));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut parameters = Parameters::read(query);
@@ -270,6 +273,8 @@ mod tests {
             ("redis://:hush@a?protocol=resp3", "the parameter \"protocol\"; it knows ca,"),
             ("redis://:hush@a?ca=/x", "use rediss://"),
             ("rediss://:hush@a#insecure", "has a #"),
+            ("redis://:hu/sh@a", "/ as %2F"),
+            ("redis://:hu?sh@a", "? as %3F"),
             ("rediss://:hush@a?ca=/does/not/exist", "cannot be read"),
             ("rediss://:hush@a?cert=/x", "together"),
             ("redis+sentinel://:hush@a", "the primary's name"),

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use secrecy::SecretString;
 
 use super::RateLimit;
-use super::key::Kind;
+use super::key::{self, Kind};
 use super::suggest::did_you_mean;
 
 /// What was written.
@@ -191,7 +191,7 @@ fn duration(min_ms: u64, max_ms: u64, text: &str) -> Result<Duration, String> {
     if (min..=max).contains(&span) {
         return Ok(span);
     }
-    Err(format!("is {text}; it takes {} to {}", humantime::format_duration(min), humantime::format_duration(max)))
+    Err(format!("is {text}; it takes {} to {}", key::show_ms(min_ms), key::show_ms(max_ms)))
 }
 
 fn rate(text: &str) -> Result<RateLimit, String> {

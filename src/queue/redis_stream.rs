@@ -126,7 +126,6 @@ impl Queue for StreamQueue {
             return Ok(None);
         }
         metrics::losses(self.kind()).increment(1);
-        tracing::warn!(backend = self.kind(), entries = count, "entries were deleted while pending");
         Ok(Some(Loss::Entries { count }))
     }
 

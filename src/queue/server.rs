@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, InfoDict, Value, from_redis_value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, InfoDict, RedisError, Value,
+    from_redis_value,
 };
 use secrecy::{ExposeSecret, SecretString};
 
@@ -138,9 +139,18 @@ async fn dial(node: &ConnectionInfo) -> Result<Primary, Failure> {
     // For connecting, with TLS and login, and for each question asked meanwhile.
     let limit = Some(Duration::from_secs(2));
     let config = AsyncConnectionConfig::new().set_connection_timeout(limit).set_response_timeout(limit);
-    let mut connection = Client::open(node.clone())?.get_multiplexed_async_connection_with_config(&config).await?;
+    let connected = Client::open(node.clone())?.get_multiplexed_async_connection_with_config(&config).await;
+    let mut connection = connected.map_err(|error| unreached(error, node))?;
     let info = redis::cmd("INFO").query_async(&mut connection).await?;
     Ok(Primary { connection, info, node: node.addr().to_string() })
+}
+
+/// Names the node, which the crate's error does not.
+fn unreached(error: RedisError, node: &ConnectionInfo) -> Failure {
+    match error.kind() {
+        ErrorKind::Io => Failure::NoPrimary(format!("Redis at {} is not reached: {error}", node.addr())),
+        _ => error.into(),
+    }
 }
 
 impl Primary {

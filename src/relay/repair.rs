@@ -3,6 +3,9 @@
 //! Every repair is a guarded statement that checks again under the row's lock, so a sweep that was paused between
 //! reading and writing, or runs on several instances at once, changes nothing that has moved on since.
 
+mod leases;
+mod report;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +15,7 @@ use metrics::counter;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub use self::report::Counts;
 use crate::channel::failover::Router;
 use crate::config::{ReconcileConfig, RelayConfig};
 use crate::failpoint;
@@ -23,8 +27,6 @@ use crate::store::repair::{Dead, PAGES_MAX, Scan, Undelivered};
 use crate::store::{BATCH_ROWS, StageError, Store};
 use crate::telemetry::outage::Outage;
 use crate::telemetry::statistics::Statistics;
-
-mod leases;
 
 /// Between sweeps, how many times longer than a sweep takes, and at most: a sweep that was slow because the database was
 /// away must not keep the next one waiting.
@@ -64,19 +66,6 @@ pub struct Repair {
     pub reconcile: ReconcileConfig,
 }
 
-/// What a sweep repaired.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Claims ended because their lease was over or their holder dead.
-    pub leases_ended: u64,
-    /// Rows of publications that were never confirmed.
-    pub recalled: u64,
-    /// Rows the queue lost, or that nothing else would have found.
-    pub lost: u64,
-    /// Heads of keys that nobody had admitted.
-    pub admitted: u64,
-}
-
 /// What a scan of the live rows did.
 #[derive(Debug, Default)]
 struct Swept {
@@ -98,6 +87,8 @@ pub struct Rounds {
     buried: HashSet<(i32, DateTime<Utc>)>,
     /// Claims that were to be ended and were locked, each with when it last was.
     locked: HashMap<Key, Instant>,
+    /// Dead instances that were told of, as of their last heartbeat.
+    reported: HashSet<(i32, DateTime<Utc>)>,
     /// The queue says once that it lost messages: kept until they are published again.
     loss: Option<Loss>,
     /// Repairs that fail, each told once.
@@ -123,6 +114,7 @@ impl Rounds {
             reconcile_at: now + reconcile.every,
             buried: HashSet::new(),
             locked: HashMap::new(),
+            reported: HashSet::new(),
             loss: None,
             failing: HashSet::new(),
         }
@@ -161,7 +153,7 @@ pub async fn run(repair: &Repair, shutdown: &CancellationToken) {
         }
         let counts = repair.pass(&mut rounds).await;
         if counts != Counts::default() {
-            info!(?counts, "repaired");
+            counts.log();
             repair.store.wake_relay();
         }
         let share = if rounds.scan.page > 0 { SCAN_SHARE } else { SWEEP_SHARE };
@@ -183,6 +175,7 @@ impl Repair {
 
         let dead = self.store.dead_instances(self.instance.get(), self.presence.steady_for()).await;
         let dead = rounds.done("find dead instances", dead.map_err(StageError::from));
+        report::dead_instances(&dead, &mut rounds.reported);
         let dead_ids: Vec<i32> = dead.iter().map(|dead| dead.id).collect();
         let swept = self.scan(rounds, &dead_ids).await;
         let swept = rounds.done("end leases", swept);
@@ -265,7 +258,8 @@ impl Repair {
         failpoint::hit("after_loss").await;
         let rows = self.store.republish(Undelivered::All).await?;
         let loss = told.take();
-        warn!(?loss, rows, "the queue lost messages; what was published and unclaimed is published again");
+        let loss = loss.map(tracing::field::display);
+        warn!(loss, rows, "the queue lost messages; what was published and unclaimed is published again");
         counter!("outboxd_lost_messages_republished_total").increment(rows);
         Ok(rows)
     }
@@ -278,7 +272,10 @@ impl Repair {
         }
         match self.store.republish(Undelivered::All).await {
             Ok(rows) => {
-                info!(rows, "another Postgres server answers; what was published and unclaimed is published again");
+                info!(
+                    rows,
+                    "Postgres was started anew, or another server took over; what was unclaimed is published again"
+                );
                 Ok(rows)
             }
             Err(error) => {

@@ -47,7 +47,9 @@ async fn copy(store: &Store, owner: i32, run: i64) -> store::Result<()> {
         let copied = match store.copy_recipients(owner, run, CHUNK_ROWS).await {
             Ok(copied) => copied,
             // A row that the log refuses: it will refuse it again.
-            Err(store::Error::Bug(error)) => return fail(store, owner, run, None, &error).await,
+            Err(store::Error::Bug(error) | store::Error::Value(error)) => {
+                return fail(store, owner, run, None, &error).await;
+            }
             Err(error) => return Err(error),
         };
         let Some(Copied { is_prepared, is_staged, added }) = copied else { return Ok(()) };

@@ -94,7 +94,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, Problem> {
-        parts.extensions.get::<Caller>().cloned().ok_or_else(nobody)
+        parts.extensions.get::<Caller>().cloned().ok_or_else(|| nobody(&parts.headers))
     }
 }
 
@@ -178,7 +178,7 @@ impl Access {
 
     /// Who opens a WebSocket without a ticket. A page may, if it is ours or of one of these origins.
     pub(super) fn listener(&self, headers: &HeaderMap, allowed_origins: &[String]) -> Result<Caller, Problem> {
-        let (caller, proof) = self.caller(headers).ok_or_else(nobody)?;
+        let (caller, proof) = self.caller(headers).ok_or_else(|| nobody(headers))?;
         origin::check_socket(proof, headers, allowed_origins)?;
         Ok(caller)
     }
@@ -217,8 +217,12 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-fn nobody() -> Problem {
-    Problem::new(Kind::Unauthorized, "present a token: Authorization: Bearer <token>")
+fn nobody(headers: &HeaderMap) -> Problem {
+    let detail = match headers.contains_key(AUTHORIZATION) {
+        true => "the token is none that is configured here: Authorization: Bearer <token>",
+        false => "present a token: Authorization: Bearer <token>",
+    };
+    Problem::new(Kind::Unauthorized, detail)
 }
 
 /// Finds out who asks; refuses what a stranger's page made a browser ask.
@@ -234,7 +238,7 @@ pub(super) async fn identify(State(access): State<Arc<Access>>, mut request: Req
 
 /// Lets those pass who may do what needs this scope. For `middleware::from_fn_with_state(Scope::Read, access::require)`.
 pub(super) async fn require(State(needed): State<Scope>, request: Request, next: Next) -> Response {
-    let caller = request.extensions().get::<Caller>().ok_or_else(nobody);
+    let caller = request.extensions().get::<Caller>().ok_or_else(|| nobody(request.headers()));
     match caller.and_then(|caller| caller.check(needed)) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into(),

@@ -54,6 +54,8 @@ mod words;
 
 /// How old what a page shows may be when it is opened.
 const AGE_MAX: Duration = Duration::from_millis(500);
+/// How old what the navigation says of the first page may be.
+const ALERT_AGE_MAX: Duration = Duration::from_secs(5);
 /// What a page may load and do: our own style, script and forms.
 const POLICY: (HeaderName, &str) = (
     CONTENT_SECURITY_POLICY,
@@ -81,6 +83,8 @@ struct Drawn {
     status: StatusCode,
     title: String,
     parts: Vec<(String, String)>,
+    /// What the first page has to say: `critical`, `warn` or `ok`.
+    alert: &'static str,
 }
 
 /// The pages; they end with `stop`.
@@ -133,7 +137,8 @@ async fn show(State(dashboard): State<Arc<Dashboard>>, uri: Uri, caller: Caller,
     let here = uri.path_and_query().map_or("/", |whole| whole.as_str()).to_owned();
     let viewer = Viewer { caller, here };
     let Some(place) = Place::parse(uri.path(), uri.query().unwrap_or_default()) else {
-        return dashboard.page(not_found(), "", false, &viewer, &headers);
+        let drawn = Drawn { alert: dashboard.alert(&viewer).await, ..not_found() };
+        return dashboard.page(drawn, "", false, &viewer, &headers);
     };
     let drawn = dashboard.draw(&place, &viewer, AGE_MAX).await;
     dashboard.page(drawn, place.section(), place.is_live(), &viewer, &headers)
@@ -155,6 +160,27 @@ async fn login(caller: Option<Caller>, uri: Uri, headers: HeaderMap) -> Response
 impl Dashboard {
     /// What a page says now, or said last.
     async fn draw(&self, place: &Place, viewer: &Viewer, age_max: Duration) -> Drawn {
+        let drawn = self.draw_body(place, viewer, age_max).await;
+        match drawn.alert {
+            // Postgres was asked just now.
+            "critical" => drawn,
+            _ => Drawn { alert: self.alert(viewer).await, ..drawn },
+        }
+    }
+
+    /// What the first page has to say, whoever looked at it last.
+    async fn alert(&self, viewer: &Viewer) -> &'static str {
+        let Some(parts) = self.readiness.parts_now() else { return "ok" };
+        let look = Box::pin(Place::Now.look(&parts.store, &viewer.caller));
+        let Shown { look, trouble } = self.looks.at(&Place::Now.name(&viewer.caller), ALERT_AGE_MAX, look).await;
+        match look {
+            _ if trouble.is_some() => "critical",
+            Some(look) => view::worst(&look.found["health"]),
+            None => "ok",
+        }
+    }
+
+    async fn draw_body(&self, place: &Place, viewer: &Viewer, age_max: Duration) -> Drawn {
         let Some(parts) = self.readiness.parts_now() else {
             return nothing(
                 "This instance is starting",
@@ -169,26 +195,26 @@ impl Dashboard {
                 Some(problem) if problem.kind() != Kind::Unavailable => {
                     Drawn { status: problem.status(), ..nothing("This cannot be shown", problem.detail()) }
                 }
-                _ => nothing(
-                    "Postgres does not answer",
-                    "Nothing of this page was seen before, so there is nothing to show. Committed notifications are safe and go on as soon as it is back.",
-                ),
+                _ => {
+                    let text = "Nothing of this page was seen before, so there is nothing to show. Committed notifications are safe and go on as soon as it is back.";
+                    Drawn { alert: "critical", ..nothing("Postgres does not answer", text) }
+                }
             };
         };
-        let Some(view) = view::view(place, &look.found, look.at, viewer, &self.limits) else { return not_found() };
-        let stale = trouble.map(|trouble| stale(&trouble, &look.at.to_rfc3339())).unwrap_or_default();
+        let why = trouble.map(|trouble| why(&trouble));
+        let Some(view) = view::view(place, &look, why, viewer, &self.limits) else { return not_found() };
+        let stale = why.map(|why| render::note("t-bad", &format!("{why}."), &look.at.to_rfc3339())).unwrap_or_default();
         let body = render::render(view.template, view.context);
         let mut parts = vec![("stale".to_owned(), stale)];
         parts.extend(render::parts(&body));
-        Drawn { status: StatusCode::OK, title: view.title, parts }
+        Drawn { status: StatusCode::OK, title: view.title, parts, alert: why.map_or("ok", |_| "critical") }
     }
 
     /// A body in its frame.
     fn page(&self, drawn: Drawn, section: &str, is_live: bool, viewer: &Viewer, headers: &HeaderMap) -> Response {
-        let alert = self.looks.last("/").map(|found| view::worst(&found["health"]));
-        let icon_color = match alert {
-            Some("critical") => "%23c9372c",
-            Some("warn") => "%23b7791f",
+        let icon_color = match drawn.alert {
+            "critical" => "%23c9372c",
+            "warn" => "%23b7791f",
             _ => "%233451c6",
         };
         let live: Option<String> = is_live.then(|| {
@@ -207,7 +233,7 @@ impl Dashboard {
             "layout.html",
             context! {
                 title => drawn.title, body => render::joined(&drawn.parts), nav, active => section, live, icon_color,
-                alert => alert.filter(|alert| *alert != "ok"), flash => flash.clone(), q => q.unwrap_or_default(),
+                alert => render::alert(drawn.alert), flash => flash.clone(), q => q.unwrap_or_default(),
                 caller => is_named.then(|| viewer.caller.name()), scope => viewer.caller.scope().name(), here => viewer.here.clone(),
                 theme => cookie(headers, THEME_COOKIE), css => &*assets::STYLE_PATH, js => &*assets::SCRIPT_PATH,
             },
@@ -231,7 +257,7 @@ fn nothing(title: &str, text: &str) -> Drawn {
     let (title_html, text) = (minijinja::HtmlEscape(title), minijinja::HtmlEscape(text));
     let part = format!("<div class=\"empty\"><strong>{title_html}</strong>{text}</div>");
     let parts = vec![("stale".to_owned(), String::new()), ("part-0".to_owned(), part)];
-    Drawn { status: StatusCode::SERVICE_UNAVAILABLE, title: title.to_owned(), parts }
+    Drawn { status: StatusCode::SERVICE_UNAVAILABLE, title: title.to_owned(), parts, alert: "ok" }
 }
 
 fn not_found() -> Drawn {
@@ -239,13 +265,12 @@ fn not_found() -> Drawn {
     Drawn { status: StatusCode::NOT_FOUND, ..drawn }
 }
 
-/// The words above a page whose values are not of now.
-fn stale(trouble: &Problem, at: &str) -> String {
-    let why = match trouble.kind() {
-        Kind::Unavailable => "Postgres does not answer.",
-        _ => "This page could not be looked up; the log says why.",
-    };
-    render::note("t-bad", why, at)
+/// Why a page's values are not of now.
+fn why(trouble: &Problem) -> &'static str {
+    match trouble.kind() {
+        Kind::Unavailable => "Postgres does not answer",
+        _ => "This page could not be looked up; the log says why",
+    }
 }
 
 /// A channel's limits, in words.

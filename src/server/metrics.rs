@@ -15,6 +15,8 @@ use crate::telemetry::recorder;
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) async fn show(State(readiness): State<Arc<Readiness>>) -> Response {
+    let is_up = readiness.parts_now().is_some_and(|parts| parts.store.answers());
+    gauge!("outboxd_postgres_up").set(f64::from(u8::from(is_up)));
     if let Some(parts) = readiness.parts_now() {
         show_pool(parts);
         show_open_circuits(parts);

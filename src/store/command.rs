@@ -9,6 +9,10 @@ use super::connect::{self, Target};
 use super::session::{Purpose, Settings};
 use crate::config::{Config, DatabaseConfig};
 
+/// A standby cannot be asked for a transaction that writes. By a name of its own: what `connect` asks under its name refuses
+/// standbys.
+const IS_READ_ONLY: &str = "SELECT pg_catalog.pg_is_in_recovery() AS is_read_only";
+
 /// A statement's parameters with their types: nothing is prepared.
 pub type Parameters<'a> = &'a [(&'a (dyn ToSql + Sync), Type)];
 
@@ -28,12 +32,11 @@ impl Session {
 
     /// Connects by what commands know that need only the database. A standby is good enough to look at.
     pub async fn connect(url: &SecretString, database: &DatabaseConfig) -> Result<Session, connect::Error> {
-        let opened = Target::parse(url)?.open(database.connect_timeout, connect::IS_STANDBY).await?;
+        let opened = Target::parse(url)?.open(database.connect_timeout, IS_READ_ONLY).await?;
         // Ends with the client.
         tokio::spawn(opened.connection);
         let settings = Settings::new(Purpose::Command, database.statement_timeout);
-        // A standby cannot be asked for a transaction that writes.
-        let is_read_only = opened.rows.iter().any(|row| row.try_get("is_standby").ok().flatten() == Some("t"));
+        let is_read_only = opened.rows.iter().any(|row| row.try_get("is_read_only").ok().flatten() == Some("t"));
         let begin = if is_read_only { settings.begin_reading() } else { settings.begin() };
         Ok(Session { client: opened.client, begin, is_read_only })
     }

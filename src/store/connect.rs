@@ -34,7 +34,7 @@ pub type TlsStream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 /// whose server is frozen takes connections for as long as it runs.
 const NEXT_AFTER: Duration = Duration::from_secs(1);
 /// Of several servers the one that takes writes is ours.
-pub(super) const IS_STANDBY: &str = "SELECT pg_catalog.pg_is_in_recovery() AS is_standby";
+const IS_STANDBY: &str = "SELECT pg_catalog.pg_is_in_recovery() AS is_standby";
 
 /// What a connection needs; a pool makes its own with these.
 #[derive(Clone)]

@@ -164,7 +164,11 @@ pub async fn explain_unreadable(session: &command::Session, error: Error) -> Err
         Ok(rows) => rows.first().and_then(|row| row.get(0)).unwrap_or("this login").to_owned(),
         Err(error) => return error.into(),
     };
-    Error::MissingRights { hint: format!("Type: GRANT outboxd_service TO {user}"), user, message: denied }
+    Error::MissingRights {
+        hint: format!("outboxd wants a login of its own. If {user} is that: GRANT outboxd_service TO {user}"),
+        user,
+        message: denied,
+    }
 }
 
 async fn is_fit(asked: &Asked<'_>) -> Result<(), Error> {

@@ -166,12 +166,18 @@ impl Store {
         Found::of(&rows.iter().collect::<Vec<_>>())
     }
 
-    /// Takes rows whose time has come, topic by topic, so many of each, looking back so far.
-    pub async fn reserve_due(&self, topics: &[(Arc<str>, u32)], look_back: Duration, instance: i32) -> Result<Due> {
-        let query = query!("relay/reserve_due", Relaxed, [TEXT_ARRAY, INT4_ARRAY, INT8, INT4]);
+    /// Takes rows whose time has come, topic by topic, so many of each from such a step of its route on, looking back so far.
+    pub async fn reserve_due(
+        &self,
+        topics: &[(Arc<str>, u32)],
+        steps: &[i16],
+        look_back: Duration,
+        instance: i32,
+    ) -> Result<Due> {
+        let query = query!("relay/reserve_due", Relaxed, [TEXT_ARRAY, INT4_ARRAY, INT8, INT4, INT2_ARRAY]);
         let names: Vec<&str> = topics.iter().map(|(topic, _)| &**topic).collect();
         let take: Vec<i32> = topics.iter().map(|(_, take)| bounded(*take)).collect();
-        let rows = self.query(query, &[&names, &take, &millis(look_back), &instance]).await?;
+        let rows = self.query(query, &[&names, &take, &millis(look_back), &instance, &steps]).await?;
         let (mut reserved, mut next) = (Vec::new(), Vec::new());
         for row in &rows {
             match row.value::<Option<i64>>(0)? {

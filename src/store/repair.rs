@@ -63,7 +63,7 @@ pub struct Scanned {
 }
 
 /// An instance that cannot hold anything any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dead {
     /// Its number.
     pub id: i32,
@@ -71,6 +71,10 @@ pub struct Dead {
     pub memory: bool,
     /// Its last sign of life.
     pub heartbeat_at: DateTime<Utc>,
+    /// Where it ran.
+    pub host: String,
+    /// Whether it fell silent, without signing off, in the last minutes.
+    pub died_lately: bool,
 }
 
 impl Store {
@@ -79,9 +83,11 @@ impl Store {
     pub async fn dead_instances(&self, own: i32, steady_for: Duration) -> Result<Vec<Dead>> {
         let query = query!("relay/find_dead_instances", Relaxed, [INT4, INT8]);
         let rows = self.query(query, &[&own, &millis(steady_for)]).await?;
-        rows.iter()
-            .map(|row| Ok(Dead { id: row.value(0)?, memory: row.value(1)?, heartbeat_at: row.value(2)? }))
-            .collect()
+        let dead = |row: &Row| {
+            let (id, memory, heartbeat_at) = (row.value(0)?, row.value(1)?, row.value(2)?);
+            Ok(Dead { id, memory, heartbeat_at, host: row.value(3)?, died_lately: row.value(4)? })
+        };
+        rows.iter().map(dead).collect()
     }
 
     /// Reads a part of all that is live, once. What is to be done about it is decided again when it is done.

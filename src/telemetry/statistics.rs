@@ -81,6 +81,8 @@ pub enum Called<'a> {
     Failed(&'a str),
     /// Nobody knows; this is what was seen.
     Unknown(&'a str),
+    /// Nobody was called, for this reason.
+    Refused(&'a str),
 }
 
 impl Statistics {
@@ -147,16 +149,20 @@ impl Counts {
         self.topic(topic).failed += rows;
     }
 
-    /// A provider was called.
+    /// A provider was called, or was to be.
     pub fn called(&mut self, channel: &str, origin: &str, duration: Duration, called: Called<'_>) {
         let entry = self.channel(channel, origin);
         match called {
             Called::Sent => entry.sent += 1,
             Called::Failed(_) => entry.failed += 1,
             Called::Unknown(_) => entry.unknown += 1,
+            Called::Refused(_) => {}
         }
-        if let Called::Failed(error) | Called::Unknown(error) = called {
+        if let Called::Failed(error) | Called::Unknown(error) | Called::Refused(error) = called {
             entry.last_error = Some(error.chars().take(ERROR_CHARS_MAX).collect());
+        }
+        if let Called::Refused(_) = called {
+            return;
         }
         let is_named = self.channels.contains_key(&(channel.to_owned(), origin.to_owned()));
         self.span("call", channel, if is_named { origin } else { OTHER }, duration);
@@ -218,6 +224,15 @@ mod tests {
         assert_eq!(counts.topics[OTHER].sent, NAMES_MAX as u64);
         assert_eq!(counts.channels[&("hook".to_owned(), OTHER.to_owned())].failed, NAMES_MAX as u64);
         assert_eq!(counts.spans.keys().filter(|span| span.measure == "call").count(), NAMES_MAX + 1);
+    }
+
+    #[test]
+    fn what_is_refused_before_the_call_is_told_and_is_no_call() {
+        let mut counts = Counts::default();
+        counts.called("hook", "", Duration::ZERO, Called::Refused("template body: `payload.x` is undefined"));
+        let channel = &counts.channels[&("hook".to_owned(), String::new())];
+        assert_eq!((channel.sent, channel.failed, channel.unknown), (0, 0, 0));
+        assert!(channel.last_error.is_some() && counts.spans.is_empty());
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Says every few seconds that this instance is alive, and hears what the others have said.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::store::Store;
 use crate::store::instance::{Description, InstanceId, Presence, Registered};
@@ -79,8 +79,16 @@ pub async fn run(heartbeat: &Heartbeat, clock_skew_ms: i32, stop: &CancellationT
     let mut outage = Outage::default();
     while !stop.is_cancelled() {
         let beaten = heartbeat.beat(Some(clock_skew_ms)).await;
-        outage.note(beaten, "no heartbeat; the others will take over after the TTL");
+        outage.note(beaten, "no heartbeat; after the TTL this instance counts as dead");
         let wait = if outage.is_on() { heartbeat.every.min(ERROR_WAIT) } else { heartbeat.every };
+        let asleep = Instant::now();
         stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+        let gap = asleep.elapsed();
+        if gap > heartbeat.ttl {
+            warn!(
+                seconds = gap.as_secs(),
+                "this process stood still for longer than its TTL; it counted as dead meanwhile"
+            );
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! now and then whether a pooler has come to stand before Postgres;
 //! and takes the snapshot of the active set when it is time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::channel::failover::DEFAULT;
 use crate::config::RouteConfig;
 use crate::failpoint;
 use crate::queue::Queue;
@@ -29,6 +30,8 @@ const FORGET_EVERY: Duration = Duration::from_secs(60);
 const ASK_FOR_POOLER_EVERY: Duration = Duration::from_secs(300);
 /// Between lines of the log that say which channels' calls fail.
 const SAY_EVERY: Duration = Duration::from_secs(60);
+/// Topics without a route that are told of.
+const UNROUTED_MAX: usize = 100;
 
 /// What a report stands on.
 #[derive(Debug)]
@@ -64,12 +67,21 @@ pub struct Told {
     forget_at: Instant,
     failures_at: Instant,
     pooler_at: Instant,
+    /// Topics with work and without a route here.
+    unrouted: BTreeSet<String>,
 }
 
 impl Default for Told {
     fn default() -> Told {
         let now = Instant::now();
-        Told { has_routes: false, snapshot_at: now + FIRST_SNAPSHOT, forget_at: now, failures_at: now, pooler_at: now }
+        Told {
+            has_routes: false,
+            snapshot_at: now + FIRST_SNAPSHOT,
+            forget_at: now,
+            failures_at: now,
+            pooler_at: now,
+            unrouted: BTreeSet::new(),
+        }
     }
 }
 
@@ -81,11 +93,34 @@ impl Reporter {
             return reported;
         }
         let snapshot = match Instant::now() >= told.snapshot_at {
-            true => self.store.take_snapshot().await,
+            true => self.count(told).await,
             false => Ok(()),
         };
         let forgotten = self.forget_counts(told).await;
         reported.and(snapshot).and(forgotten)
+    }
+
+    /// Takes the snapshot, and says of each topic in it once that it has no route here: another instance may have one, so
+    /// that nothing else tells.
+    async fn count(&self, told: &mut Told) -> Result<()> {
+        self.store.take_snapshot().await?;
+        let has_route = |topic: &str| self.routes.iter().any(|(routed, ..)| routed == topic || routed == DEFAULT);
+        if self.routes.is_empty() || has_route(DEFAULT) {
+            return Ok(());
+        }
+        let snapshot = self.store.read_snapshot().await?.unwrap_or_default();
+        for found in snapshot.rows.into_iter().filter(|found| found.status == "QUEUED" && !has_route(&found.topic)) {
+            if told.unrouted.len() < UNROUTED_MAX && !told.unrouted.contains(&found.topic) {
+                let topic = &found.topic;
+                warn!(
+                    topic,
+                    waiting = found.rows,
+                    "this instance has no route for the topic; its work waits for one that has"
+                );
+                told.unrouted.insert(found.topic);
+            }
+        }
+        Ok(())
     }
 
     async fn forget_counts(&self, told: &mut Told) -> Result<()> {

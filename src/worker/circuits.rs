@@ -59,13 +59,16 @@ pub(super) async fn on_outcome(
 }
 
 async fn tell(worker: &Worker, channel: &str, origin: &str, change: CircuitChange) {
+    // Empty: the whole channel.
+    let shown = Some(origin).filter(|origin| !origin.is_empty());
     let told = match change {
         CircuitChange::Open { wait, reason, openings } => {
-            warn!(channel, origin, reason = reason.name(), wait_ms = wait.as_millis(), "calls are held");
+            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            warn!(channel, origin = shown, reason = reason.name(), wait_ms, "calls are held");
             worker.store.open_circuit(channel, origin, wait, reason.name(), openings).await
         }
         CircuitChange::Close => {
-            info!(channel, origin, "calls go on");
+            info!(channel, origin = shown, "calls go on");
             worker.store.wake_relay();
             worker.store.close_circuit(channel, origin).await
         }

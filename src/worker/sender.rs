@@ -176,6 +176,7 @@ async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pas
     };
     let called = match outcome {
         Outcome::Sent { .. } => Called::Sent,
+        Outcome::Failed(failed) if failed.cause.is_before_the_call() => Called::Refused(&failed.error),
         Outcome::Failed(failed) if failed.failure.is_unknown() => Called::Unknown(&failed.error),
         Outcome::Failed(failed) => Called::Failed(&failed.error),
     };

@@ -54,7 +54,7 @@ impl Api {
 
     async fn on(database: Database, change: impl FnOnce(Setup) -> Setup) -> Api {
         let setup = Setup::new(&database.url()).webhook("http://127.0.0.1:9/").set("routes.default.backoff.base", "1h");
-        let setup = setup.set("routes.default.backoff.max", "2h");
+        let setup = setup.set("routes.default.backoff.max", "2h").set("routes.quiz.channels", vec!["webhook"]);
         let mut instance = change(setup).start().await;
         let addr = instance.http_addr().await;
         Api { addr, client: database.connect().await, database, instance }

@@ -73,6 +73,21 @@ fn with_nothing_configured_it_says_where_to_begin() {
 }
 
 #[test]
+fn without_a_file_it_says_where_it_looked() {
+    let empty = tempfile::tempdir().unwrap();
+    let env = [("DATABASE_URL", "postgres://u@127.0.0.1:1/x")];
+    for args in [&["check"][..], &["run"]] {
+        let ran = outboxd_in(empty.path(), args, &env);
+        assert_eq!(ran.code, 78);
+        for part in
+            ["no route leads anywhere", "no configuration file was found (outboxd.toml, /etc/outboxd/outboxd.toml"]
+        {
+            assert!(ran.err.contains(part), "{}", ran.err);
+        }
+    }
+}
+
+#[test]
 fn errors_end_with_78_for_people_and_for_programs() {
     let env = [("DATABASE_URL", "mysql://u:hunter2@127.0.0.1/x"), ("OUTBOXD_WORKER_LEESE", "1m")];
     let ran = outboxd(&["check"], &env);
@@ -149,7 +164,10 @@ fn a_good_configuration_is_shown_with_its_origins_and_tested() {
         let line = ran.out.lines().find(|line| line.split_whitespace().next() == Some(key)).unwrap();
         line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(row("database_url"), [url.replace("hunter2", "****"), "DATABASE_URL".into()]);
+    let shown = row("database_url");
+    assert!(shown[0].starts_with("postgres://postgres:****@localhost:") && shown[1] == "DATABASE_URL", "{shown:?}");
+    let mut table = ran.out.split("\n\n").nth(1).unwrap().lines();
+    assert!(table.all(|line| line.chars().count() <= 100), "{}", ran.out);
     assert_eq!(row("worker.lease"), ["90s", "OUTBOXD_WORKER_LEASE"]);
     assert_eq!(row("worker.drain"), ["9s", "--set"]);
     assert_eq!(row("worker.concurrency"), ["256", "default"]);
@@ -187,6 +205,8 @@ fn the_schema_is_looked_up_and_its_absence_explained() {
         (state, text)
     };
     assert_eq!(check("postgres"), ("warn".into(), "outboxd is not there yet; run outboxd migrate".into()));
+    let strict = outboxd(&["check", "--strict"], &[("DATABASE_URL", &url("postgres"))]);
+    assert_eq!(strict.code, 78, "a warning is enough: {}", strict.out);
     psql("schema_test", "CREATE SCHEMA outboxd");
     assert_eq!(check("postgres").1, "outboxd holds no migrations yet; run outboxd migrate");
     let history =

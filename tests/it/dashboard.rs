@@ -124,7 +124,7 @@ async fn a_channel_is_paused_and_resumed_and_an_open_circuit_probed() {
     desk.world.provider.answer(Reply::ok());
     let browser = &mut desk.browser;
     browser.open("/").await;
-    browser.until_says("open: webhook").await;
+    browser.until_says("webhook is open").await;
     browser.follow("document.querySelector('form[action=\"/act/probe_channel\"] button').click()").await;
     browser.until("!document.querySelector('form[action=\"/act/probe_channel\"]')").await;
     sql::until(&desk.world.app, "SELECT count(*) = 3 FROM outboxd.notifications WHERE status = 'SENT'").await;

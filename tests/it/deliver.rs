@@ -13,7 +13,8 @@ use crate::support::provider::{Provider, Reply};
 use crate::support::world::{Carrier, World, message};
 use crate::support::{postgres, redis, sql};
 
-const SOON: Duration = Duration::from_secs(10);
+/// For a busy machine.
+const SOON: Duration = Duration::from_secs(30);
 
 async fn deliver_one(setup: impl Fn(Setup) -> Setup) {
     let database = postgres::database().await;
@@ -122,19 +123,6 @@ async fn wait_until(what: &str, is_so: impl AsyncFn() -> bool) {
     while !is_so().await {
         assert!(begun.elapsed() < SOON, "{what}");
         tokio::task::yield_now().await;
-    }
-}
-
-#[tokio::test]
-async fn an_instance_that_has_started_has_the_connections_its_work_needs() {
-    let connections =
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'outboxd' AND datname = current_database()";
-    for (pool_size, at_least) in [(10, 9), (2, 5)] {
-        let world = World::new(Carrier::Memory).await;
-        let _instance = world.setup.clone().set("database.pool_size", pool_size).start().await;
-        // Six, or as many as there may be, for claims and outcomes; three for publishing.
-        let made: i64 = sql::value(&world.app, connections).await;
-        assert!(made >= at_least, "{made} of a pool of {pool_size}");
     }
 }
 

@@ -83,9 +83,9 @@ async fn what_is_late_dead_held_or_paused_is_told() {
 
     run(&client, "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason) VALUES ('hook', 'https://a', now() + interval '1 min', 'failures')").await;
     assert_eq!(level(&client, "circuits").await, "warn");
-    run(&client, "INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now(), 'unauthorized'), ('push', now() + interval '1 min', 'retry_after')").await;
+    run(&client, "INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now() + interval '1 min', 'unauthorized'), ('push', now() + interval '1 min', 'retry_after')").await;
     let (level_found, measured, _) = check(&client, "circuits").await;
-    assert_eq!((level_found.as_str(), measured.as_str()), ("critical", "open: sms, hook https://a"));
+    assert_eq!((level_found.as_str(), measured.as_str()), ("critical", "sms is open, hook https://a is open"));
 
     run(&client, "SELECT outboxd.pause('quiz'), outboxd.pause_channel('sms')").await;
     let (level_found, measured, _) = check(&client, "paused").await;
@@ -98,6 +98,61 @@ async fn what_is_late_dead_held_or_paused_is_told() {
     )
     .await;
     assert_eq!(level(&client, "bulk_actions").await, "warn");
+}
+
+#[tokio::test]
+async fn a_circuit_that_is_half_open_is_urgent_only_if_something_waits_for_it() {
+    let client = postgres::database().await.connect().await;
+    run(
+        &client,
+        "INSERT INTO outboxd.route VALUES ('quiz', 0, 'push'), ('default', 0, 'sms');
+         INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now(), 'failures')",
+    )
+    .await;
+    let (found, measured, _) = check(&client, "circuits").await;
+    let wanted = "sms is half-open; waits for the next notification to probe with: sms";
+    assert_eq!((found.as_str(), measured.as_str()), ("warn", wanted));
+    let circuit = "SELECT circuit FROM outboxd.channel_health WHERE channel = 'sms'";
+    assert_eq!(value::<String>(&client, circuit).await, "half-open", "one word for it");
+    let snapshot = "UPDATE outboxd.snapshot SET taken_at = '-infinity'; SELECT outboxd._take_snapshot()";
+    run(&client, &format!("SELECT outboxd.notify('quiz', 'r', '{{}}'); {snapshot}")).await;
+    assert_eq!(level(&client, "circuits").await, "warn", "another channel's work");
+    run(&client, &format!("SELECT outboxd.notify('order', 'r', '{{}}'); {snapshot}")).await;
+    let (found, measured, _) = check(&client, "circuits").await;
+    assert_eq!((found.as_str(), measured.as_str()), ("critical", "sms is half-open"));
+}
+
+#[tokio::test]
+async fn what_is_held_on_purpose_is_not_late() {
+    let client = postgres::database().await.connect().await;
+    run(
+        &client,
+        "INSERT INTO outboxd.route VALUES ('quiz', 0, 'push'), ('quiz', 1, 'sms'), ('order', 0, 'mail');
+         SELECT outboxd.notify(t, 'r', '{}') FROM unnest('{quiz,order,lost}'::text[]) t;
+         UPDATE outboxd.notification_log SET created_at = now() - interval '2 min', send_at = now() - interval '2 min'",
+    )
+    .await;
+    let ready = "SELECT concat_ws(' ', ready_unpublished, oldest_age > '1 min') FROM outboxd.outbox_lag";
+    assert_eq!(value::<String>(&client, ready).await, "2 t", "no route serves the third");
+    assert_eq!(level(&client, "relay_lag").await, "critical");
+    run(&client, "SELECT outboxd.pause('order')").await;
+    assert_eq!(value::<String>(&client, ready).await, "1 t");
+    for held in [
+        "paused_at = now()",
+        "held_until = now() + interval '1 min', reason = 'failures'",
+        "held_until = now() - interval '1 min', reason = 'unauthorized'",
+        "held_until = now() + interval '1 min', reason = 'retry_after'",
+    ] {
+        let state = format!(
+            "DELETE FROM outboxd.channel_state; INSERT INTO outboxd.channel_state (channel) VALUES ('push');
+             UPDATE outboxd.channel_state SET {held}"
+        );
+        run(&client, &state).await;
+        assert_eq!(value::<String>(&client, ready).await, "0 f", "{held}");
+        assert_eq!(level(&client, "relay_lag").await, "ok", "{held}");
+    }
+    run(&client, "UPDATE outboxd.outbox SET route_step = 1 WHERE topic = 'quiz'").await;
+    assert_eq!(value::<String>(&client, ready).await, "1 t", "it waits for the next channel of its route");
 }
 
 #[tokio::test]

@@ -118,8 +118,10 @@ async fn without_postgres_it_lives_and_is_not_ready_until_postgres_is_back() {
     assert_eq!(check(&answer, "database"), Some(false), "{answer:?}");
     assert_eq!(check(&answer, "queue"), Some(true), "{answer:?}");
     assert_eq!(get(addr, "/livez", &[]).await.status, 200);
+    assert!(get(addr, "/metrics", &[]).await.body.contains("\noutboxd_postgres_up 0\n"));
     proxy.heal();
     until_readyz(addr, 200).await;
+    assert!(get(addr, "/metrics", &[]).await.body.contains("\noutboxd_postgres_up 1\n"));
 }
 
 #[tokio::test]

@@ -292,6 +292,9 @@ async fn a_pause_of_a_name_that_nobody_knows_holds_and_says_so() {
     assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.topic WHERE paused_at IS NOT NULL").await, 6);
     run(&client, "SELECT outboxd.resume('qiuz')").await;
     assert_eq!(notices(&database, "SELECT outboxd.pause('qiuz')").await, topic, "a slip that was undone is still one");
+    run(&client, "SELECT outboxd.resume_channel('pusch'), outboxd.resume_channel('push')").await;
+    let listed = "SELECT string_agg(DISTINCT channel, ' ') FROM outboxd.channel_health";
+    assert!(!value::<String>(&client, listed).await.contains("pusch"), "and is not listed");
 }
 
 #[tokio::test]

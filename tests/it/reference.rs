@@ -2,10 +2,9 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use std::time::Duration;
 
 use outboxd::config::KEYS;
-use outboxd::config::key::{Fallback, Key, Kind};
+use outboxd::config::key::{self, Fallback, Key, Kind};
 use outboxd::telemetry::catalog::{self, METRICS};
 
 fn assert_is_current(page: &str, wanted: &str) {
@@ -72,7 +71,7 @@ fn default(key: &Key) -> String {
 }
 
 fn takes(kind: Kind) -> String {
-    let span = |ms: u64| humantime::format_duration(Duration::from_millis(ms)).to_string();
+    let span = key::show_ms;
     match kind {
         Kind::Text => "text".to_owned(),
         Kind::Secret => "text".to_owned(),

@@ -122,7 +122,7 @@ async fn check_and_run_refuse_the_same_configurations() {
 #[rustfmt::skip]
 const DATABASES: &[(&str, &str, i32, &[&str])] = &[
     ("a stranger", "CREATE ROLE DAEMON LOGIN", 78, &["GRANT outboxd_service TO login_"]),
-    ("the app's login", "CREATE ROLE DAEMON LOGIN IN ROLE outboxd_app", 78, &["GRANT outboxd_service TO login_"]),
+    ("the app's login", "CREATE ROLE DAEMON LOGIN IN ROLE outboxd_app", 78, &["outboxd wants a login of its own"]),
     ("a login that does not inherit", "CREATE ROLE DAEMON LOGIN NOINHERIT IN ROLE outboxd_service", 78, &["outboxd_service"]),
     (
         "a right taken away",
@@ -185,7 +185,12 @@ async fn check_and_run_refuse_the_same_redis_and_the_same_address() {
     let away = format!("redis://127.0.0.1:{}", free_port());
     assert_both_refuse(&[
         of("an evicting Redis", 78, &["maxmemory-policy is allkeys-lru"], &[("REDIS_URL", evicting.url())]),
-        of("a Redis that is away", 69, &["refused"], &[("REDIS_URL", &away)]),
+        of(
+            "a Redis that is away",
+            69,
+            &["refused", "Redis at 127.0.0.1:", "are host, port and TLS"],
+            &[("REDIS_URL", &away)],
+        ),
         of("a port that is taken", 69, &["another program listens there"], &[("OUTBOXD_HTTP_ADDR", &taken)]),
         of(
             "an address of another machine",

@@ -41,6 +41,41 @@ async fn send_prints_the_id_of_what_it_wrote() {
 }
 
 #[tokio::test]
+async fn what_expires_is_told_and_an_unknown_setting_is_refused() {
+    let database = postgres::database().await;
+    let sent = send(&database, &["orders", "device-1", "{}", "--expires-at", "2030-01-01T00:00:00Z"]).await;
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    let app = database.connect().await;
+    let expires: String = sql::value(
+        &app,
+        &format!(
+            "SELECT (expires_at AT TIME ZONE 'UTC')::text FROM outboxd.notifications WHERE id = {}",
+            text(&sent.stdout)
+        ),
+    )
+    .await;
+    assert_eq!(expires, "2030-01-01 00:00:00");
+    let refused = send(&database, &["orders", "device-1", "{}", "--set", "foo=1"]).await;
+    assert_eq!(refused.status.code(), Some(78));
+    assert!(text(&refused.stderr).contains("--set: foo is not a key"), "{}", text(&refused.stderr));
+}
+
+#[tokio::test]
+async fn an_apps_login_waits_by_the_status_alone() {
+    let database = postgres::database().await;
+    let provider = Provider::start();
+    let _instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
+    let login = format!("shop_{}", database.name);
+    let admin = database.connect().await;
+    admin.batch_execute(&format!("CREATE ROLE {login} LOGIN IN ROLE outboxd_app")).await.unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
+    command.args(["send", "orders", "device-1", "{}", "--wait"]).env_clear();
+    let sent = command.env("DATABASE_URL", database.url_as(&login)).kill_on_drop(true).output().await.unwrap();
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    assert!(text(&sent.stdout).ends_with("\nSENT\n"), "{}", text(&sent.stdout));
+}
+
+#[tokio::test]
 async fn the_same_dedup_key_prints_the_first_id() {
     let database = postgres::database().await;
     let args = ["orders", "device-1", "{}", "--dedup-key", "k", "--json"];

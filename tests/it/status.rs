@@ -137,9 +137,11 @@ async fn dead_lists_shows_and_retries() {
     let unasked = outboxd(&database, &["dead", "retry", "--topic", "orders"]).await;
     assert_eq!(unasked.code, 2);
     assert!(unasked.err.contains("28 dead letters match; add --yes"), "{}", unasked.err);
+    let discarded = outboxd(&database, &["dead", "discard", "3", "1"]).await;
+    assert_eq!(discarded.out, "3 is CANCELED: discarded\n1 is not FAILED: nothing to discard\n");
     let done = outboxd(&database, &["dead", "retry", "--topic", "orders", "--yes"]).await;
-    assert_eq!(done.out, "28 are QUEUED again\n");
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox").await, 30);
+    assert_eq!(done.out, "27 are QUEUED again\n");
+    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox").await, 29);
 }
 
 #[tokio::test]

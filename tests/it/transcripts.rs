@@ -30,8 +30,8 @@ INSERT INTO outboxd.statistics_span SELECT date_trunc('minute', now()) - interva
   FROM (VALUES ('notify', 10, 1500), ('notify', 14, 800), ('notify', 25, 82), ('seen', 8, 1700), ('seen', 12, 682)) s(m, b, n);
 INSERT INTO outboxd.statistics_span VALUES (date_trunc('minute', now()) - interval '1 min', 'call', 'push', '', 7, 2382), (date_trunc('minute', now()) - interval '1 min', 'call', 'sms', '', 40, 9);
 INSERT INTO outboxd.statistics_channel VALUES
-  (date_trunc('minute', now()) - interval '1 min', 'push', '', 2382, 3, 0, 'answered 503', now() - interval '1 min'),
-  (date_trunc('minute', now()) - interval '1 min', 'sms', '', 0, 8, 1, 'connection refused', now() - interval '1 min');
+  (date_trunc('minute', now()) - interval '1 min', 'push', '', 2382, 3, 0, 'status 503 Service Unavailable', now() - interval '1 min'),
+  (date_trunc('minute', now()) - interval '1 min', 'sms', '', 0, 8, 1, 'connect: Connection refused (os error 111)', now() - interval '1 min');
 INSERT INTO outboxd.channel_state (channel, held_until, reason, openings) VALUES ('sms', now() + interval '2 min', 'failures', 1);
 INSERT INTO outboxd.notification_log (topic, recipient, payload, created_at, send_at) VALUES
   ('orders', 'device-1', '{"text": "Your parcel is on its way"}', now() - interval '1 min', now() - interval '1 min'),
@@ -44,15 +44,15 @@ INSERT INTO outboxd.outbox (id, topic, state, instance, lease_until, route_step,
   (1, 'orders', 'processing', 1, now() + interval '5 min', 0, 1, NULL), (2, 'orders', 'ready', NULL, NULL, 1, 3, now() + interval '2 min'),
   (3, 'quiz', 'ready', NULL, NULL, 0, 0, NULL), (4, 'quiz', 'ready', NULL, NULL, 0, 0, NULL);
 INSERT INTO outboxd.attempt (notification_id, token, number, started_at, ended_at, duration_ms, instance, http_status, outcome, channel, error) VALUES
-  (2, 1, 1, now() - interval '5 min', now() - interval '5 min', 31, 1, 503, 'failed', 'push', 'answered 503'),
-  (2, 3, 2, now() - interval '4 min', now() - interval '4 min', 5000, 1, NULL, 'unknown', 'push', 'no answer in time'),
-  (2, 5, 3, now() - interval '1 min', now() - interval '1 min', 2, 1, NULL, 'failed', 'sms', 'connection refused');
+  (2, 1, 1, now() - interval '5 min', now() - interval '5 min', 31, 1, 503, 'failed', 'push', 'status 503 Service Unavailable'),
+  (2, 3, 2, now() - interval '4 min', now() - interval '4 min', 5000, 1, NULL, 'unknown', 'push', 'timeout after the request went out'),
+  (2, 5, 3, now() - interval '1 min', now() - interval '1 min', 2, 1, NULL, 'failed', 'sms', 'connect: Connection refused (os error 111)');
 INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, failed_at, channel, attempts, http_status, error)
 SELECT 'orders', 'device-' || n, '{"text": "hello"}', 'FAILED', now() - interval '7 h', now() - interval '6 h' + n / 10 * interval '1 min',
        now() - interval '6 h' + n / 10 * interval '1 min', 'sms', 7,
-       CASE WHEN n % 4 > 0 THEN 502 END, CASE WHEN n % 4 > 0 THEN 'answered 502' ELSE 'connection refused' END FROM generate_series(1, 1600) n;
+       CASE WHEN n % 4 > 0 THEN 502 END, CASE WHEN n % 4 > 0 THEN 'status 502 Bad Gateway' ELSE 'connect: Connection refused (os error 111)' END FROM generate_series(1, 1600) n;
 INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, failed_at, channel, attempts, http_status, error) VALUES
-  ('orders', 'device-9', '{"text": "hello"}', 'FAILED', now() - interval '11 min', now() - interval '1 min', now() - interval '1 min', 'push', 1, 400, 'answered 400'),
+  ('orders', 'device-9', '{"text": "hello"}', 'FAILED', now() - interval '11 min', now() - interval '1 min', now() - interval '1 min', 'push', 1, 400, 'status 400 Bad Request'),
   ('quiz', 'device-8', '{"text": "hello"}', 'SENT', now() - interval '1 min', now() - interval '1 min', NULL, 'push', 1, 200, NULL);
 INSERT INTO outboxd.event_outbox (event_id, topic, since) SELECT n, 'order', now() FROM generate_series(1, 12) n;
 INSERT INTO outboxd.event_group (topic, name, delivered_id, gone, behind, stream_max) VALUES

@@ -202,6 +202,29 @@ async fn a_small_queue_is_counted_on_the_spot_and_a_big_one_by_the_snapshot() {
 }
 
 #[tokio::test]
+async fn the_oldest_is_the_one_that_was_queued_first_and_not_the_one_with_the_lowest_id() {
+    let client = postgres::database().await.connect().await;
+    run(
+        &client,
+        "SELECT outboxd.notify('a', 'r', '{}', send_at => now() + interval '1 h'), outboxd.notify('a', 'r', '{}');
+         UPDATE outboxd.notification_log SET created_at = now() - interval '2 h', send_at = now() - interval '1 min' * id;
+         UPDATE outboxd.notification_log SET status = 'QUEUED' WHERE id = 1;
+         UPDATE outboxd.notification_log SET created_at = send_at - interval '1 h';
+         INSERT INTO outboxd.outbox (id, topic, retry_at) VALUES (1, 'a', now())",
+    )
+    .await;
+    let age = "SELECT round(extract(epoch FROM oldest_age) / 60)::int FROM outboxd.queue_state WHERE status = 'QUEUED'";
+    assert_eq!(value::<i32>(&client, age).await, 2);
+    assert_eq!(
+        value::<i32>(&client, "SELECT max(extract(epoch FROM stuck_for) / 60)::int FROM outboxd.stuck").await,
+        2
+    );
+    // What an operator queues again goes last, and is as old as it was.
+    run(&client, "UPDATE outboxd.notification_log SET send_at = now() - interval '3 min' WHERE id = 1").await;
+    assert_eq!(value::<i32>(&client, age).await, 3);
+}
+
+#[tokio::test]
 async fn an_empty_installation_has_no_lag() {
     let client = postgres::database().await.connect().await;
     let lag = "SELECT concat_ws(' ', ready_unpublished, oldest_age, published_last_minute) FROM outboxd.outbox_lag";

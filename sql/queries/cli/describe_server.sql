@@ -20,6 +20,8 @@ SELECT current_setting('server_version') AS version,
          WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles p WHERE p.rolname = r.name)) AS roles_missing,
        (SELECT pg_has_role(p.oid, 'MEMBER') FROM pg_catalog.pg_roles p WHERE p.rolname = 'outboxd_service')
            AS is_service,
+       EXISTS (SELECT FROM pg_catalog.pg_roles p WHERE pg_has_role(p.oid, 'MEMBER')
+                  AND p.rolname IN ('outboxd_app', 'outboxd_operator', 'outboxd_reader')) AS is_of_others,
        (SELECT pg_has_role(p.oid, 'USAGE') FROM pg_catalog.pg_roles p WHERE p.rolname = 'outboxd_service')
            AS inherits_service
 FROM (VALUES ('outboxd', 'refinery_schema_history')) AS wanted (schema_name, table_name)

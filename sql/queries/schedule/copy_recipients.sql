@@ -3,13 +3,18 @@
 -- prepared.
 -- Interleavings: the run's row keeps two owners' chunks apart, and drop_schedule() before or after, never meanwhile; a
 -- former owner finds no lease. Whatever happens, a recipient has one row per run: the dedup_key. Staged rows that a
--- server crash has taken are missed by their count: the audience is read again.
+-- server crash has taken are missed by their count: the audience is read again. A schedule that was altered while its slot came
+-- has an earlier run of that slot, of which some was released: whoever has a row of it that was not canceled gets no second one.
 -- $1 owner · $2 run · $3 rows at most
--- Locks: the run's row, the chunk, new rows of the log; the lease FOR KEY SHARE. Index: schedule_recipient_pkey, notification_log_dedup.
+-- Locks: the run's row, the chunk, new rows of the log; the lease FOR KEY SHARE. Index: schedule_recipient_pkey, notification_log_dedup, a_slot_runs_once.
 WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int)), run AS MATERIALIZED (
-    SELECT r.id, r.schedule, r.topic, r.spread, r.expires_after, r.slot, r.release_at, r.staged, r.position,
+    SELECT r.id, r.schedule_id, r.schedule, r.topic, r.spread, r.expires_after, r.slot, r.release_at, r.staged, r.position,
            r.recipients FROM outboxd.schedule_run r
      WHERE r.id = $2::bigint AND r.state = 'preparing' AND r.staged IS NOT NULL AND EXISTS (SELECT FROM lease) FOR UPDATE
+), earlier AS MATERIALIZED (
+    SELECT e.id, e.topic FROM run r CROSS JOIN LATERAL (
+           SELECT e.id, e.topic FROM outboxd.schedule_run e
+            WHERE e.schedule_id = r.schedule_id AND e.slot = r.slot AND e.id < r.id OFFSET 0) e
 ), taken AS (
     DELETE FROM outboxd.schedule_recipient p USING run r
      WHERE p.run_id = r.id AND p.attempt = r.staged AND p.n > r.position AND p.n <= r.position + $3::int
@@ -17,10 +22,15 @@ WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::in
 ), added AS (
     INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at, expires_at, dedup_key)
     SELECT r.topic, t.recipient, t.payload, r.release_at + o.spread, r.slot + o.spread + r.expires_after,
-           'schedule:' || r.id || ':' || CASE WHEN octet_length(t.recipient) <= 64 THEN t.recipient
-               ELSE '#' || encode(sha256(convert_to(t.recipient, 'UTF8')), 'hex') END
+           'schedule:' || r.id || ':' || o.key
       FROM taken t CROSS JOIN run r CROSS JOIN LATERAL (
-           SELECT r.spread * (('x' || left(md5(r.schedule || ':' || t.recipient), 8))::bit(32)::bigint / 4294967296.0)::float8 AS spread) o
+           SELECT r.spread * (('x' || left(md5(r.schedule || ':' || t.recipient), 8))::bit(32)::bigint / 4294967296.0)::float8 AS spread,
+                  CASE WHEN octet_length(t.recipient) <= 64 THEN t.recipient
+                       ELSE '#' || encode(sha256(convert_to(t.recipient, 'UTF8')), 'hex') END AS key) o
+     WHERE (SELECT l.id FROM earlier e CROSS JOIN LATERAL (
+                   SELECT l.id FROM outboxd.notification_log l
+                    WHERE l.topic = e.topic AND l.dedup_key = 'schedule:' || e.id || ':' || o.key AND l.status <> 'CANCELED' OFFSET 0) l
+             LIMIT 1) IS NULL
      ORDER BY t.n
     ON CONFLICT (topic, dedup_key) WHERE dedup_key IS NOT NULL DO NOTHING
     RETURNING id

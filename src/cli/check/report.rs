@@ -4,10 +4,12 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use crate::cli::Exit;
-use crate::config::{Errors, Loaded};
+use crate::config::{DEFAULT_FILES, Errors, Loaded};
 
-/// Longer values are cut for people; `--json` has them whole.
-const VALUE_CHARS_MAX: usize = 100;
+/// Columns of the table of settings; longer values are cut for people, and `--json` has them whole.
+const WIDTH: usize = 100;
+/// What a value has at least, however long its key and origin.
+const VALUE_CHARS_MIN: usize = 24;
 
 /// How one part fares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,16 +65,30 @@ impl Report<'_> {
         }
     }
 
+    /// Whether somebody should look, although `outboxd run` would start.
+    pub(super) fn has_warnings(&self) -> bool {
+        self.findings.iter().any(|finding| finding.state == State::Warn)
+    }
+
     pub(super) fn as_text(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
         table.set_header(["KEY", "VALUE", "FROM"]);
-        for shown in &self.loaded.shown {
-            table.add_row([&shown.key, &one_line(&shown.value), &shown.origin.to_string()]);
+        let rows: Vec<(&str, &str, String)> =
+            self.loaded.shown.iter().map(|shown| (&*shown.key, &*shown.value, shown.origin.to_string())).collect();
+        let beside = |len: fn(&(&str, &str, String)) -> usize| rows.iter().map(len).max().unwrap_or(0);
+        let taken = beside(|(key, ..)| key.chars().count()) + beside(|(.., from)| from.chars().count());
+        // One space stands before the first column, two before each other.
+        let chars_max = WIDTH.saturating_sub(taken + 5).max(VALUE_CHARS_MIN);
+        for (key, value, from) in &rows {
+            table.add_row([*key, one_line(value, chars_max).as_str(), from.as_str()]);
         }
         let file = match &self.loaded.file {
             Some(file) => format!("configuration file: {}", file.display()),
-            None => "no configuration file: defaults and the environment".to_owned(),
+            None => format!(
+                "no configuration file ({}, or what --config names): defaults and the environment",
+                DEFAULT_FILES.join(", ")
+            ),
         };
         let mut lines = vec![file, String::new(), table.trim_fmt(), String::new()];
         lines.extend(self.warnings.iter().map(|warning| format!("{:8}{warning}", "note")));
@@ -113,10 +129,10 @@ fn pretty(value: &Value) -> String {
 }
 
 /// A template of several lines would tear the table apart.
-fn one_line(text: &str) -> String {
+fn one_line(text: &str, chars_max: usize) -> String {
     let mut words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if words.chars().count() > VALUE_CHARS_MAX {
-        words = words.chars().take(VALUE_CHARS_MAX - 1).chain(['…']).collect();
+    if words.chars().count() > chars_max {
+        words = words.chars().take(chars_max - 1).chain(['…']).collect();
     }
     words
 }

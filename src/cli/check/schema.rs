@@ -94,6 +94,11 @@ fn grant(facts: &Facts) -> String {
         );
     }
     match (facts.is("is_service"), facts.is("inherits_service")) {
+        (false, _) if facts.is("is_of_others") => {
+            "it is an app's or an operator's, and outboxd wants a login of its own: \
+             CREATE ROLE outboxd_daemon LOGIN PASSWORD '…' IN ROLE outboxd_service"
+                .to_owned()
+        }
         (false, _) => format!("GRANT outboxd_service TO {user}"),
         (true, false) => format!("it is a member of outboxd_service and does not inherit: ALTER ROLE {user} INHERIT"),
         (true, true) => format!("outboxd_service lacks them: run outboxd migrate as {owner}"),

@@ -41,11 +41,11 @@ pub(super) fn validate(settings: &mut Settings, name: &str, channel: &ChannelCon
             legal_template(settings, &at.child(key), source, known);
         }
     }
-    if let Some(body) = &channel.body
-        && !settings.is_wrong(&at.child("body"))
-        && is_json(channel)
-    {
-        quoting::unquoted(body).into_iter().for_each(|what| settings.error(&at.child("body"), what));
+    body(settings, &at.child("body"), channel);
+    for (key, source) in [("accepted_when", &channel.accepted_when), ("provider_id", &channel.provider_id)] {
+        if let Some(Err(what)) = source.as_deref().map(reads_the_answer) {
+            settings.error(&at.child(key), what);
+        }
     }
     if HeaderValue::from_str(&channel.content_type).is_err() {
         settings.error(&at.child("content_type"), "is no content type");
@@ -61,6 +61,25 @@ pub(super) fn validate(settings: &mut Settings, name: &str, channel: &ChannelCon
             settings.error(&at.child("secret"), what);
         }
     }
+}
+
+/// A JSON body that the provider could not read, as far as it shows without a notification.
+fn body(settings: &mut Settings, path: &KeyPath, channel: &ChannelConfig) {
+    let Some(body) = channel.body.as_deref().filter(|_| is_json(channel) && !settings.is_wrong(path)) else { return };
+    let mut errors = quoting::unquoted(body);
+    if errors.is_empty() {
+        errors.extend(quoting::no_json(body));
+    }
+    errors.into_iter().for_each(|what| settings.error(path, what));
+}
+
+/// Without an expression it would say the same of every answer.
+fn reads_the_answer(source: &str) -> Result<(), String> {
+    if source.contains("{{") || source.contains("{%") {
+        return Ok(());
+    }
+    let example = if source.starts_with("response") { source.trim() } else { "response.ok" };
+    Err(format!("has no {{{{ }}}}, so it says the same of every answer; write \"{{{{ {example} }}}}\""))
 }
 
 fn is_json(channel: &ChannelConfig) -> bool {

@@ -1,12 +1,15 @@
-//! Quotes in a JSON body: a text without them is noticed only by the provider.
+//! Quotes and commas in a JSON body: what is wrong with them is noticed only by the provider.
 //!
-//! **Limit.** Only a plain `{{ payload.text }}` is judged; what statements and expressions make of a value is not worked
-//! out.
+//! **Limit.** Only a plain `{{ payload.text }}` or `{{ …|tojson }}` is judged; what statements and other expressions make of
+//! a value is not worked out.
 
 use crate::config::template::REQUEST;
 
 /// Filters after which a text is still a text. Not `safe`: whoever writes it means what is there.
 const TEXT_FILTERS: [&str; 9] = ["capitalize", "e", "escape", "lower", "string", "title", "trim", "upper", "urlencode"];
+
+/// Filters whose result is a number.
+const NUMBER_FILTERS: [&str; 5] = ["abs", "count", "float", "int", "length"];
 
 /// Variables that can hold a quote.
 const FREE_TEXT: [&str; 4] = ["headers", "payload", "recipient", "topic"];
@@ -47,26 +50,71 @@ pub(super) fn breakable(source: &str) -> Vec<String> {
         .collect()
 }
 
+/// Why the body would be no JSON, with something in the place of each value.
+pub(super) fn no_json(source: &str) -> Option<String> {
+    let (mut sample, mut is_quoted) = (String::new(), false);
+    for piece in pieces(source) {
+        match piece {
+            Piece::Text(text) => {
+                is_quoted = quoted_after(text, is_quoted);
+                sample.push_str(text);
+            }
+            Piece::Expression(code) if is_quoted && quotes_itself(code) => {
+                return Some(format!(
+                    "puts {{{{ {code} }}}} between quotes, and tojson writes quotes of its own; leave those around it out"
+                ));
+            }
+            Piece::Expression(_) if is_quoted => sample.push('0'),
+            Piece::Expression(code) => sample.push_str(json_sample(code)?),
+            Piece::Statement(_) => return None,
+        }
+    }
+    let error = serde_json::from_str::<serde_json::Value>(&sample).err().filter(|_| !sample.trim().is_empty())?;
+    let (text, line) = (error.to_string(), error.line());
+    let what = text.split(" at line").next().unwrap_or_default();
+    Some(format!("gives no JSON: {what} in line {line} of it; mend it, or say what it is with content_type"))
+}
+
 /// Each plain value of a JSON template, and whether it stands between quotes.
 fn plain_values(source: &str) -> Vec<(&str, bool)> {
     let (mut is_quoted, mut found) = (false, Vec::new());
     for piece in pieces(source) {
         match piece {
-            Piece::Text(text) => {
-                let mut chars = text.chars();
-                while let Some(c) = chars.next() {
-                    match c {
-                        '\\' => drop(chars.next()),
-                        '"' => is_quoted = !is_quoted,
-                        _ => {}
-                    }
-                }
-            }
+            Piece::Text(text) => is_quoted = quoted_after(text, is_quoted),
             Piece::Expression(code) if is_plain(code) => found.push((code, is_quoted)),
             _ => {}
         }
     }
     found
+}
+
+/// Whether a JSON string is open after `text`.
+fn quoted_after(text: &str, before: bool) -> bool {
+    let (mut is_quoted, mut chars) = (before, text.chars());
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '"' => is_quoted = !is_quoted,
+            _ => {}
+        }
+    }
+    is_quoted
+}
+
+/// A field as `tojson` writes it: mostly a text, in quotes.
+fn quotes_itself(code: &str) -> bool {
+    let is_text = root(code).is_some_and(|root| FREE_TEXT.contains(&root));
+    is_text && matches!(words(code).as_slice(), [.., Word::Sign('|'), Word::Name("tojson")])
+}
+
+/// What an expression might give, if that is JSON for sure. A text may stand for a name as well.
+fn json_sample(code: &str) -> Option<&'static str> {
+    match words(code).as_slice() {
+        [Word::Name("id")] => Some("0"),
+        [.., Word::Sign('|'), Word::Name("tojson")] => Some("\"0\""),
+        [.., Word::Sign('|'), Word::Name(filter)] if NUMBER_FILTERS.contains(filter) => Some("0"),
+        _ => None,
+    }
 }
 
 fn root(code: &str) -> Option<&str> {
@@ -193,6 +241,28 @@ mod tests {
         }
         let said = &unquoted(r#"{"text": {{ payload.text }}}"#)[0];
         assert_eq!(said, "puts {{ payload.text }} into JSON as it is; write {{ payload.text|tojson }}, which quotes");
+    }
+
+    #[test]
+    fn a_body_that_can_be_no_json_is_seen_without_a_notification() {
+        for (source, said) in [
+            (r#"{"text": "{{ payload.text|tojson }}"}"#, Some("between quotes, and tojson")),
+            (r#"{"a": {{ id }}, "b": {{ payload.b|default("")|tojson }},}"#, Some("trailing comma in line 1")),
+            ("{\n\"a\": {{ topic|tojson }}\n\"b\": 1}", Some("in line 3")),
+            ("hello", Some("gives no JSON")),
+            (r#"{"a": {{ id }}, "n": "{{ id|tojson }}", "s": "{{ topic }} \" {{ payload.a if payload.b }}"}"#, None),
+            (r#"[{% for x in payload.b %}{{ x|tojson }}{{ "," if not loop.last }}{% endfor %}]"#, None),
+            (r#"{"a": {{ payload.a|tojson if payload.a else 'null' }},}"#, None),
+            ("{{ payload|tojson }}", None),
+            (r#"{ {{ topic|tojson }}: {{ payload.n|int }} }"#, None),
+            (" ", None),
+        ] {
+            let found = no_json(source);
+            match said {
+                Some(said) => assert!(found.as_ref().is_some_and(|what| what.contains(said)), "{source}: {found:?}"),
+                None => assert_eq!(found, None, "{source}"),
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! One route: its channels and its patience.
 
-use super::channel::legal_name;
 use super::show;
 use crate::config::key::KeyPath;
 use crate::config::settings::Settings;
@@ -10,7 +9,7 @@ use crate::config::{Config, RouteConfig};
 /// Notes what is wrong with the route.
 pub(super) fn validate(settings: &mut Settings, name: &str, route: &RouteConfig, config: &Config) {
     let at = KeyPath(vec!["routes".into(), name.into()]);
-    if let Err(what) = legal_name(name) {
+    if let Err(what) = legal_topic(name) {
         settings.error(&at, what);
     }
     channels(settings, &at.child("channels"), route, config);
@@ -20,6 +19,19 @@ pub(super) fn validate(settings: &mut Settings, name: &str, route: &RouteConfig,
         let what = format!("is {}; it must be at most {max} ({})", show(route.backoff.base), show(route.backoff.max));
         settings.error(&base, what);
     }
+}
+
+/// What `notify()` takes as a topic, except what looks like a pattern.
+fn legal_topic(name: &str) -> Result<(), String> {
+    if name.contains('*') {
+        return Err("has a *, and routes know no patterns: write one route per topic; [routes.default] serves all \
+                    topics without one"
+            .into());
+    }
+    if name.is_empty() || name.len() > 200 || name.contains('\0') {
+        return Err("is named after no topic: they have 1 to 200 bytes".into());
+    }
+    Ok(())
 }
 
 fn channels(settings: &mut Settings, path: &KeyPath, route: &RouteConfig, config: &Config) {

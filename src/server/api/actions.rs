@@ -48,7 +48,7 @@ pub(super) async fn on_notification(
     ),
     responses(
         (status = 204, description = "It is so"),
-        (status = 404, description = "There is no such action", body = Shape)
+        (status = 404, description = "There is no such action, or nobody knows a topic of that name to pause", body = Shape)
     )
 )]
 pub(super) async fn on_topic(
@@ -82,7 +82,8 @@ pub(super) struct OfChannel {
     ),
     responses(
         (status = 204, description = "It is so"),
-        (status = 404, description = "There is no such action", body = Shape)
+        (status = 404, description = "There is no such action, nobody knows a channel of that name to pause, or it is not \
+            held", body = Shape)
     )
 )]
 pub(super) async fn on_channel(

@@ -9,7 +9,9 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use serde::de::DeserializeOwned;
+use chrono::{DateTime, Utc};
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 
 use crate::server::problem::{Kind, Problem};
@@ -88,10 +90,24 @@ fn unread(rejection: &BytesRejection) -> Problem {
 
 /// Reads JSON: what is none is a bad request, what is another shape invalid.
 pub(in crate::server) fn parse<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(bytes).map_err(|error| match error.classify() {
-        Category::Data => Problem::new(Kind::Invalid, format!("the body does not fit: {error}")),
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let field = error.path().to_string();
+        let subject = if field == "." { "the body".to_owned() } else { field };
+        (subject, error.into_inner())
+    });
+    let whole = parsed.and_then(|parsed| json.end().map(|()| parsed).map_err(|error| (String::new(), error)));
+    whole.map_err(|(subject, error)| match error.classify() {
+        Category::Data => Problem::new(Kind::Invalid, format!("{subject} does not fit: {error}")),
         Category::Syntax | Category::Eof | Category::Io => {
             Problem::new(Kind::BadRequest, format!("the body is no JSON: {error}"))
         }
     })
+}
+
+/// A point in time. Says how to write one, which its parser does not.
+pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<DateTime<Utc>>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    let wrong = |_| D::Error::custom(format!("{text:?} is no time such as \"2030-01-01T09:00:00+09:00\""));
+    text.parse().map(Some).map_err(wrong)
 }

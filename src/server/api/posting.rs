@@ -36,7 +36,7 @@ struct Draft<'a> {
     #[schema(value_type = Object)]
     payload: &'a RawValue,
     /// Not before this time; absent: now.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "input::time", skip_serializing_if = "Option::is_none")]
     send_at: Option<DateTime<Utc>>,
     /// The same (topic, dedup_key) again gives the first one's id and writes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ struct Draft<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     ordering_key: Option<String>,
     /// Past this time it is not sent but FAILED.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "input::time", skip_serializing_if = "Option::is_none")]
     expires_at: Option<DateTime<Utc>>,
     /// An object of strings.
     #[serde(borrow, skip_serializing_if = "Option::is_none")]

@@ -71,8 +71,9 @@ pub(super) async fn preview(
         Err(problem) => context! { problem => problem.detail() },
     };
     let body = render::render("bulk_new.html", context! { title, what, action, filters, ..page });
-    let drawn = Drawn { status: StatusCode::OK, title: title.to_owned(), parts: render::parts(&body) };
     let viewer = Viewer { caller, here: "/bulk/new".to_owned() };
+    let alert = dashboard.alert(&viewer).await;
+    let drawn = Drawn { status: StatusCode::OK, title: title.to_owned(), parts: render::parts(&body), alert };
     dashboard.page(drawn, "/bulk", false, &viewer, &headers)
 }
 

@@ -15,9 +15,9 @@ use futures_util::stream;
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Dashboard;
 use super::place::Place;
 use super::view::Viewer;
+use super::{Dashboard, render};
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem};
 
@@ -71,7 +71,9 @@ impl Listener {
             let wait = Duration::from_millis(u64::try_from(every - since % every).unwrap_or(1));
             dashboard.stop.run_until_cancelled(tokio::time::sleep(wait)).await?;
         }
-        let drawn = dashboard.stop.run_until_cancelled(dashboard.draw(&self.place, &self.viewer, EVERY / 2)).await?;
+        let mut drawn =
+            dashboard.stop.run_until_cancelled(dashboard.draw(&self.place, &self.viewer, EVERY / 2)).await?;
+        drawn.parts.push(("alert".to_owned(), render::alert(drawn.alert).to_string()));
         let changed: Vec<&(String, String)> = drawn.parts.iter().filter(|part| !self.sent.contains(part)).collect();
         let event = match changed.is_empty() {
             true => ": nothing new\n\n".to_owned(),

@@ -70,13 +70,6 @@ impl Looks {
         }
     }
 
-    /// The last look at this page, if there was one and nobody is at it.
-    pub(super) fn last(&self, page: &str) -> Option<Arc<Value>> {
-        let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let (page, _) = pages.get(page)?;
-        page.last.try_lock().ok()?.as_ref().map(|look| Arc::clone(&look.found))
-    }
-
     /// Somebody acted here: the next look is a new one.
     pub(super) async fn outdate(&self) {
         let pages: Vec<Arc<Page>> = {
@@ -148,6 +141,7 @@ mod tests {
             looks.at(&n.to_string(), LONG, async { Ok(json!(n)) }).await;
         }
         assert_eq!(looks.pages.lock().unwrap().len(), PAGES_MAX);
-        assert!(looks.last("0").is_none() && looks.last(&(PAGES_MAX * 3 - 1).to_string()).is_some());
+        let kept = looks.pages.lock().unwrap();
+        assert!(!kept.contains_key("0") && kept.contains_key(&(PAGES_MAX * 3 - 1).to_string()));
     }
 }

@@ -1,5 +1,6 @@
 //! One notification: its life as a line of events, and why it waits.
 
+use chrono::{DateTime, TimeDelta, Utc};
 use minijinja::context;
 use minijinja::value::Value as Context;
 use serde_json::{Value, json};
@@ -42,11 +43,10 @@ fn events(n: &Value) -> Vec<Value> {
     let mut events = vec![json!({"what": "Written", "at": n["created_at"], "tone": "t-info"})];
     // A notification is due a moment after it was written; only a later time is an event of its own.
     let (created, send_at) = (n["created_at"].as_str().unwrap_or_default(), n["send_at"].as_str().unwrap_or_default());
-    let is_later =
-        match (created.parse::<chrono::DateTime<chrono::Utc>>(), send_at.parse::<chrono::DateTime<chrono::Utc>>()) {
-            (Ok(created), Ok(send_at)) => (send_at - created).num_seconds() >= 1,
-            _ => false,
-        };
+    let is_later = match (created.parse::<DateTime<Utc>>(), send_at.parse::<DateTime<Utc>>()) {
+        (Ok(created), Ok(send_at)) => (send_at - created).num_seconds() >= 1,
+        _ => false,
+    };
     if is_later {
         events.push(json!({"what": "Due", "at": n["send_at"], "next": status == "PENDING", "tone": ""}));
     }
@@ -69,16 +69,21 @@ fn events(n: &Value) -> Vec<Value> {
             ("what".to_owned(), what.into()),
             ("tone".to_owned(), tone.into()),
             ("at".to_owned(), attempt["ended_at"].clone()),
-            ("text".to_owned(), attempt["error"].clone()),
+            ("text".to_owned(), said(attempt).into()),
         ]);
         Value::Object(event)
     }));
     let tone = status_tone(status);
     match status {
-        "SENT" => events.push(json!({"what": "Sent", "at": n["finished_at"], "channel": n["channel"],
-            "http_status": n["http_status"], "tone": tone})),
-        "FAILED" => events.push(json!({"what": "Given up", "at": n["finished_at"], "text": n["error"], "tone": tone})),
-        "CANCELED" => events.push(json!({"what": "Canceled", "at": n["finished_at"], "tone": tone})),
+        "SENT" => end(
+            &mut events,
+            json!({"what": "Sent", "at": n["finished_at"], "channel": n["channel"],
+            "http_status": n["http_status"], "tone": tone}),
+        ),
+        "FAILED" => {
+            end(&mut events, json!({"what": "Given up", "at": n["finished_at"], "text": n["error"], "tone": tone}))
+        }
+        "CANCELED" => end(&mut events, json!({"what": "Canceled", "at": n["finished_at"], "tone": tone})),
         "PROCESSING" => {
             events.push(json!({"what": "Being sent now", "worker": n["worker"], "next": true, "tone": tone}))
         }
@@ -88,6 +93,22 @@ fn events(n: &Value) -> Vec<Value> {
         _ => {}
     }
     events
+}
+
+/// The end comes after what was recorded with it, and before what was heard of a call later.
+fn end(events: &mut Vec<Value>, event: Value) {
+    let time = |event: &Value| event["at"].as_str().and_then(|at| at.parse::<DateTime<Utc>>().ok());
+    let ended = time(&event).map(|ended| ended + TimeDelta::seconds(1));
+    let later = |other: &Value| ended.is_some_and(|ended| time(other).is_some_and(|at| at > ended));
+    let at = events.iter().position(later).unwrap_or(events.len());
+    events.insert(at, event);
+}
+
+/// The error of an attempt or a dead letter, without the status that stands before it.
+pub(super) fn said(row: &Value) -> String {
+    let error = row["error"].as_str().unwrap_or_default();
+    let status = format!("status {}", row["http_status"]);
+    error.strip_prefix(&status).map_or(error, |rest| rest.trim_start_matches([':', ' '])).to_owned()
 }
 
 /// The channels of its route; which one it is at, and which are behind it.
@@ -201,6 +222,11 @@ mod tests {
         assert_eq!(told(&record("SENT")), ["Written", first, second, "Sent"]);
         assert_eq!(told(&record("FAILED")), ["Written", first, second, "Given up"]);
         assert_eq!(told(&record("QUEUED")), ["Written", first, second, "Next attempt"]);
+        let mut late = record("SENT");
+        late["finished_at"] = "2026-01-01T00:00:03Z".into();
+        assert_eq!(told(&late), ["Written", first, "Sent", second], "what is heard later comes later");
+        let answered = json!({"error": "status 404 Not Found: gone", "http_status": 404});
+        assert_eq!(said(&answered), "Not Found: gone", "HTTP 404 stands before it");
         let mut later = record("PENDING");
         later["send_at"] = "2026-01-01T09:00:00Z".into();
         later["attempt_history"] = json!([]);

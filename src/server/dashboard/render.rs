@@ -102,6 +102,14 @@ pub(super) fn note(tone: &str, text: &str, at: &str) -> String {
     )
 }
 
+/// The mark beside the first page in the navigation.
+pub(super) fn alert(level: &str) -> Value {
+    Value::from_safe_string(match level {
+        "ok" => String::new(),
+        _ => format!("<i class=\"dot {level}\" title=\"{level}\"></i>"),
+    })
+}
+
 fn nothing() -> String {
     "–".to_owned()
 }

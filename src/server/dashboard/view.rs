@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
 use minijinja::context;
 use minijinja::value::Value as Context;
 use serde_json::Value;
 
+use super::looks::Look;
 use super::place::Place;
 use super::render::drawable;
 use super::{chart, listing, notification};
@@ -36,18 +36,19 @@ pub(super) struct View {
     pub(super) context: Context,
 }
 
-/// `None`: what it is about does not exist.
+/// `None`: what it is about does not exist. `stale`: why its values are not of now.
 pub(super) fn view(
     place: &Place,
-    found: &Value,
-    at: DateTime<Utc>,
+    look: &Look,
+    stale: Option<&str>,
     viewer: &Viewer,
     limits: &BTreeMap<String, String>,
 ) -> Option<View> {
-    let shared = context! { may_operate => viewer.may_operate(), here => viewer.here.clone(), at => at.to_rfc3339() };
+    let (found, at) = (&*look.found, look.at.to_rfc3339());
+    let shared = context! { may_operate => viewer.may_operate(), here => viewer.here.clone(), at, stale };
     let page = drawable(found);
     let (title, template, context) = match place {
-        Place::Now => ("Now".to_owned(), "now.html", now(found)),
+        Place::Now => ("Now".to_owned(), "now.html", now(found, stale)),
         Place::Notifications(fields) => {
             ("Notifications".to_owned(), "notifications.html", listing::view(found, fields, viewer))
         }
@@ -77,7 +78,7 @@ pub(super) fn worst(health: &Value) -> &'static str {
     ["critical", "warn"].into_iter().find(|level| levels.contains(level)).unwrap_or("ok")
 }
 
-fn now(found: &Value) -> Context {
+fn now(found: &Value, stale: Option<&str>) -> Context {
     let (health, work) = (&found["health"], &found["work"]);
     let mut problems = Vec::new();
     let mut fine = Vec::new();
@@ -93,8 +94,8 @@ fn now(found: &Value) -> Context {
     let newest = work["minute"].as_str().and_then(|minute| minute.parse().ok()).unwrap_or_default();
     context! {
         page => drawable(found),
-        level => worst(health),
-        verdict => verdict(health, problems.len()),
+        level => stale.map_or_else(|| worst(health), |_| "critical"),
+        verdict => stale.map_or_else(|| verdict(health, problems.len()), str::to_owned),
         problems,
         fine,
         figures => figures(work),
@@ -136,7 +137,8 @@ fn figures(work: &Value) -> Context {
     let oldest = ["QUEUED", "PROCESSING"].iter().filter_map(|status| work["statuses"][*status]["oldest_s"].as_f64());
     let minutes = work["minutes"].as_array();
     let full = minutes.and_then(|minutes| minutes.iter().rfind(|minute| minute["minute"] != work["minute"]));
-    let rate = |name: &str| full.and_then(|minute| minute[name].as_i64()).unwrap_or(0);
+    // Not known in the first minute.
+    let rate = |name: &str| full.and_then(|minute| minute[name].as_i64());
     context! {
         queued => count("QUEUED"),
         processing => count("PROCESSING"),
@@ -156,11 +158,7 @@ fn dead(found: &Value) -> Context {
         for key in ["topic", "channel", "cause"] {
             filter.append_pair(key, group[key].as_str().unwrap_or_default());
         }
-        // The status stands before it.
-        let error = group["error"].as_str().unwrap_or_default();
-        let answered = format!("answered {}", group["http_status"]);
-        let said = error.strip_prefix(&answered).map_or(error, |rest| rest.trim_start_matches([':', ' '])).to_owned();
-        group["said"] = said.into();
+        group["said"] = notification::said(group).into();
         let topic: String =
             url::form_urlencoded::byte_serialize(group["topic"].as_str().unwrap_or("").as_bytes()).collect();
         group["retry"] = format!("/bulk/new?action=retry&{}", filter.finish()).into();

@@ -118,6 +118,9 @@ async fn a_login_makes_a_session_with_the_rights_of_its_token() {
     let html = [form[0], "Accept: text/html"];
     let wrong = http::post_bytes(api.addr, "/login", &form, b"token=wrong-wrong-wrong").await;
     assert_problem(&wrong, 401, "unauthorized");
+    let unknown = http::post_bytes(api.addr, "/v1/notifications", &["Authorization: Bearer wrong-wrong"], b"{}").await;
+    assert_problem(&unknown, 401, "unauthorized");
+    assert!(unknown.body.contains("none that is configured here"), "{unknown:?}");
     let wrong = http::post_bytes(api.addr, "/login", &html, b"token=wrong-wrong-wrong").await;
     assert_eq!((wrong.status, wrong.header("location")), (303, Some("/login?failed")));
     let right = http::post_bytes(api.addr, "/login", &html, b"token=read-read-read-read").await;

@@ -66,6 +66,12 @@ async fn actions_on_a_notification_say_what_happened_or_why_not() {
 #[tokio::test]
 async fn topics_and_channels_are_held_and_freed() {
     let api = Api::open().await;
+    for path in ["/v1/topics/a%2Fb/pause", "/v1/channels/webhok/pause", "/v1/channels/webhok/probe"] {
+        assert_problem(&api.act(path, &[]).await, 404, "not-found");
+    }
+    let traces = "SELECT (SELECT count(*) FROM outboxd.topic) + (SELECT count(*) FROM outboxd.channel_state)";
+    assert_eq!(value::<i64>(&api.client, traces).await, 0, "a slip of the pen leaves nothing");
+    run(&api.client, "SELECT outboxd.notify('a/b', 'r', '{}', send_at => now() + interval '1 h')").await;
     for (path, look, wanted) in [
         (
             "/v1/topics/a%2Fb/pause",

@@ -79,6 +79,32 @@ async fn what_was_refused_leaves_its_key_free() {
 }
 
 #[tokio::test]
+async fn a_field_that_does_not_fit_is_named_with_what_it_takes() {
+    let api = Api::open().await;
+    for (body, said) in [
+        (
+            r#"{"topic": "t", "recipient": "r", "payload": {}, "send_at": "tomorrow"}"#,
+            r#"send_at does not fit: "tomorrow" is no time such as "2030-01-01T09:00:00+09:00""#,
+        ),
+        (
+            r#"{"topic": "t", "recipient": 42, "payload": {}}"#,
+            "recipient does not fit: invalid type: integer `42`, expected a string",
+        ),
+        (r#"[{"topic": "t", "recipient": "r", "payload": {}}, {"topic": 1}]"#, "[1].topic does not fit"),
+        (r#"{"topic": "t", "recipient": "r"}"#, "the body does not fit: missing field `payload`"),
+    ] {
+        let answer = api.post("/v1/notifications", &[], body).await;
+        assert_problem(&answer, 422, "invalid");
+        let problem = answer.json();
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.starts_with(said), "{body}: {detail}");
+    }
+    let good =
+        DRAFT.strip_suffix('}').unwrap().to_owned() + r#", "send_at": null, "expires_at": "2030-01-01T00:00:00Z"}"#;
+    assert_eq!(api.post("/v1/notifications", &[], &good).await.status, 201);
+}
+
+#[tokio::test]
 async fn a_repeat_while_the_first_is_under_way_is_told_so() {
     let api = Api::open().await;
     // The first waits for a dedup_key that another transaction is writing.

@@ -100,6 +100,7 @@ async fn literals_in_odd_forms_do_not_reach_a_private_listener() {
     ] {
         let failed = failed(channel.send(&Note::to(&format!("http://{host}:{port}/")).attempt(1)).await);
         assert_refused(&failed, host);
+        assert!(failed.error.contains("the channel's allow = "), "{host}: {}", failed.error);
         assert!(!failed.error.contains("127"), "the reason does not repeat the recipient: {}", failed.error);
     }
     assert_eq!((inside.count(), inside.connections()), (0, 0));

@@ -85,6 +85,10 @@ const WRONG: &[(&str, &str)] = &[
     ("[routes.a]", "routes.a.channels is missing"),
     ("[routes.a]\nchannels = []", "routes.a.channels is empty"),
     ("[routes.a]\nchannels = [\"push\", \"push\"]", "routes.a.channels names \"push\" twice"),
+    ("[routes.\"order.*\"]\nchannels = [\"push\"]", "routes.\"order.*\" has a *, and routes know no patterns: write one route per topic"),
+    ("[routes.order.paid]\nchannels = [\"push\"]", "routes.order is cut at its dots; a name that holds a dot is quoted: [routes.\"order.paid\"]"),
+    ("[routes.order.paid.kr]\nchannels = [\"push\"]", "routes.order is cut at its dots; a name that holds a dot is quoted: [routes.\"order.paid.kr\"]"),
+    ("[routes.o.a]\nchannels = [\"push\"]\n[routes.o.b]\nchannels = [\"push\"]", "routes.o is cut at its dots; a name that holds a dot is quoted: [routes.\"o.a\"], [routes.\"o.b\"]"),
     ("[channels.a]", "channels.a.url is missing"),
     ("[channels.\"a b\"]\nurl = \"https://a.example\"", "channels.\"a b\" has a name that will not do"),
     ("[channels.a]\nurl = \"https://a.example/{{ recipient\"", "channels.a.url is no template"),
@@ -93,6 +97,23 @@ const WRONG: &[(&str, &str)] = &[
         "[channels.a]\nurl = \"https://a.example\"\nbody = '{\"text\": {{ payload.text }}}'",
         "channels.a.body puts {{ payload.text }} into JSON as it is; write {{ payload.text|tojson }}",
     ),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nbody = '{\"text\": \"{{ payload.text|tojson }}\"}'",
+        "channels.a.body puts {{ payload.text|tojson }} between quotes, and tojson writes quotes of its own",
+    ),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nbody = '{\"text\": {{ payload.text|tojson }},}'",
+        "channels.a.body gives no JSON: trailing comma in line 1 of it; mend it, or say what it is with content_type",
+    ),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\naccepted_when = \"response.sent\"",
+        "channels.a.accepted_when has no {{ }}, so it says the same of every answer; write \"{{ response.sent }}\"",
+    ),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\naccepted_when = \"true\"",
+        "channels.a.accepted_when has no {{ }}, so it says the same of every answer; write \"{{ response.ok }}\"",
+    ),
+    ("[channels.a]\nurl = \"https://a.example\"\nprovider_id = \"response.id\"", "channels.a.provider_id has no {{ }}"),
     ("[channels.a]\nurl = \"https://a.example/{{ recipent }}\"", "channels.a.url is no template: there is no variable `recipent`; did you mean"),
     ("[channels.a]\nurl = \"https://a.example\"\nbody = \"{% if topic %}{{ topic|tojso }}{% endif %}\"", "channels.a.body is no template: there is no filter `tojso`; did you mean \"tojson\"?"),
     ("[channels.a]\nurl = \"https://a.example\"\nheaders = { A = \"{{ x }}\" }", "channels.a.headers.A is no template: there is no variable `x`"),
@@ -162,6 +183,14 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
             .filter(|(at, _)| at.starts_with("outboxd.toml:"))
             .map_or(found[0].as_str(), |(_, text)| text);
         assert!(text.starts_with(beginning), "{added}: {text}");
+    }
+}
+
+#[test]
+fn a_route_may_be_named_after_any_topic() {
+    for topic in ["주문.완료", "order paid", "Bestellung/größer"] {
+        let found = config(&format!("{BASE}[routes.\"{topic}\"]\nchannels = [\"push\"]\n"), &[]);
+        assert!(found.routes.contains_key(topic), "{topic}");
     }
 }
 
@@ -261,6 +290,11 @@ fn database_urls_and_key_value_strings_are_understood() {
         ),
         ("host=127.0.0.1 sslcrl=/x", "has sslcrl, which outboxd does not know"),
         ("postgres://127.0.0.1/app?require_auth=scram-sha-256", "has require_auth, which outboxd does not know"),
+        (
+            "postgres://a:hu@nter@127.0.0.1/app",
+            "is torn apart by a character of its user or password; write @ there as %40",
+        ),
+        ("postgres://a:hu?nter@127.0.0.1/app", "is torn apart by a character of its user or password"),
         ("postgres://127.0.0.1/app?sslcert=/x", "has sslcert: client certificates are not supported"),
     ] {
         let found = errors("", &[("DATABASE_URL", wrong)]);

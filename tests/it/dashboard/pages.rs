@@ -122,13 +122,17 @@ async fn without_postgres_the_last_values_are_shown_with_their_age() {
     world.setup = world.setup.database_url(&through.url()).set("database.statement_timeout", "1s");
     let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
-    assert_eq!(get(addr, "/", &[HTML]).await.status, 200);
+    let first = get(addr, "/", &[HTML]).await;
+    assert!(first.status == 200 && first.body.contains("Nothing waits"), "{first:?}");
     proxy.set(Fault::Reset);
     let deadline = Instant::now() + SOON;
     loop {
         let answer = get(addr, "/", &[HTML]).await;
         if answer.body.contains("Postgres does not answer") {
             assert!(answer.status == 200 && answer.body.contains("These are the values of"), "{answer:?}");
+            assert!(answer.body.contains("class=\"bad\">Postgres does not answer</span>"), "{answer:?}");
+            assert!(answer.body.contains("id=\"alert\"><i class=\"dot critical\""), "{answer:?}");
+            assert!(!answer.body.contains("Nothing waits") && !answer.body.contains("are well"), "{answer:?}");
             break;
         }
         assert!(Instant::now() < deadline, "{answer:?}");

@@ -20,7 +20,7 @@ const SHOTS: [(&str, &str, &str); 11] = [
     ("/events", "events", ""),
     ("/instances", "instances", ""),
     ("/bulk", "bulk-actions", ""),
-    ("/bulk/new?action=retry&topic=orders&channel=push&http_status=410", "bulk-preview", ""),
+    ("/bulk/new?action=retry&topic=orders&channel=push&cause=HTTP+410", "bulk-preview", ""),
     ("/audit", "audit", ""),
 ];
 

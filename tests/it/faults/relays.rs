@@ -27,7 +27,7 @@ async fn reserve(store: &Store, instance: i32, others: &Barrier) -> Vec<Message>
     others.wait().await;
     let backlog = store.reserve_topics(&topics, instance, &[]).await.unwrap();
     others.wait().await;
-    let due = store.reserve_due(&due, HOUR, instance).await.unwrap().found;
+    let due = store.reserve_due(&due, &vec![0; due.len()], HOUR, instance).await.unwrap().found;
     [fresh, backlog, due].into_iter().flat_map(|found| found.reserved.messages).collect()
 }
 

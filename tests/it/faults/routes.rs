@@ -46,13 +46,16 @@ async fn rows_of_a_topic_without_a_route_wait_and_say_why_until_it_has_one() {
 async fn an_instance_without_a_topics_route_leaves_its_rows_to_one_that_has_it() {
     let carriers = [Carrier::Memory, Carrier::List, Carrier::Stream].map(async |carrier| {
         let world = World::new(carrier).await;
-        let _old = without_route(&world.setup).start().await;
+        let mut old = without_route(&world.setup).start().await;
+        world.notify(1).await;
+        old.wait_for_log("this instance has no route for the topic").await;
         let _new = world.setup.start().await;
         for _ in 0..10 {
             world.notify(10).await;
         }
         world.settle().await.assert_nothing_lost().assert_no_duplicate();
         assert_eq!(sql::value::<String>(&world.app, STATES).await, "SENT 1", "{carrier:?}");
+        assert_eq!(old.log().matches("no route for the topic").count(), 1, "told once: {}", old.log());
     });
     futures_util::future::join_all(carriers).await;
 }

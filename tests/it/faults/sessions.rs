@@ -92,7 +92,7 @@ async fn note_settings(admin: &Client) {
     let note = "CREATE TABLE public.noted (settings text);
                 CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
                     INSERT INTO public.noted
-                    SELECT string_agg(current_setting(name), '; ' ORDER BY n)
+                    SELECT string_agg(replace(current_setting(name), '\"', ''), '; ' ORDER BY n)
                       FROM unnest(ARRAY['search_path', 'row_security', 'standard_conforming_strings', 'IntervalStyle',
                                         'lock_timeout', 'transaction_isolation', 'transaction_read_only']) WITH ORDINALITY s(name, n);
                     RETURN NULL;

@@ -94,17 +94,21 @@ async fn a_worker_killed_before_it_records_a_failure_loses_nothing() {
 async fn a_worker_stopped_beyond_its_lease_cannot_undo_what_happened_since() {
     let world = World::new(Carrier::Stream).await;
     world.provider.script([Reply::status(500).after(Duration::from_millis(800))]);
-    let first = world.setup.start().await;
+    let mut first = world.setup.start().await;
     world.notify(1).await;
     world.provider.wait_for(1, SOON).await;
     first.signal(Signal::SIGSTOP);
-    let _second = world.setup.start().await;
+    let mut second = world.setup.start().await;
     sql::until(&world.app, "SELECT status = 'SENT' FROM outboxd.notifications").await;
+    second.wait_for_log("an instance is dead; its leases end").await;
     first.signal(Signal::SIGCONT);
+    first.wait_for_log("this process stood still").await;
     sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.attempts WHERE outcome = 'late failure'").await;
     let verdict = world.settle().await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(sql::value::<String>(&world.app, "SELECT status FROM outboxd.notifications").await, "SENT");
+    assert_eq!(second.log().matches("an instance is dead").count(), 1, "told once: {}", second.log());
+    assert!(!second.log().contains("Counts {"), "counts are fields: {}", second.log());
 }
 
 #[tokio::test]

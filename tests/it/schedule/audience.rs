@@ -122,3 +122,36 @@ async fn a_function_that_wants_the_slot_gets_it_and_a_recipient_named_twice_is_s
         "SELECT concat_ws(' ', recipients, prepared) FROM outboxd.schedule_runs WHERE schedule = 'app.of_slot'";
     assert_eq!(sql::value::<String>(&client, counts).await, "5 3");
 }
+
+#[tokio::test]
+async fn a_copy_that_the_log_refuses_fails_the_run() {
+    let database = postgres::database().await;
+    let client = app(&database, 10).await;
+    let rule =
+        "ALTER TABLE outboxd.notification_log ADD CONSTRAINT a_rule_of_somebody_else CHECK (recipient <> 'member-5')";
+    sql::run(&client, rule).await;
+    create(&client, "refused", "").await;
+    let _instance = plain_instance(&database).await;
+    run_is(&client, "refused", "failed").await;
+    let error: String = sql::value(&client, "SELECT error FROM outboxd.schedule_runs").await;
+    assert!(error.contains("a_rule_of_somebody_else"), "{error}");
+}
+
+#[tokio::test]
+async fn whoever_was_sent_a_slot_before_its_schedule_was_altered_is_not_sent_it_again() {
+    let database = postgres::database().await;
+    let client = app(&database, 100).await;
+    create(&client, "altered", "").await;
+    let _instance = plain_instance(&database).await;
+    run_is(&client, "altered", "prepared").await;
+    // The slot came while the alteration canceled the rest.
+    let released =
+        "UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now() WHERE recipient LIKE 'member-1%'";
+    sql::run(&client, released).await;
+    let canceled: i64 = sql::value(&client, "SELECT outboxd.alter_schedule('altered', spread => '1 s')").await;
+    assert_eq!(canceled, 88, "1, 10 to 19 and 100 were sent");
+    let both = "SELECT count(*) = 2 FROM outboxd.schedule_run WHERE state IN ('canceled', 'prepared')";
+    sql::until(&client, both).await;
+    let rows = "SELECT concat_ws(' ', count(*), count(DISTINCT recipient)) FROM outboxd.notification_log WHERE status <> 'CANCELED'";
+    assert_eq!(sql::value::<String>(&client, rows).await, "100 100");
+}

@@ -122,7 +122,7 @@ async fn the_command_line_creates_lists_pauses_and_drops() {
     assert_eq!(daily["expires_after"].as_str(), Some("02:00:00"));
     assert_eq!((daily["spread"].as_str(), daily["lead"].as_str()), (Some("00:30:00"), Some("00:10:00")));
     let text = String::from_utf8(outboxd(&database, &["list"]).stdout).unwrap();
-    assert!(text.contains("daily") && text.contains("Asia/Seoul"), "{text}");
+    assert!(text.trim_start().starts_with("NAME") && text.contains("daily") && text.contains("Asia/Seoul"), "{text}");
     let again = outboxd(&database, &create);
     assert_eq!(again.status.code(), Some(1));
     assert!(

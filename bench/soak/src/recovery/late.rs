@@ -1,8 +1,9 @@
 //! What was called too late: only the time in which nothing was broken counts.
 
 use super::{Wait, waits};
-use crate::evidence::{Evidence, Micros, Span, Subject};
+use crate::evidence::{Evidence, Micros, Reply, Span, Subject};
 use crate::plan::Kind;
+use crate::providers::CHANNELS;
 use crate::verdict::{Rule, Violation};
 use crate::world::Happened;
 
@@ -10,12 +11,12 @@ use crate::world::Happened;
 /// publication and a dead worker (heartbeats of 4 s) sooner.
 const LATE_AFTER: Micros = 10_000_000;
 /// A provider is down for at most 12 s. Its circuit opens for 2, 4 and 8 s; the last of them may begin just before it is
-/// back.
+/// back. A probe that the provider then refuses by chance doubles it.
 const CIRCUIT_OPEN: Micros = 8_000_000;
 
 /// Notifications that were due, waited behind no key, and were not called within 10 s of health.
 pub(crate) fn find(happened: &[Happened], evidence: &Evidence) -> Vec<Violation> {
-    let broken = broken(happened);
+    let broken = broken(happened, evidence);
     let late = |wait: Wait| {
         let within = |span: &Span| span.until.min(wait.called).saturating_sub(span.from.max(wait.committed));
         let healthy = wait.called.saturating_sub(wait.committed) - broken.iter().map(within).sum::<Micros>();
@@ -30,10 +31,13 @@ pub(crate) fn find(happened: &[Happened], evidence: &Evidence) -> Vec<Violation>
 }
 
 /// When something was broken, or a circuit still open after it: spans in order that do not meet.
-fn broken(happened: &[Happened]) -> Vec<Span> {
+fn broken(happened: &[Happened], evidence: &Evidence) -> Vec<Span> {
     let span = |fault: &Happened| {
-        let circuit = if fault.fault.kind == Kind::ProviderDown { CIRCUIT_OPEN } else { 0 };
-        Span { from: fault.began, until: fault.healed.map_or(Micros::MAX, |at| at + circuit) }
+        let until = fault.healed.map_or(Micros::MAX, |healed| match fault.fault.kind {
+            Kind::ProviderDown => circuit_closes(fault.fault.dice as usize, healed, evidence),
+            _ => healed,
+        });
+        Span { from: fault.began, until }
     };
     let mut spans: Vec<Span> = happened.iter().map(span).collect();
     spans.sort_by_key(|span| span.from);
@@ -45,6 +49,24 @@ fn broken(happened: &[Happened]) -> Vec<Span> {
         }
     }
     joined
+}
+
+/// When the circuit of a channel whose provider is back closes: with the first call that it does not refuse, if the calls
+/// come in time.
+fn circuit_closes(channel: usize, healed: Micros, evidence: &Evidence) -> Micros {
+    let channel = CHANNELS[channel % CHANNELS.len()];
+    let (mut wait, mut until) = (CIRCUIT_OPEN, healed + CIRCUIT_OPEN);
+    let calls = evidence.arrivals.iter().filter(|call| call.channel == channel && call.at >= healed);
+    for call in calls {
+        if call.at > until {
+            break;
+        }
+        match call.reply {
+            Reply::Refused(503) | Reply::Cut => (wait, until) = (wait * 2, call.at + wait * 2),
+            Reply::Accepted | Reply::Refused(_) => return call.at,
+        }
+    }
+    until
 }
 
 #[cfg(test)]
@@ -76,11 +98,17 @@ mod tests {
     }
 
     #[test]
-    fn a_circuit_may_be_open_for_8_s_after_its_provider_is_back() {
+    fn a_circuit_may_be_open_until_a_call_that_is_made_in_time_succeeds() {
         let mut fault = happened(0, 5 * S, 1);
         assert!(is_late(20 * S, &[fault.clone()]));
         fault.fault.kind = Kind::ProviderDown;
         assert!(!is_late(20 * S, &[fault.clone()]));
-        assert!(is_late(24 * S, &[fault]));
+        assert!(is_late(24 * S, &[fault.clone()]), "8 s after it is back a probe is due");
+        let mut evidence = Evidence::default();
+        called(&mut evidence, 1, S, 12 * S);
+        called(&mut evidence, 2, S, 26 * S);
+        assert_eq!(find(&[fault.clone()], &evidence).len(), 1, "closed at 12 s");
+        evidence.arrivals[0].reply = Reply::Cut;
+        assert_eq!(find(&[fault], &evidence), [], "open for 16 s more");
     }
 }

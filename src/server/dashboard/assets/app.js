@@ -26,8 +26,10 @@ function start() {
   const source = (live.source = new EventSource(live.url));
   source.addEventListener("parts", (event) => {
     live.tries = 0;
-    show("live", "Live");
     update(JSON.parse(event.data));
+    // The server says above the page that its values are not of now.
+    if ($("#stale")?.firstElementChild) show("lost", "Not live, old values");
+    else show("live", "Live");
   });
   source.addEventListener("error", () => {
     stop();
