@@ -314,14 +314,14 @@ async fn a_sweep_ends_the_leases_beside_a_row_that_an_open_cancel_holds() {
 }
 
 /// Three rows that were claimed, in the order of their ids.
-async fn claim_three(app: &Client, stepped: &Stepped) -> Vec<Box<Claimed>> {
+async fn claim_three(app: &Client, stepped: &Stepped) -> Vec<Claimed> {
     let three =
         "SELECT outboxd.notify('orders', CASE n WHEN 2 THEN 'held' ELSE 'r' END, '{}') FROM generate_series(1, 3) n";
     let ids: Vec<i64> = sql::values(app, three).await;
     let messages: Vec<_> = ids.into_iter().map(|id| message(id, 0)).collect();
     let cases = stepped.store.claim(&messages, stepped.instance, SOON).await.unwrap();
     let claimed = cases.into_iter().map(|(_, case)| match case {
-        Case::Claimed(claimed) => claimed,
+        Case::Claimed(claimed) => *claimed,
         case => panic!("it is claimable: {case:?}"),
     });
     claimed.collect()
@@ -337,7 +337,7 @@ async fn every_statement_of_a_worker_passes_over_a_row_that_is_locked() {
         let open = cancel_held(&mut operator, "in flight: no further attempt").await;
         let (store, instance, held) = (&stepped.store, stepped.instance, (claimed[1].id, claimed[1].token));
         let free = [claimed[0].id, claimed[2].id];
-        let back = |claim: &Box<Claimed>| PutBack { id: claim.id, epoch: claim.token, wait: SOON, next_step: None };
+        let back = |claim: &Claimed| PutBack { id: claim.id, epoch: claim.token, wait: SOON, next_step: None };
         let locked = match action {
             "renew" => {
                 let keys = claimed.iter().map(|claim| (claim.id, claim.token)).collect();
@@ -346,7 +346,7 @@ async fn every_statement_of_a_worker_passes_over_a_row_that_is_locked() {
                 vec![held]
             }
             "send" => {
-                let sent: Vec<_> = claimed.iter().map(|claim| sent(claim)).collect();
+                let sent: Vec<_> = claimed.iter().map(sent).collect();
                 let record = store.record_sent(&sent, instance).await.unwrap();
                 assert_eq!((record.sent.len(), record.late, record.duplicates.len()), (2, 0, 0));
                 record.locked
