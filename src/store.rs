@@ -45,6 +45,7 @@ pub mod found;
 pub mod instance;
 pub mod leader;
 mod liveness;
+pub mod locks;
 pub mod look;
 pub mod migrate;
 pub mod notify;
@@ -110,6 +111,7 @@ pub struct Store {
     request: Pool,
     session: Session,
     liveness: Arc<Liveness>,
+    locks: Arc<locks::Locks>,
     call_timeout: Duration,
     /// Somebody in this process made rows due.
     due: Arc<Notify>,
@@ -167,6 +169,7 @@ impl Store {
             request: pool(database.api_pool_size, &request)?,
             session,
             liveness,
+            locks: Arc::default(),
             call_timeout,
             due: Arc::new(Notify::new()),
         })

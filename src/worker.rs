@@ -37,6 +37,7 @@ mod circuits;
 mod destinations;
 mod dispatcher;
 mod leases;
+mod put_back;
 mod recorder;
 mod room;
 mod sender;
@@ -91,11 +92,12 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     let (finished, outcomes) = mpsc::channel::<Finished>(worker.config.concurrency * 4);
     // The deadline cuts calls off; until then they may finish.
     let cut_off = CancellationToken::new();
-    let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&worker), finished, cut_off.clone()));
+    let (ends, cuts) = (shutdown.clone(), cut_off.clone());
+    let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&worker), batches.clone(), finished, ends, cuts));
     let calls = dispatcher.calls.clone();
 
     let taker = tokio::spawn(taker::run(Arc::clone(&worker), batches, shutdown.clone()));
-    let dispatch = tokio::spawn(dispatcher.run(taken, shutdown.clone()));
+    let dispatch = tokio::spawn(dispatcher.run(taken));
     let recorder_stop = CancellationToken::new();
     let recorder = tokio::spawn(recorder::run(Arc::clone(&worker), outcomes, recorder_stop.clone()));
     let leases_stop = CancellationToken::new();

@@ -45,7 +45,9 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
 impl From<service::Error> for Failure {
     fn from(error: service::Error) -> Self {
         let exit = match &error {
-            service::Error::Store(store::Error::Unavailable(_) | store::Error::Contention(_))
+            service::Error::Store(
+                store::Error::Unavailable(_) | store::Error::Contention(_) | store::Error::Locked(_),
+            )
             | service::Error::Queue(queue::Error::Unavailable(_) | queue::Error::Full(_)) => Exit::Unavailable,
             service::Error::Migrate(migrate::Error::Database(_)) => Exit::Unavailable,
             service::Error::Http(error) if !error.is_configuration() => Exit::Unavailable,

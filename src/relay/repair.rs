@@ -3,9 +3,10 @@
 //! Every repair is a guarded statement that checks again under the row's lock, so a sweep that was paused between
 //! reading and writing, or runs on several instances at once, changes nothing that has moved on since.
 
+mod leases;
 mod report;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,16 +16,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use self::report::Counts;
-use crate::channel::failover::{NoRoute, Router};
+use crate::channel::failover::Router;
 use crate::config::{ReconcileConfig, RelayConfig};
 use crate::failpoint;
 use crate::queue::{Loss, Queue};
-use crate::retry::{self, Decision, Failure, Position};
-use crate::store::claim::Calls;
+use crate::retry;
+use crate::store::claim::{Calls, Key};
 use crate::store::instance::{InstanceId, Presence};
-use crate::store::record::{self, Recorder};
-use crate::store::refusal::Unusable;
-use crate::store::repair::{Dead, Expired, PAGES_MAX, Scan, Undelivered};
+use crate::store::repair::{Dead, PAGES_MAX, Scan, Undelivered};
 use crate::store::{BATCH_ROWS, StageError, Store};
 use crate::telemetry::outage::Outage;
 use crate::telemetry::statistics::Statistics;
@@ -86,6 +85,8 @@ pub struct Rounds {
     /// Dead instances whose in-process queues have been dealt with, as of their last heartbeat: one that was only stopped
     /// goes on under its number, publishes, and may die again.
     buried: HashSet<(i32, DateTime<Utc>)>,
+    /// Claims that were to be ended and were locked, each with when it last was.
+    locked: HashMap<Key, Instant>,
     /// Dead instances that were told of, as of their last heartbeat.
     reported: HashSet<(i32, DateTime<Utc>)>,
     /// The queue says once that it lost messages: kept until they are published again.
@@ -112,6 +113,7 @@ impl Rounds {
             keys_after: String::new(),
             reconcile_at: now + reconcile.every,
             buried: HashSet::new(),
+            locked: HashMap::new(),
             reported: HashSet::new(),
             loss: None,
             failing: HashSet::new(),
@@ -214,9 +216,11 @@ impl Repair {
             let scanned = self.store.scan_live(scan).await?;
             let since = scanned.published_for.and_then(|waited| Instant::now().checked_sub(waited));
             rounds.scan.published_since = [rounds.scan.published_since, since].into_iter().flatten().min();
-            swept.leases_ended += self.end_leases(&scanned.expired, dead).await?;
+            let ended = self.end_leases(&scanned.expired, dead, &mut rounds.locked).await?;
+            swept.leases_ended += ended;
             self.give_up(&scanned.unusable).await?;
-            if scanned.expired.len() < BATCH_ROWS as usize {
+            // If none could be ended, as many as these are locked: the others are not kept waiting.
+            if scanned.expired.len() < BATCH_ROWS as usize || ended == 0 {
                 rounds.scan.page += u64::from(PAGES_MAX);
             }
             if rounds.scan.page >= scanned.pages {
@@ -242,72 +246,6 @@ impl Repair {
         let lost = self.store.republish(Undelivered::PublishedBy(&ids)).await?;
         rounds.buried.extend(unburied.into_iter().map(|dead| (dead.id, dead.heartbeat_at)));
         Ok(lost)
-    }
-
-    /// What is in flight here is not unknown, whatever its lease says: its outcome is on its way.
-    async fn end_leases(&self, expired: &[Expired], dead: &[i32]) -> Result<u64, StageError> {
-        let elsewhere = expired.iter().filter(|claim| !self.calls.contains(claim.id, claim.token));
-        let unknown: Vec<record::Failed> = elsewhere.map(|claim| self.unknown(claim)).collect();
-        if unknown.is_empty() {
-            return Ok(0);
-        }
-        let record = self.store.record_failures(&unknown, self.instance.get(), Recorder::Sweep(dead)).await?;
-        failpoint::hit("after_leases").await;
-        let ended = record.waiting.len() + record.failed.len() + record.canceled.len();
-        counter!("outboxd_leases_ended_total").increment(ended as u64);
-        counter!("outboxd_unknown_outcomes_total").increment(ended as u64);
-        counter!("outboxd_retries_total").increment(record.waiting.len() as u64);
-        counter!("outboxd_dead_letters_total").increment(record.failed.len() as u64);
-        let topics = unknown.iter().map(|failed| (failed.id, &*failed.topic));
-        self.statistics.counts().attempted(topics, &record.failed, &record.waiting);
-        self.give_up(&record.unusable).await?;
-        if !record.released_keys.is_empty() {
-            self.store.admit(&record.released_keys).await?;
-        }
-        Ok(ended as u64)
-    }
-
-    async fn give_up(&self, rows: &[Unusable]) -> Result<(), StageError> {
-        let keys = self.store.give_up(rows).await?;
-        if !keys.is_empty() {
-            self.store.admit(&keys).await?;
-        }
-        counter!("outboxd_dead_letters_total").increment(rows.len() as u64);
-        Ok(())
-    }
-
-    /// Whoever held it is gone without a word: the provider may have it.
-    fn unknown(&self, claim: &Expired) -> record::Failed {
-        let attempts = u32::try_from(claim.channel_attempts).unwrap_or(1);
-        let (channel, next) = match self.router.route_for(&claim.topic) {
-            Ok(route) => {
-                let position = route.position(claim.route_step);
-                let at = Position { channel: position, attempts };
-                let next = match retry::decide(&route.policy, at, Failure::Ambiguous, None, rand::random()) {
-                    // The lease was the wait.
-                    Decision::RetryAfter(_) => record::Next::Retry(Duration::ZERO),
-                    Decision::NextChannel => record::Next::Channel(i16::try_from(position + 1).unwrap_or(i16::MAX)),
-                    Decision::GiveUp => record::Next::GiveUp,
-                };
-                (Arc::clone(route.channels[position].channel.name()), next)
-            }
-            // Whoever has its route decides.
-            Err(NoRoute(_)) => (Arc::from(""), record::Next::Retry(Duration::ZERO)),
-        };
-        record::Failed {
-            id: claim.id,
-            token: claim.token,
-            created_at: claim.created_at,
-            topic: Arc::from(&*claim.topic),
-            outcome: "unknown",
-            error: format!("worker {} was gone before it recorded an outcome", claim.instance),
-            http_status: None,
-            channel,
-            duration: None,
-            response: None,
-            provider_id: None,
-            next: if claim.expired { record::Next::GiveUp } else { next },
-        }
     }
 
     async fn look_for_loss(&self, told: &mut Option<Loss>) -> Result<u64, StageError> {

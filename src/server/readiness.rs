@@ -150,7 +150,7 @@ async fn in_time<T>(look: impl Future<Output = Result<T, String>>) -> Result<T, 
 fn store_trouble(error: &store::Error) -> String {
     match error {
         store::Error::Unavailable(_) => "unavailable",
-        store::Error::Contention(_) => "busy",
+        store::Error::Contention(_) | store::Error::Locked(_) => "busy",
         store::Error::Refused(_) => "refuses us",
         store::Error::Value(_) | store::Error::Bug(_) => "does not understand us",
     }

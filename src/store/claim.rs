@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 
 use super::instance::millis;
-use super::refusal::{Halves, Unusable, Values, freed_keys};
+use super::refusal::{Unusable, Values, freed_keys};
 use super::{Error, Result, Store, query};
 use crate::queue::Message;
 
@@ -75,6 +75,17 @@ pub struct PutBack {
     pub next_step: Option<i16>,
 }
 
+/// What became of released claims.
+#[derive(Debug, Default)]
+pub struct ReleaseRecord {
+    /// Ordering keys of those that were canceled meanwhile: free for their next row.
+    pub released_keys: Vec<String>,
+    /// Rows that cannot be released: to be given up.
+    pub unusable: Vec<Unusable>,
+    /// Claims whose rows are locked: to be released again.
+    pub locked: Vec<Key>,
+}
+
 /// Which case a message was.
 #[derive(Debug, Clone)]
 pub enum Case {
@@ -86,6 +97,8 @@ pub enum Case {
     Sent,
     /// A stale copy, a row that has ended otherwise, or an id nobody committed.
     Stale,
+    /// Another's open transaction has locked its row: it is to come again.
+    Locked,
     /// A row that cannot be claimed, or whose record cannot be read: it is to be given up.
     Unusable(Unusable),
 }
@@ -98,6 +111,7 @@ impl Case {
             Case::Held => "held",
             Case::Sent => "sent",
             Case::Stale => "stale",
+            Case::Locked => "locked",
             Case::Unusable(_) => "unusable",
         }
     }
@@ -167,7 +181,7 @@ impl Store {
         }
     }
 
-    /// Each row once, in the order of ids. A row that cannot be claimed costs nobody else's claim.
+    /// Each row once, in the order of ids. A row that cannot be claimed, or is locked, costs nobody else's claim.
     async fn claim_distinct(
         &self,
         keys: &[Key],
@@ -177,14 +191,15 @@ impl Store {
         cases: &mut Vec<(Key, Case)>,
     ) -> Result<()> {
         let query = query!("worker/claim_messages", Durable, [INT8_ARRAY, INT4_ARRAY, INT4, INT8]);
-        let (lease, mut halves) = (millis(lease), Halves::of(keys.len()));
+        let (lease, mut halves) = (millis(lease), self.parts(keys.iter().map(|(id, _)| *id).collect()).await?);
         while let Some(part) = halves.next() {
             let (ids, epochs): (Vec<i64>, Vec<i32>) = keys[part.clone()].iter().copied().unzip();
             let claimed = self.query(query, &[&ids, &epochs, &instance, &lease]).await.map(|rows| {
                 cases.extend(rows.iter().filter_map(|row| decided(row, topics).ok()));
             });
-            halves.tried(part, claimed)?;
+            self.tried(&mut halves, part, claimed).await?;
         }
+        cases.extend(halves.locked.into_iter().map(|at| (keys[at], Case::Locked)));
         cases.extend(halves.refused.into_iter().map(|(at, error)| {
             let (id, epoch) = keys[at];
             (keys[at], Case::Unusable(Unusable { id, epoch, error: format!("it cannot be claimed: {error}") }))
@@ -209,37 +224,52 @@ impl Store {
         Ok(rows.iter().filter_map(|row| contents(row).ok()).collect())
     }
 
-    /// Messages that cannot start now go back unclaimed, each with its time.
-    pub async fn put_back(&self, messages: &[PutBack]) -> Result<()> {
+    /// Messages that cannot start now go back unclaimed, each with its time. Returns those whose rows are locked.
+    pub async fn put_back(&self, messages: &[PutBack]) -> Result<Vec<Key>> {
         let query = query!("worker/put_back", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
-        let (ids, epochs, waits, next_steps) = columns(messages);
-        self.query(query, &[&ids, &epochs, &waits, &next_steps]).await.map(|_| ())
+        let mut halves = self.parts(messages.iter().map(|message| message.id).collect()).await?;
+        while let Some(part) = halves.next() {
+            let (ids, epochs, waits, next_steps) = columns(&messages[part.clone()]);
+            let put_back = self.query(query, &[&ids, &epochs, &waits, &next_steps]).await.map(|_| ());
+            self.tried(&mut halves, part, put_back).await?;
+        }
+        match halves.refused.pop() {
+            Some((_, reason)) => Err(Error::Value(reason)),
+            None => Ok(halves.locked.into_iter().map(|at| (messages[at].id, messages[at].epoch)).collect()),
+        }
     }
 
-    /// Undoes claims that made no call; each is due again after its wait. Returns the keys of those that were canceled
-    /// meanwhile, and the rows that cannot be released.
-    pub async fn release(&self, claims: &[PutBack]) -> Result<(Vec<String>, Vec<Unusable>)> {
+    /// Undoes claims that made no call; each is due again after its wait.
+    pub async fn release(&self, claims: &[PutBack]) -> Result<ReleaseRecord> {
         let query = query!("worker/release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
-        let (mut keys, mut halves) = (Vec::new(), Halves::of(claims.len()));
+        let mut halves = self.parts(claims.iter().map(|claim| claim.id).collect()).await?;
+        let mut released_keys = Vec::new();
         while let Some(part) = halves.next() {
             let (ids, tokens, waits, next_steps) = columns(&claims[part.clone()]);
             let released = self.query(query, &[&ids, &tokens, &waits, &next_steps]).await.map(|rows| {
-                keys.extend(freed_keys(&rows, 0));
+                released_keys.extend(freed_keys(&rows, 0));
             });
-            halves.tried(part, released)?;
+            self.tried(&mut halves, part, released).await?;
         }
         let unusable = |(at, error)| {
             let PutBack { id, epoch, .. } = claims[at];
             Unusable { id, epoch, error: format!("it cannot be released: {error}") }
         };
-        Ok((keys, halves.refused.into_iter().map(unusable).collect()))
+        Ok(ReleaseRecord {
+            released_keys,
+            locked: halves.locked.into_iter().map(|at| (claims[at].id, claims[at].epoch)).collect(),
+            unusable: halves.refused.into_iter().map(unusable).collect(),
+        })
     }
 
-    /// Calls that are still under way keep their rows.
-    pub async fn renew(&self, claims: &[(i64, i32)], lease: Duration) -> Result<()> {
+    /// Calls that are still under way keep their rows. Each row once. Returns those whose leases were renewed: not those of
+    /// rows that are locked.
+    pub async fn renew(&self, mut claims: Vec<Key>, lease: Duration) -> Result<Vec<Key>> {
         let query = query!("worker/renew_leases", Durable, [INT8_ARRAY, INT4_ARRAY, INT8]);
-        let (ids, tokens): (Vec<i64>, Vec<i32>) = claims.iter().copied().unzip();
-        self.query(query, &[&ids, &tokens, &millis(lease)]).await.map(|_| ())
+        claims.sort_unstable();
+        let (ids, tokens): (Vec<i64>, Vec<i32>) = claims.into_iter().unzip();
+        let rows = self.query(query, &[&ids, &tokens, &millis(lease)]).await?;
+        rows.iter().map(|row| Ok((row.value(0)?, row.value(1)?))).collect()
     }
 }
 

@@ -15,9 +15,13 @@ pub enum Error {
     /// have been made.
     #[error("Postgres is unavailable: {0}")]
     Unavailable(String),
-    /// Deadlock, serialization failure, lock or statement timeout: the change was not made; try again.
+    /// Deadlock, serialization failure, statement timeout: the change was not made; try again.
     #[error("Postgres was contended: {0}")]
     Contention(String),
+    /// Another's open transaction holds a lock: the change was not made. Of a batch only the rows it holds need wait: see
+    /// [`super::locks`].
+    #[error("another transaction holds a lock: {0}")]
+    Locked(String),
     /// The login may not do this, or the schema is not what we expect: someone must act.
     #[error("Postgres refused: {0}")]
     Refused(String),
@@ -56,10 +60,12 @@ impl Error {
         let contention = [
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
-            SqlState::LOCK_NOT_AVAILABLE,
             SqlState::QUERY_CANCELED,
             SqlState::UNIQUE_VIOLATION,
         ];
+        if *code == SqlState::LOCK_NOT_AVAILABLE {
+            return Error::Locked(text);
+        }
         if contention.contains(code) {
             return Error::Contention(text);
         }
@@ -98,7 +104,7 @@ impl Error {
 
     /// Whether waiting and trying again can help.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Error::Unavailable(_) | Error::Contention(_))
+        matches!(self, Error::Unavailable(_) | Error::Contention(_) | Error::Locked(_))
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use tokio_postgres::types::ToSql;
 
+use super::claim::Key;
 use super::instance::millis;
 use super::refusal::{Halves, Unusable, Values, freed_keys, in_ascii};
 use super::{Error, Result, Store, query};
@@ -58,6 +59,8 @@ pub struct SentRecord {
     pub released_keys: Vec<String>,
     /// Rows of which this cannot be recorded: to be given up.
     pub unusable: Vec<Unusable>,
+    /// Deliveries whose rows are locked: to be recorded again.
+    pub locked: Vec<Key>,
 }
 
 /// An attempt that failed or whose outcome is unknown.
@@ -117,6 +120,8 @@ pub struct FailureRecord {
     pub released_keys: Vec<String>,
     /// Rows of which this cannot be recorded: to be given up.
     pub unusable: Vec<Unusable>,
+    /// Attempts whose rows are locked: to be recorded again.
+    pub locked: Vec<Key>,
 }
 
 /// On whose behalf failures are recorded.
@@ -133,22 +138,32 @@ impl Store {
     pub async fn record_sent(&self, sent: &[Sent], instance: i32) -> Result<SentRecord> {
         let mut sent: Vec<&Sent> = sent.iter().collect();
         sent.sort_unstable_by_key(|sent| sent.id);
-        let (mut record, mut halves) = (SentRecord::default(), Halves::of(sent.len()));
+        let (mut record, mut late) = (SentRecord::default(), Vec::new());
+        let mut halves = self.parts(ids(&sent)).await?;
         while let Some(part) = halves.next() {
-            let recorded = self.record_sent_at_once(&sent[part.clone()], instance, &mut record).await;
-            halves.tried(part, recorded)?;
+            let recorded = self.record_sent_at_once(&sent[part.clone()], &mut record, &mut late).await;
+            self.tried(&mut halves, part, recorded).await?;
         }
-        let refused = halves.refused.into_iter().map(|(at, error)| Unusable {
-            id: sent[at].id,
-            epoch: sent[at].token,
-            error: format!("it was delivered, and that cannot be recorded: {error}"),
-        });
-        record.unusable = refused.collect();
+        record.leave(&sent, halves);
+        if !late.is_empty() {
+            // By itself: what is recorded must not be recorded again because one of these is locked.
+            let mut halves = self.parts(ids(&late)).await?;
+            while let Some(part) = halves.next() {
+                let recorded = self.record_late_sent(&late[part.clone()], instance, &mut record).await;
+                self.tried(&mut halves, part, recorded).await?;
+            }
+            record.leave(&late, halves);
+        }
         Ok(record)
     }
 
-    /// In the order of ids.
-    async fn record_sent_at_once(&self, sent: &[&Sent], instance: i32, record: &mut SentRecord) -> Result<()> {
+    /// In the order of ids. What had ended before is `late`.
+    async fn record_sent_at_once<'a>(
+        &self,
+        sent: &[&'a Sent],
+        record: &mut SentRecord,
+        late: &mut Vec<&'a Sent>,
+    ) -> Result<()> {
         let query = query!(
             "worker/record_sent",
             Durable,
@@ -166,8 +181,7 @@ impl Store {
         record.sent.extend(&recorded);
         record.released_keys.extend(freed_keys(&rows, 2));
         if rows.len() < sent.len() {
-            let late: Vec<&Sent> = sent.iter().copied().filter(|sent| !recorded.contains(&sent.id)).collect();
-            self.record_late_sent(&late, instance, record).await?;
+            late.extend(sent.iter().copied().filter(|sent| !recorded.contains(&sent.id)));
         }
         Ok(())
     }
@@ -203,11 +217,13 @@ impl Store {
         instance: i32,
         recorder: Recorder<'_>,
     ) -> Result<FailureRecord> {
-        let (mut record, mut halves) = (FailureRecord::default(), Halves::of(failed.len()));
+        let mut record = FailureRecord::default();
+        let mut halves = self.parts(failed.iter().map(|failed| failed.id).collect()).await?;
         while let Some(part) = halves.next() {
             let recorded = self.record_failures_at_once(&failed[part.clone()], instance, recorder, &mut record).await;
-            halves.tried(part, recorded)?;
+            self.tried(&mut halves, part, recorded).await?;
         }
+        record.locked = halves.locked.into_iter().map(|at| (failed[at].id, failed[at].token)).collect();
         for (at, _) in halves.refused {
             // The provider's words, most likely.
             let plain = in_ascii(&failed[at]);
@@ -218,6 +234,10 @@ impl Store {
                     epoch: plain.token,
                     error: format!("its failure cannot be recorded: {error}"),
                 }),
+                Err(Error::Locked(reason)) => {
+                    self.met(&reason, 1);
+                    record.locked.push((plain.id, plain.token));
+                }
                 recorded => recorded?,
             }
         }
@@ -289,6 +309,22 @@ impl Store {
         }
         Ok(())
     }
+}
+
+impl SentRecord {
+    /// What is left of a batch that was tried.
+    fn leave(&mut self, sent: &[&Sent], tried: Halves) {
+        self.locked.extend(tried.locked.into_iter().map(|at| (sent[at].id, sent[at].token)));
+        self.unusable.extend(tried.refused.into_iter().map(|(at, error)| Unusable {
+            id: sent[at].id,
+            epoch: sent[at].token,
+            error: format!("it was delivered, and that cannot be recorded: {error}"),
+        }));
+    }
+}
+
+fn ids(sent: &[&Sent]) -> Vec<i64> {
+    sent.iter().map(|sent| sent.id).collect()
 }
 
 /// Deliveries as the statements take them: one array per column.

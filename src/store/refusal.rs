@@ -4,6 +4,7 @@
 //! Reading a row never panics. **Limit.** A row that cannot even be marked FAILED (a CHECK of its own record is broken) stays
 //! where it is, past its lease, and is told as an error.
 
+use std::collections::HashSet;
 use std::error::Error as _;
 use std::fmt::Display;
 use std::ops::Range;
@@ -13,6 +14,7 @@ use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::FromSql;
 use tracing::error;
 
+use super::claim::Key;
 use super::record::Failed;
 use super::{Error, Result, Store, query};
 
@@ -43,19 +45,23 @@ impl Values for Row {
     }
 }
 
-/// Which parts of a batch to try: all of it at once; if a value in a part is refused, one half of it and then the other.
+/// Which parts of a batch to try: all of it at once; if a value in a part is refused, one half of it and then the other; if some
+/// of it is locked, what lies between that.
 #[derive(Debug)]
 pub(super) struct Halves {
+    pub(super) ids: Vec<i64>,
     parts: Vec<Range<usize>>,
     /// The places of those that are refused alone, and why.
     pub(super) refused: Vec<(usize, String)>,
+    /// The places of those that are locked: see [`super::locks`].
+    pub(super) locked: Vec<usize>,
 }
 
 impl Halves {
-    /// Of a batch of so many.
-    pub(super) fn of(items: usize) -> Halves {
-        let whole = 0..items;
-        Halves { parts: Vec::from([whole]), refused: Vec::new() }
+    /// Of a batch about these notifications.
+    pub(super) fn of(ids: Vec<i64>) -> Halves {
+        let whole = 0..ids.len();
+        Halves { ids, parts: Vec::from([whole]), refused: Vec::new(), locked: Vec::new() }
     }
 
     /// The part to try next.
@@ -78,6 +84,23 @@ impl Halves {
     }
 }
 
+impl Halves {
+    /// Goes on with what is not locked of a part.
+    pub(super) fn pass_over(&mut self, part: Range<usize>, locked: &HashSet<i64>) {
+        let mut end = part.end;
+        for at in part.clone().rev().filter(|at| locked.contains(&self.ids[*at])) {
+            if at + 1 < end {
+                self.parts.push(at + 1..end);
+            }
+            self.locked.push(at);
+            end = at;
+        }
+        if part.start < end {
+            self.parts.push(part.start..end);
+        }
+    }
+}
+
 /// Keys that rows free for their next one. The change is made already: what cannot be read is left to the sweep.
 pub(super) fn freed_keys(rows: &[Row], column: usize) -> impl Iterator<Item = String> {
     rows.iter().filter_map(move |row| row.value::<Option<String>>(column).ok().flatten())
@@ -97,20 +120,30 @@ pub(super) fn in_ascii(failed: &Failed) -> Failed {
 }
 
 impl Store {
-    /// Rows that cannot be worked with end FAILED, each by itself. Returns the keys they free.
-    pub async fn give_up(&self, rows: &[Unusable]) -> Result<Vec<String>> {
+    /// Rows that cannot be worked with end FAILED, each by itself. Returns the keys they free, and those that are locked.
+    pub async fn give_up(&self, rows: &[Unusable]) -> Result<(Vec<String>, Vec<Key>)> {
         let query = query!("worker/give_up", Durable, [INT8, INT4, TEXT]);
-        let mut keys = Vec::new();
+        let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+        let known = if ids.is_empty() { HashSet::new() } else { self.find_locked_if_met(&ids).await? };
+        let (mut keys, mut locked) = (Vec::new(), Vec::new());
         for row in rows {
+            if known.contains(&row.id) {
+                locked.push((row.id, row.epoch));
+                continue;
+            }
             match self.query(query, &[&row.id, &row.epoch, &row.error]).await {
                 Ok(ended) => keys.extend(freed_keys(&ended, 0)),
+                Err(Error::Locked(reason)) => {
+                    self.met(&reason, 1);
+                    locked.push((row.id, row.epoch));
+                }
                 Err(Error::Value(reason)) => {
                     error!(id = row.id, error = row.error, reason, "a row can be neither worked with nor given up");
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(keys)
+        Ok((keys, locked))
     }
 }
 
@@ -120,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_halved_down_to_what_is_refused() {
-        let (mut taken, mut tries, mut halves) = (Vec::new(), 0, Halves::of(100));
+        let (mut taken, mut tries, mut halves) = (Vec::new(), 0, Halves::of((0..100).collect()));
         while let Some(part) = halves.next() {
             tries += 1;
             let has_bad = [7, 8, 99].iter().any(|bad| part.contains(bad));
@@ -132,7 +165,18 @@ mod tests {
         assert_eq!(halves.refused, [(7, "no".into()), (8, "no".into()), (99, "no".into())]);
         assert_eq!(taken, (0..99).filter(|item| ![7, 8].contains(item)).collect::<Vec<usize>>());
         assert!(tries < 40, "{tries}");
-        let gone = Halves::of(5).tried(0..5, Err(Error::Unavailable("gone".into())));
+        let gone = Halves::of((0..5).collect()).tried(0..5, Err(Error::Unavailable("gone".into())));
         assert!(matches!(gone, Err(Error::Unavailable(_))), "an outage is no value's fault");
+    }
+
+    #[test]
+    fn what_is_locked_of_a_part_is_passed_over_and_the_rest_tried_in_order() {
+        let mut halves = Halves::of((10..20).collect());
+        let whole = halves.next().unwrap();
+        halves.pass_over(whole, &HashSet::from([10, 13, 14, 19]));
+        let parts: Vec<Range<usize>> = std::iter::from_fn(|| halves.next()).collect();
+        assert_eq!(parts, [1..3, 5..9]);
+        halves.locked.sort_unstable();
+        assert_eq!(halves.locked, [0, 3, 4, 9]);
     }
 }

@@ -256,7 +256,7 @@ fn blame(error: &tokio_postgres::Error, reading: &Reading) -> Result<std::result
         }
         // What it does not support, nobody else was asked for.
         Error::Unavailable(_) if *db.code() == SqlState::FEATURE_NOT_SUPPORTED => Ok(Err(unreadable())),
-        Error::Unavailable(_) | Error::Contention(_) => Err(class),
+        Error::Unavailable(_) | Error::Contention(_) | Error::Locked(_) => Err(class),
         Error::Refused(_) | Error::Value(_) | Error::Bug(_) => Ok(Err(unreadable())),
     }
 }

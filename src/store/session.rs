@@ -24,6 +24,9 @@ pub enum Purpose {
     Migration,
 }
 
+/// How long a statement of the daemon waits for what another's open transaction has locked: see [`super::locks`]. People and
+/// callers wait as long as their statements may take, and so does a migration.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// A statement of a caller over HTTP ends before its request does.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// A person waits for a command's statement at most this long.
@@ -121,10 +124,11 @@ impl Settings {
 
     fn for_any(&self) -> Vec<(&'static str, String)> {
         let timeout_ms = self.statement_timeout.as_millis().to_string();
+        let lock_timeout = if self.is_work() { LOCK_TIMEOUT } else { Duration::ZERO };
         // The limits first: whatever they were holds until they are set.
         let mut all = vec![
             ("statement_timeout", timeout_ms.clone()),
-            ("lock_timeout", "0".to_owned()),
+            ("lock_timeout", lock_timeout.as_millis().to_string()),
             ("idle_in_transaction_session_timeout", timeout_ms),
         ];
         all.extend(NAMES_AND_TEXTS.map(|(name, value)| (name, value.to_owned())));

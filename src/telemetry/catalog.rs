@@ -71,7 +71,7 @@ pub const METRICS: &[Metric] = &[
     metric("outboxd_queue_garbage_total", Counter, &["backend"], "Elements of the queue that were no message of ours and were dropped."),
     metric("outboxd_queue_fallback", Gauge, &[], "1 while this instance goes on through its own process because Redis is away (queue.fallback_after)."),
     metric("outboxd_lost_messages_republished_total", Counter, &[], "Rows published again because the queue had lost their messages."),
-    metric("outboxd_claims_total", Counter, &["case"], "Messages by what their claim found: claimed; copies and stale messages dropped as held (PROCESSING), sent or stale; unusable: the row cannot be read and is given up."),
+    metric("outboxd_claims_total", Counter, &["case"], "Messages by what their claim found: claimed; copies and stale messages dropped as held (PROCESSING), sent or stale; locked: another's open transaction has the row, the message comes again; unusable: the row cannot be read and is given up."),
     metric("outboxd_put_back_total", Counter, &[], "Messages that could not start within a second and went back unclaimed: their destination was busy or held, or their topic paused."),
     metric("outboxd_attempts_total", Counter, &["channel", "outcome"], "Calls of providers by channel and outcome: sent, transient, permanent, unknown."),
     metric("outboxd_attempt_duration_seconds", CALL, &["channel", "outcome"], "How long calls of providers took, by channel and outcome."),

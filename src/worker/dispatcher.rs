@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
+use super::put_back::GoesBack;
 use super::recorder::{self, Acks, Done, Finished};
 use super::room::{Destination, Line, Room, Taken, Turn};
 use super::taker::Batch;
@@ -25,7 +26,8 @@ use crate::failpoint;
 use crate::queue::{Delivery, Message};
 use crate::retry::{ErrorWait, HeldDecision, decide_while_held};
 use crate::store;
-use crate::store::claim::{Case, Claimed, Key, PutBack};
+use crate::store::claim::{Case, Claimed, Key};
+use crate::store::locks::ASK_AGAIN_AFTER;
 
 /// Messages that may wait here, for each call there may be.
 const ROOM_FACTOR: usize = 8;
@@ -55,9 +57,6 @@ impl Drop for Permits {
     }
 }
 
-/// A message that goes back unclaimed, due again after this wait, perhaps further on its route.
-type GoesBack = (Taken, Duration, Option<i16>);
-
 /// A message that may start.
 struct Start {
     taken: Taken,
@@ -70,7 +69,10 @@ pub(super) struct Dispatcher {
     pub(super) worker: Arc<Worker>,
     pub(super) calls: TaskTracker,
     pub(super) finished: mpsc::Sender<Finished>,
+    pub(super) shutdown: CancellationToken,
     pub(super) cut_off: CancellationToken,
+    /// For messages that come again, behind those that are taken.
+    batches: mpsc::Sender<Batch>,
     pub(super) concurrency: Arc<Semaphore>,
     /// One claim at a time: what may start while it waits for the disk goes into the next, and a big claim is cheap.
     pub(super) claims: Arc<Semaphore>,
@@ -85,25 +87,33 @@ enum Event {
 }
 
 impl Dispatcher {
-    pub(super) fn new(worker: Arc<Worker>, finished: mpsc::Sender<Finished>, cut_off: CancellationToken) -> Dispatcher {
+    pub(super) fn new(
+        worker: Arc<Worker>,
+        batches: mpsc::Sender<Batch>,
+        finished: mpsc::Sender<Finished>,
+        shutdown: CancellationToken,
+        cut_off: CancellationToken,
+    ) -> Dispatcher {
         Dispatcher {
             concurrency: Arc::new(Semaphore::new(worker.config.concurrency)),
             claims: Arc::new(Semaphore::new(1)),
             freed: Arc::new(Notify::new()),
             calls: TaskTracker::new(),
             worker,
+            batches,
             finished,
+            shutdown,
             cut_off,
         }
     }
 
     /// Works until shutdown; what waits then goes back to the queue. Claims and calls under way are left to finish.
-    pub(super) async fn run(self: Arc<Self>, mut batches: mpsc::Receiver<Batch>, shutdown: CancellationToken) {
+    pub(super) async fn run(self: Arc<Self>, mut batches: mpsc::Receiver<Batch>) {
         let mut room = Room::default();
         loop {
-            let rate_wait = self.start(&mut room, &shutdown);
+            let rate_wait = self.start(&mut room);
             let has_room = room.len() < self.worker.config.concurrency * ROOM_FACTOR;
-            match self.next(&mut batches, has_room, rate_wait, &shutdown).await {
+            match self.next(&mut batches, has_room, rate_wait).await {
                 Event::Batch(Some(batch)) => self.let_in(&mut room, batch).await,
                 Event::Batch(None) | Event::Shutdown => break,
                 Event::Freed => {}
@@ -111,16 +121,10 @@ impl Dispatcher {
         }
     }
 
-    async fn next(
-        &self,
-        batches: &mut mpsc::Receiver<Batch>,
-        has_room: bool,
-        rate_wait: Option<Duration>,
-        shutdown: &CancellationToken,
-    ) -> Event {
+    async fn next(&self, batches: &mut mpsc::Receiver<Batch>, has_room: bool, rate_wait: Option<Duration>) -> Event {
         tokio::select! {
             biased;
-            () = shutdown.cancelled() => Event::Shutdown,
+            () = self.shutdown.cancelled() => Event::Shutdown,
             batch = batches.recv(), if has_room => Event::Batch(batch),
             () = self.freed.notified() => Event::Freed,
             () = tokio::time::sleep(rate_wait.unwrap_or_default()), if rate_wait.is_some() => Event::Freed,
@@ -192,15 +196,15 @@ impl Dispatcher {
     }
 
     /// Claims as much as may start. Says how long until a rate limit lets more start, if that is what keeps it.
-    fn start(self: &Arc<Self>, room: &mut Room, shutdown: &CancellationToken) -> Option<Duration> {
+    fn start(self: &Arc<Self>, room: &mut Room) -> Option<Duration> {
         let Ok(claim) = Arc::clone(&self.claims).try_acquire_owned() else { return None };
         let (mut starts, mut back, mut rate_wait) = (Vec::new(), Vec::new(), None::<Duration>);
         room.take_turns(|line| self.turn(line, &mut starts, &mut back, &mut rate_wait));
         self.put_back(back);
         if !starts.is_empty() {
-            let (dispatcher, shutdown) = (Arc::clone(self), shutdown.clone());
+            let dispatcher = Arc::clone(self);
             self.calls.spawn(async move {
-                dispatcher.claim(starts, &shutdown).await;
+                dispatcher.claim(starts).await;
                 drop(claim);
                 dispatcher.freed.notify_one();
             });
@@ -252,10 +256,10 @@ impl Dispatcher {
         Ok(Permits { call: Some(call), limit, freed: Arc::clone(&self.freed) })
     }
 
-    async fn claim(&self, starts: Vec<Start>, shutdown: &CancellationToken) {
+    async fn claim(&self, starts: Vec<Start>) {
         failpoint::hit("after_take").await;
         // Copies of a message that is here as well need no claim of their own.
-        let mut done: Vec<(Acks, Delivery)> = Vec::new();
+        let (mut done, mut locked) = (Vec::new(), Vec::new());
         let mut first: HashMap<(i64, i32), Start> = HashMap::with_capacity(starts.len());
         for start in starts {
             let message = &start.taken.delivery.message;
@@ -265,7 +269,7 @@ impl Dispatcher {
         }
         let messages: Vec<Message> = first.values().map(|start| start.taken.delivery.message.clone()).collect();
         let claimed_at = Instant::now();
-        let Some(cases) = self.claim_patiently(&messages, shutdown).await else { return };
+        let Some(cases) = self.claim_patiently(&messages).await else { return };
         histogram!("outboxd_batch_rows", "step" => "claim").record(cases.len() as f64);
         count_cases(&cases);
         if cases.iter().any(|(_, case)| matches!(case, Case::Claimed(_))) {
@@ -279,6 +283,7 @@ impl Dispatcher {
                     self.call(claimed, start, claimed_at);
                 }
                 Case::Held | Case::Sent | Case::Stale => done.push(self.not_called(start)),
+                Case::Locked => locked.push(self.not_called(start)),
                 Case::Unusable(row) => {
                     let (acks, delivery) = self.not_called(start);
                     let finished = Finished { done: Done::Unusable(row), delivery, acks };
@@ -290,6 +295,23 @@ impl Dispatcher {
         for (acks, deliveries) in recorder::by_consumer(done.into_iter()) {
             acks.ack(&deliveries).await;
         }
+        for (acks, deliveries) in recorder::by_consumer(locked.into_iter()) {
+            self.come_again(Batch { deliveries, acks });
+        }
+    }
+
+    /// Messages whose rows are locked come again as if they were taken then. At shutdown they go back to the queue with their
+    /// consumer.
+    fn come_again(&self, batch: Batch) {
+        let (batches, shutdown) = (self.batches.clone(), self.shutdown.clone());
+        self.calls.spawn(async move {
+            let again = async {
+                tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                // Without a dispatcher the process is ending.
+                let _ = batches.send(batch).await;
+            };
+            shutdown.run_until_cancelled(again).await
+        });
     }
 
     fn call(&self, claimed: Box<Claimed>, start: Start, claimed_at: Instant) {
@@ -310,7 +332,7 @@ impl Dispatcher {
     }
 
     /// Claims, waiting out any outage. `None`: shutdown; the messages stay ours in the queue and go back with the consumer.
-    async fn claim_patiently(&self, messages: &[Message], shutdown: &CancellationToken) -> Option<Vec<(Key, Case)>> {
+    async fn claim_patiently(&self, messages: &[Message]) -> Option<Vec<(Key, Case)>> {
         let worker = &self.worker;
         let mut wait = ErrorWait::default();
         loop {
@@ -319,44 +341,13 @@ impl Dispatcher {
                 Err(error) => {
                     // Whether the claim was made is unknown after an outage: then the second try finds it PROCESSING and
                     // leaves it to its lease.
-                    if !matches!(error, store::Error::Contention(_)) {
+                    if !matches!(error, store::Error::Contention(_) | store::Error::Locked(_)) {
                         warn!(%error, messages = messages.len(), "claiming waits");
                     }
-                    shutdown.run_until_cancelled(tokio::time::sleep(wait.next(rand::random()))).await?;
+                    self.shutdown.run_until_cancelled(tokio::time::sleep(wait.next(rand::random()))).await?;
                 }
             }
         }
-    }
-
-    /// Gives messages back to Postgres, unclaimed, and acknowledges them once it has them.
-    fn put_back(self: &Arc<Self>, messages: Vec<GoesBack>) {
-        if messages.is_empty() {
-            return;
-        }
-        counter!("outboxd_put_back_total").increment(messages.len() as u64);
-        let dispatcher = Arc::clone(self);
-        self.calls.spawn(async move {
-            let rows: Vec<PutBack> = messages
-                .iter()
-                .map(|(taken, wait, next_step)| {
-                    let Message { id, epoch, .. } = taken.delivery.message;
-                    PutBack { id, epoch, wait: *wait, next_step: *next_step }
-                })
-                .collect();
-            let mut wait = ErrorWait::default();
-            while let Err(error) = dispatcher.worker.store.put_back(&rows).await {
-                warn!(%error, messages = rows.len(), "messages that cannot start now wait to be put back");
-                let pause = tokio::time::sleep(wait.next(rand::random()));
-                if dispatcher.cut_off.run_until_cancelled(pause).await.is_none() {
-                    return;
-                }
-            }
-            dispatcher.worker.store.wake_relay();
-            let taken = messages.into_iter().map(|(taken, ..)| (taken.acks, taken.delivery));
-            for (acks, deliveries) in recorder::by_consumer(taken) {
-                acks.ack(&deliveries).await;
-            }
-        });
     }
 }
 

@@ -17,9 +17,9 @@ pub(super) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
         if due.is_empty() {
             continue;
         }
-        let renewed = worker.store.renew(&due, worker.config.lease).await;
+        let renewed = worker.store.renew(due, worker.config.lease).await;
         match outage.note(renewed, "leases of calls under way could not be renewed") {
-            Some(()) => worker.calls.renewed(&due, Instant::now()),
+            Some(renewed) => worker.calls.renewed(&renewed, Instant::now()),
             None => wait = ERROR_WAIT.min(third / 2),
         }
     }

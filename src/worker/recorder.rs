@@ -1,11 +1,15 @@
 //! Records outcomes in batches of what is ready, then acknowledges their messages.
+//!
+//! An outcome whose row somebody has locked is kept and tried again; the others are recorded. Its call counts as under way, so
+//! our own sweep leaves it alone. What is locked at the end of a drain is left to its lease.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::{counter, histogram};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -13,7 +17,8 @@ use super::Worker;
 use crate::failpoint;
 use crate::queue::{Acker, Delivery};
 use crate::retry::ErrorWait;
-use crate::store::claim::PutBack;
+use crate::store::claim::{Key, PutBack};
+use crate::store::locks::ASK_AGAIN_AFTER;
 use crate::store::record::{Failed, Recorder, Sent, SentRecord};
 use crate::store::refusal::Unusable;
 use crate::store::{self, BATCH_ROWS};
@@ -25,6 +30,17 @@ pub(super) enum Done {
     Released(PutBack),
     /// It cannot be worked with: no call was made.
     Unusable(Unusable),
+}
+
+impl Done {
+    fn key(&self) -> Key {
+        match self {
+            Done::Sent(sent) => (sent.id, sent.token),
+            Done::Failed(failed) => (failed.id, failed.token),
+            Done::Released(released) => (released.id, released.epoch),
+            Done::Unusable(row) => (row.id, row.epoch),
+        }
+    }
 }
 
 /// A claim that is over, and the message that led to it.
@@ -56,19 +72,47 @@ impl Acks {
 
 pub(super) async fn run(worker: Arc<Worker>, mut outcomes: mpsc::Receiver<Finished>, stop: CancellationToken) {
     let mut ready = Vec::with_capacity(BATCH_ROWS as usize);
-    while outcomes.recv_many(&mut ready, BATCH_ROWS as usize).await > 0 {
+    let (mut locked, mut again_at) = (Batch::default(), Instant::now());
+    while let Some(mut batch) = next(&mut outcomes, &mut ready, &mut locked, again_at, &stop).await {
         failpoint::hit("after_call").await;
-        let (batch, messages) = Batch::of(ready.drain(..));
-        if stop.run_until_cancelled(batch.record_patiently(&worker)).await.is_none() {
-            return;
+        let Some(passed_over) = stop.run_until_cancelled(batch.record_patiently(&worker)).await else { return };
+        if !passed_over.is_empty() {
+            if locked.messages.is_empty() {
+                again_at = Instant::now() + ASK_AGAIN_AFTER;
+            }
+            batch.move_to(&mut locked, &passed_over);
         }
         failpoint::hit("after_record").await;
-        histogram!("outboxd_batch_rows", "step" => "record").record(messages.len() as f64);
+        histogram!("outboxd_batch_rows", "step" => "record").record(batch.messages.len() as f64);
         batch.forget(&worker);
-        for (acks, deliveries) in by_consumer(messages.into_iter()) {
+        for (acks, deliveries) in by_consumer(batch.messages.into_iter().map(|(_, acks, delivery)| (acks, delivery))) {
             acks.ack(&deliveries).await;
         }
     }
+}
+
+/// What is to be recorded next: what is ready, or what was locked once its time has come. `None`: all is recorded, or `stop`.
+async fn next(
+    outcomes: &mut mpsc::Receiver<Finished>,
+    ready: &mut Vec<Finished>,
+    locked: &mut Batch,
+    again_at: Instant,
+    stop: &CancellationToken,
+) -> Option<Batch> {
+    if locked.messages.is_empty() {
+        return (outcomes.recv_many(ready, BATCH_ROWS as usize).await > 0).then(|| Batch::of(ready.drain(..)));
+    }
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => return None,
+        () = tokio::time::sleep_until(again_at) => return Some(std::mem::take(locked)),
+        received = outcomes.recv_many(ready, BATCH_ROWS as usize) => if received > 0 {
+            return Some(Batch::of(ready.drain(..)));
+        },
+    }
+    // Every call is over.
+    stop.run_until_cancelled(tokio::time::sleep_until(again_at)).await?;
+    Some(std::mem::take(locked))
 }
 
 /// A consumer that was made anew acknowledges only its own.
@@ -90,36 +134,49 @@ struct Batch {
     failed: Vec<Failed>,
     released: Vec<PutBack>,
     unusable: Vec<Unusable>,
+    messages: Vec<(Key, Acks, Delivery)>,
 }
 
 impl Batch {
-    fn of(finished: impl ExactSizeIterator<Item = Finished>) -> (Batch, Vec<(Acks, Delivery)>) {
-        let mut batch = Batch::default();
-        let mut messages = Vec::with_capacity(finished.len());
+    fn of(finished: impl ExactSizeIterator<Item = Finished>) -> Batch {
+        let mut batch = Batch { messages: Vec::with_capacity(finished.len()), ..Batch::default() };
         for Finished { done, delivery, acks } in finished {
+            batch.messages.push((done.key(), acks, delivery));
             match done {
                 Done::Sent(sent) => batch.sent.push(sent),
                 Done::Failed(failed) => batch.failed.push(failed),
                 Done::Released(released) => batch.released.push(released),
                 Done::Unusable(row) => batch.unusable.push(row),
             }
-            messages.push((acks, delivery));
         }
-        (batch, messages)
+        batch
     }
 
-    /// Records, waiting out any outage: an outcome that is known is worth more than a free call.
-    async fn record_patiently(&self, worker: &Worker) {
-        let (mut keys, mut unusable) = (Vec::new(), self.unusable.clone());
-        for (freed, refused) in [
+    /// These are to be recorded with that batch.
+    fn move_to(&mut self, other: &mut Batch, keys: &HashSet<Key>) {
+        other.sent.extend(self.sent.extract_if(.., |sent| keys.contains(&(sent.id, sent.token))));
+        other.failed.extend(self.failed.extract_if(.., |failed| keys.contains(&(failed.id, failed.token))));
+        other.released.extend(self.released.extract_if(.., |released| keys.contains(&(released.id, released.epoch))));
+        other.unusable.extend(self.unusable.extract_if(.., |row| keys.contains(&(row.id, row.epoch))));
+        other.messages.extend(self.messages.extract_if(.., |(key, ..)| keys.contains(key)));
+    }
+
+    /// Records, waiting out any outage: an outcome that is known is worth more than a free call. Returns those whose rows are
+    /// locked.
+    async fn record_patiently(&self, worker: &Worker) -> HashSet<Key> {
+        let (mut keys, mut unusable, mut passed_over) = (Vec::new(), self.unusable.clone(), HashSet::new());
+        for (freed, refused, locked) in [
             patiently("deliveries", || record_sent(worker, &self.sent)).await,
             patiently("failures", || record_failures(worker, &self.failed)).await,
             patiently("releases", || release(worker, &self.released)).await,
         ] {
             keys.extend(freed);
             unusable.extend(refused);
+            passed_over.extend(locked);
         }
-        keys.extend(patiently("rows that are given up", || give_up(worker, &unusable)).await);
+        let (freed, locked) = patiently("rows that are given up", || give_up(worker, &unusable)).await;
+        keys.extend(freed);
+        passed_over.extend(locked);
         // The next rows of these keys are due now; what fails here is found by the sweep.
         if !keys.is_empty()
             && let Err(error) = worker.store.admit(&keys).await
@@ -129,6 +186,7 @@ impl Batch {
         if !keys.is_empty() || !self.failed.is_empty() || !self.released.is_empty() {
             worker.store.wake_relay();
         }
+        passed_over
     }
 
     /// Their leases need not be renewed any more.
@@ -140,8 +198,8 @@ impl Batch {
     }
 }
 
-/// Keys that are free for their next row, and rows of which this cannot be recorded.
-type Recorded = (Vec<String>, Vec<Unusable>);
+/// Keys that are free for their next row, rows of which this cannot be recorded, and those that are locked.
+type Recorded = (Vec<String>, Vec<Unusable>, Vec<Key>);
 
 async fn patiently<T, F>(what: &'static str, mut record: impl FnMut() -> F) -> T
 where
@@ -174,7 +232,7 @@ async fn record_sent(worker: &Worker, sent: &[Sent]) -> store::Result<Recorded> 
         counter!("outboxd_duplicates_total").increment(record.duplicates.len() as u64);
         warn!(ids = ?record.duplicates, "delivered again although they were SENT; see outboxd.attempts");
     }
-    Ok((record.released_keys, record.unusable))
+    Ok((record.released_keys, record.unusable, record.locked))
 }
 
 /// A clock that was set back is no reason for a strange figure: no span is negative.
@@ -198,30 +256,31 @@ async fn record_failures(worker: &Worker, failed: &[Failed]) -> store::Result<Re
         return Ok(Recorded::default());
     }
     let record = worker.store.record_failures(failed, worker.instance.get(), Recorder::Worker).await?;
-    let unknown = failed.iter().filter(|failed| failed.outcome == "unknown").count();
+    let is_recorded = |failed: &&Failed| !record.locked.contains(&(failed.id, failed.token));
+    let unknown = failed.iter().filter(is_recorded).filter(|failed| failed.outcome == "unknown").count();
     counter!("outboxd_unknown_outcomes_total").increment(unknown as u64);
     counter!("outboxd_retries_total").increment(record.waiting.len() as u64);
     counter!("outboxd_dead_letters_total").increment(record.failed.len() as u64);
     counter!("outboxd_late_failures_total").increment(record.late);
     let topics = failed.iter().map(|failed| (failed.id, &*failed.topic));
     worker.statistics.counts().attempted(topics, &record.failed, &record.waiting);
-    Ok((record.released_keys, record.unusable))
+    Ok((record.released_keys, record.unusable, record.locked))
 }
 
 async fn release(worker: &Worker, released: &[PutBack]) -> store::Result<Recorded> {
     if released.is_empty() {
         return Ok(Recorded::default());
     }
-    let recorded = worker.store.release(released).await?;
-    counter!("outboxd_released_total").increment(released.len() as u64);
-    Ok(recorded)
+    let record = worker.store.release(released).await?;
+    counter!("outboxd_released_total").increment((released.len() - record.locked.len()) as u64);
+    Ok((record.released_keys, record.unusable, record.locked))
 }
 
-async fn give_up(worker: &Worker, rows: &[Unusable]) -> store::Result<Vec<String>> {
+async fn give_up(worker: &Worker, rows: &[Unusable]) -> store::Result<(Vec<String>, Vec<Key>)> {
     for row in rows {
         warn!(id = row.id, error = row.error, "a row cannot be worked with; it is given up");
     }
-    let keys = worker.store.give_up(rows).await?;
-    counter!("outboxd_dead_letters_total").increment(rows.len() as u64);
-    Ok(keys)
+    let (keys, locked) = worker.store.give_up(rows).await?;
+    counter!("outboxd_dead_letters_total").increment((rows.len() - locked.len()) as u64);
+    Ok((keys, locked))
 }

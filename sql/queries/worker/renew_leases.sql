@@ -1,7 +1,12 @@
 -- Calls that are still under way keep their rows.
--- The rows are named by the array as well as joined: a join alone may be planned as a scan of all that is live.
--- $1 ids · $2 tokens · $3 lease in ms
--- Locks: the rows (HOT). Index: outbox_pkey.
+-- Interleavings: a row that somebody has locked is passed over and asked for again soon, so that an operator's open transaction
+-- costs no other call its lease. A sweep passes over it as well, for as long as it is locked and a little longer.
+-- The rows are named by one array, in order, and the token of each is found by its position there, by halving.
+-- $1 ids, ascending, each once · $2 tokens · $3 lease in ms
+-- Locks: the rows (HOT); what is locked is skipped. Index: outbox_pkey.
 UPDATE outboxd.outbox o SET lease_until = clock_timestamp() + $3::bigint * interval '1 ms'
-  FROM (SELECT u.id, u.token FROM unnest($1::bigint[], $2::int[]) u(id, token) ORDER BY 1) u
- WHERE o.id = ANY ($1::bigint[]) AND o.id = u.id AND o.epoch = u.token AND o.state = 'processing'
+ WHERE o.id = ANY (ARRAY(
+           SELECT w.id FROM outboxd.outbox w
+            WHERE w.id = ANY ($1::bigint[]) AND w.epoch = ($2::int[])[width_bucket(w.id, $1::bigint[])] AND w.state = 'processing'
+            FOR NO KEY UPDATE SKIP LOCKED))
+RETURNING o.id, o.epoch

@@ -1,15 +1,21 @@
 //! One app transaction stays open for long after notify(). Its snapshot keeps every dead row of the outbox, and its own row,
 //! numbered below all others, may still be committed. Neither may cost others their time, nor an idle instance work.
 //! What is read is counted: each entry of an index that leads to a dead row is one.
+//!
+//! An operator's transaction stays open after cancel() and holds its row: that row waits, and no other.
 
 use std::time::{Duration, Instant};
 
+use outboxd::store::claim::{Case, Claimed, PutBack};
+use outboxd::store::record::{Next, Recorder};
 use tokio_postgres::{Client, Transaction};
 
 use super::Stepped;
+use super::outcomes::{failed, sent};
 use crate::support::instance::Instance;
 use crate::support::postgres::{self, Database};
-use crate::support::world::{Carrier, World};
+use crate::support::provider::Reply;
+use crate::support::world::{Carrier, World, message};
 use crate::support::{process, sql};
 
 /// Rows that came and went since.
@@ -207,5 +213,163 @@ async fn an_operators_open_transaction_keeps_only_its_own_key_waiting() {
         sql::until(&world.app, &format!("SELECT count(*) = 21 {sent} AND recipient <> 'behind'")).await;
         open.commit().await.unwrap();
         sql::until(&world.app, &format!("SELECT count(*) = 1 {sent} AND recipient = 'behind'")).await;
+    }
+}
+
+const SOON: Duration = Duration::from_secs(30);
+const SENT: &str = "FROM outboxd.notification_log WHERE status = 'SENT'";
+const OF_HELD: &str = "FROM outboxd.notification_log WHERE recipient = 'held'";
+
+/// Cancels the notification for `held` and does not commit.
+async fn cancel_held<'a>(operator: &'a mut Client, answer: &str) -> Transaction<'a> {
+    let open = operator.transaction().await.unwrap();
+    let said = open.query_one(&format!("SELECT outboxd.cancel(id) {OF_HELD}"), &[]).await.unwrap();
+    assert_eq!(said.get::<_, String>(0), answer);
+    open
+}
+
+/// Ten notifications, the fifth of them for `held`.
+async fn notify_with_held(app: &Client) {
+    let ten = "SELECT outboxd.notify('orders', CASE n WHEN 5 THEN 'held' ELSE 'r' || n END, '{}') FROM generate_series(1, 10) n";
+    sql::run(app, ten).await;
+}
+
+#[tokio::test]
+async fn a_published_row_that_an_open_cancel_holds_keeps_no_other_waiting() {
+    for (end, status) in [("ROLLBACK", "SENT"), ("COMMIT", "CANCELED")] {
+        let world = World::new(Carrier::Stream).await;
+        let mut operator = world.database.connect().await;
+        let _relay = world.setup.clone().roles("producer,relay").start().await;
+        notify_with_held(&world.app).await;
+        sql::until(&world.app, "SELECT count(*) = 10 FROM outboxd.outbox WHERE state = 'published'").await;
+        let open = cancel_held(&mut operator, "canceled").await;
+        let worker = world.setup.clone().roles("worker").start().await;
+        sql::until(&world.app, &format!("SELECT count(*) = 9 {SENT}")).await;
+        for round in 1..=5 {
+            world.notify(10).await;
+            sql::until(&world.app, &format!("SELECT count(*) = 9 + 10 * {round} {SENT}")).await;
+        }
+        open.batch_execute(end).await.unwrap();
+        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        assert_eq!(sql::value::<String>(&world.app, &format!("SELECT status::text {OF_HELD}")).await, status);
+        assert_eq!(world.provider.count(), if status == "SENT" { 60 } else { 59 });
+        assert_eq!(worker.drain().await, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_row_in_flight_that_an_open_cancel_holds_keeps_no_other_waiting() {
+    for end in ["ROLLBACK", "COMMIT"] {
+        let world = World::new(Carrier::Stream).await;
+        let mut operator = world.database.connect().await;
+        world.provider.answer_with(|call| match call.recipient().as_str() {
+            "held" => Reply::ok().after(Duration::from_secs(3)),
+            _ => Reply::ok(),
+        });
+        let worker = world.setup.start().await;
+        notify_with_held(&world.app).await;
+        world.provider.wait_for(10, SOON).await;
+        let open = cancel_held(&mut operator, "in flight: no further attempt").await;
+        let other = world.setup.start().await;
+        // Until its lease is over for long: whoever sweeps has seen it, and leaves it alone.
+        let is_over = "SELECT lease_until < clock_timestamp() - interval '3 s' FROM outboxd.outbox o WHERE id = (SELECT id FROM outboxd.notification_log WHERE recipient = 'held')";
+        let mut rounds = 0;
+        while !sql::value::<bool>(&world.app, is_over).await {
+            world.notify(10).await;
+            rounds += 1;
+            sql::until(&world.app, &format!("SELECT count(*) = 9 + 10 * {rounds} {SENT}")).await;
+        }
+        println!("{rounds} rounds of ten beside it");
+        assert!(rounds >= 10, "{rounds} rounds of ten");
+        open.batch_execute(end).await.unwrap();
+        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        let kept = format!("SELECT status::text {OF_HELD}");
+        assert_eq!(sql::value::<String>(&world.app, &kept).await, "SENT", "it was delivered, whatever came after");
+        for instance in [worker, other] {
+            assert_eq!(instance.drain().await, 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sweep_ends_the_leases_beside_a_row_that_an_open_cancel_holds() {
+    for (end, status) in [("ROLLBACK", "SENT"), ("COMMIT", "CANCELED")] {
+        let world = World::new(Carrier::Stream).await;
+        let mut operator = world.database.connect().await;
+        world.provider.answer(Reply::hang());
+        let holder = world.setup.start().await;
+        notify_with_held(&world.app).await;
+        world.provider.wait_for(10, SOON).await;
+        let open = cancel_held(&mut operator, "in flight: no further attempt").await;
+        holder.kill().await;
+        world.provider.answer(Reply::ok());
+        let _next = world.setup.start().await;
+        sql::until(&world.app, &format!("SELECT count(*) = 9 {SENT}")).await;
+        open.batch_execute(end).await.unwrap();
+        world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+        assert_eq!(sql::value::<String>(&world.app, &format!("SELECT status::text {OF_HELD}")).await, status);
+        let unknown = "SELECT count(*) FROM outboxd.attempts WHERE outcome = 'unknown'";
+        assert_eq!(sql::value::<i64>(&world.app, unknown).await, 10, "each lease was ended once");
+    }
+}
+
+/// Three rows that were claimed, in the order of their ids.
+async fn claim_three(app: &Client, stepped: &Stepped) -> Vec<Claimed> {
+    let three =
+        "SELECT outboxd.notify('orders', CASE n WHEN 2 THEN 'held' ELSE 'r' END, '{}') FROM generate_series(1, 3) n";
+    let ids: Vec<i64> = sql::values(app, three).await;
+    let messages: Vec<_> = ids.into_iter().map(|id| message(id, 0)).collect();
+    let cases = stepped.store.claim(&messages, stepped.instance, SOON).await.unwrap();
+    let claimed = cases.into_iter().map(|(_, case)| match case {
+        Case::Claimed(claimed) => *claimed,
+        case => panic!("it is claimable: {case:?}"),
+    });
+    claimed.collect()
+}
+
+#[tokio::test]
+async fn every_statement_of_a_worker_passes_over_a_row_that_is_locked() {
+    let database = postgres::database().await;
+    let (app, mut operator) = (database.connect().await, database.connect().await);
+    for action in ["renew", "send", "fail", "release"] {
+        let stepped = Stepped::on(&database).await;
+        let claimed = claim_three(&app, &stepped).await;
+        let open = cancel_held(&mut operator, "in flight: no further attempt").await;
+        let (store, instance, held) = (&stepped.store, stepped.instance, (claimed[1].id, claimed[1].token));
+        let free = [claimed[0].id, claimed[2].id];
+        let back = |claim: &Claimed| PutBack { id: claim.id, epoch: claim.token, wait: SOON, next_step: None };
+        let locked = match action {
+            "renew" => {
+                let keys = claimed.iter().map(|claim| (claim.id, claim.token)).collect();
+                let renewed = store.renew(keys, SOON).await.unwrap();
+                assert_eq!(renewed.iter().map(|(id, _)| *id).collect::<Vec<i64>>(), free);
+                vec![held]
+            }
+            "send" => {
+                let sent: Vec<_> = claimed.iter().map(sent).collect();
+                let record = store.record_sent(&sent, instance).await.unwrap();
+                assert_eq!((record.sent.len(), record.late, record.duplicates.len()), (2, 0, 0));
+                record.locked
+            }
+            "fail" => {
+                let failed: Vec<_> = claimed.iter().map(|claim| failed(claim, Next::Retry(SOON))).collect();
+                let record = store.record_failures(&failed, instance, Recorder::Worker).await.unwrap();
+                assert_eq!(record.waiting, free);
+                record.locked
+            }
+            _ => {
+                let locked = store.release(&claimed.iter().map(back).collect::<Vec<_>>()).await.unwrap().locked;
+                let ready = "SELECT count(*) FROM outboxd.outbox WHERE state = 'ready'";
+                assert_eq!(sql::value::<i64>(&app, ready).await, 2);
+                locked
+            }
+        };
+        assert_eq!(locked, [held], "{action}");
+        // Whoever comes after a lock was met asks first, even where it would not have waited.
+        let asked: &[_] = if action == "renew" { &[] } else { &[held] };
+        assert_eq!(store.put_back(&claimed.iter().map(back).collect::<Vec<_>>()).await.unwrap(), asked, "{action}");
+        open.rollback().await.unwrap();
+        assert_eq!(store.find_locked(&[held.0]).await.unwrap().len(), 0, "{action}");
+        sql::run(&app, "DELETE FROM outboxd.outbox; DELETE FROM outboxd.notification_log").await;
     }
 }

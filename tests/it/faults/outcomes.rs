@@ -113,7 +113,7 @@ async fn a_claim_that_is_given_back_after_a_cancel_ends_canceled_and_frees_its_k
     let answer: String = sql::value(&client, &format!("SELECT outboxd.cancel({first})")).await;
     assert_eq!(answer, "in flight: no further attempt");
     let release = PutBack { id: first, epoch: claimed.token, wait: Duration::ZERO, next_step: None };
-    assert_eq!(store.release(&[release]).await.unwrap().0, ["k"]);
+    assert_eq!(store.release(&[release]).await.unwrap().released_keys, ["k"]);
     let ended = format!(
         "SELECT concat_ws(' ', status, attempts, finished_at IS NOT NULL) FROM outboxd.notification_log WHERE id = {first}"
     );

@@ -103,7 +103,7 @@ async fn note_settings(admin: &Client) {
 
 async fn assert_settings_were_pinned(admin: &Client) {
     let noted: Vec<String> = sql::values(admin, "SELECT DISTINCT settings FROM public.noted").await;
-    assert_eq!(noted, ["pg_catalog, pg_temp; on; on; postgres; 0; read committed; off"]);
+    assert_eq!(noted, ["pg_catalog, pg_temp; on; on; postgres; 1s; read committed; off"]);
 }
 
 #[tokio::test]
