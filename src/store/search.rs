@@ -11,7 +11,7 @@
 //! | FAILED | the dead letters by `failed_at` | last failed first |
 //! | PENDING | what is due, by topic and `due_at` | topic by topic, the earliest first |
 //!
-//! **Guarantee.** One call takes some 250 ms, in statements of a few each, whatever is asked and however long the history; from [`Page::next`] on
+//! **Guarantee.** One call takes some 40 ms, in statements of a few each, whatever is asked and however long the history; from [`Page::next`] on
 //! nothing is skipped. **Limit.** A page may be short or empty although there is more: then [`Page::scanned_to`] says how
 //! far it looked.
 
@@ -28,7 +28,7 @@ use super::{Store, query};
 use crate::notification::Status;
 
 /// How long one call looks, about.
-const TIME_MAX: Duration = Duration::from_millis(250);
+const TIME_MAX: Duration = Duration::from_millis(40);
 /// Rows looked at in the first statement, and in the last; a look into payloads costs more.
 const LOOK: (i32, i32) = (200, 4_000);
 const LOOK_INTO_PAYLOADS: (i32, i32) = (20, 400);
