@@ -115,7 +115,7 @@ async fn every_notification_goes_through_the_queue_as_an_entry_of_its_own() {
         world.provider.wait_for(370 + n, SOON).await;
         assert_eq!(world.pushed().await, 370 + n as i64);
     }
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 async fn wait_until(what: &str, is_so: impl AsyncFn() -> bool) {
@@ -140,7 +140,7 @@ async fn a_provider_never_sees_more_requests_at_once_than_the_worker_may_make() 
         world.provider.wait_for(before + 300, SOON).await;
     }
     world.provider.answer(Reply::ok());
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(world.provider.most_at_once(), CONCURRENCY as usize, "all it may make, and not one more");
 }
 

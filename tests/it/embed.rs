@@ -28,7 +28,7 @@ async fn an_app_pushes_after_its_commit_without_any_relay() {
     tx.commit().await.unwrap();
     producer.after_commit(ticket);
     world.provider.wait_for(1, SOON).await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     producer.close().await;
     assert_eq!(sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.publication").await, 0, "and confirmed");
 }
@@ -62,7 +62,7 @@ async fn an_app_that_dies_between_commit_and_push_leaves_the_rest_to_the_relay()
     let _never_pushed = producer.notify(&tx, &Notification::new("orders", "r", json!({}))).await.unwrap();
     tx.commit().await.unwrap();
     world.provider.wait_for(1, SOON).await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn app_and_relay_pushing_the_same_rows_deliver_them_once() {
         producer.after_commit(ticket);
     }
     world.provider.wait_for(100, SOON).await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.pushed().await, 100, "whoever reserves a row pushes it, and nobody else");
 }
 

@@ -51,7 +51,7 @@ async fn i1_a_provider_is_called_only_for_rows_whose_transaction_committed() {
         sql::run(&app, &format!("RESET outboxd.ring; {}", insert("kept"))).await;
     }
     drop(gone);
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     let called: BTreeSet<String> = world.provider.ledger().iter().map(|call| call.recipient()).collect();
     assert_eq!((called, world.provider.count()), (BTreeSet::from(["kept".to_owned()]), 40));
 }
@@ -77,7 +77,7 @@ async fn i2_every_committed_row_ends_visibly_although_redis_forgets_everything()
     redis.run::<String>("FLUSHALL").await;
     sql::until(&world.app, "SELECT clock_timestamp() > max(expires_at) FROM outboxd.notification_log").await;
     sql::run(&world.app, "SELECT outboxd.resume('paused')").await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     let seen = "SELECT recipient || ': ' || count(*) || ' ' || status FROM outboxd.notifications GROUP BY recipient, status ORDER BY recipient, status";
     let ends: Vec<String> = sql::values(&world.app, seen).await;
     let expected =
@@ -103,7 +103,7 @@ async fn i3_a_row_is_called_again_only_after_a_failure_or_an_unknown_outcome() {
     first.kill().await;
     world.provider.answer(Reply::ok());
     let _second = world.setup.start().await;
-    let verdict = world.settle().await;
+    let verdict = world.until_ended().await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(verdict.repeated.len(), 5, "{verdict:?}");
     // Before the kill a call may have hung for so long that it was given up and made again: once more unknown.
@@ -351,7 +351,7 @@ async fn i6_rows_arrive_in_order_per_key_although_an_instance_is_killed() {
     }
     world.provider.wait_for(300, SOON).await;
     first.kill().await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     let mut next: HashMap<String, u32> = HashMap::new();
     for call in world.provider.ledger() {
         let recipient = call.recipient();
@@ -393,7 +393,7 @@ async fn i7_calls_that_hang_hold_no_transaction_and_no_lock_in_the_apps_way() {
     redis.signal(Signal::SIGCONT);
     world.provider.answer(Reply::ok());
     let _next = world.setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 /// Rows that are published and unclaimed.
@@ -424,7 +424,7 @@ async fn most_published(world: &World, setup: &Setup, relays: usize) -> (i64, i6
     while sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.outbox").await > 0 {
         most_busy = most_busy.max(published(world).await);
     }
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     (most_idle, most_busy)
 }
 

@@ -290,7 +290,7 @@ async fn a_notification_that_is_already_expired_is_recorded_and_not_refused() {
     let recorded = "SELECT string_agg(status::text, ' ' ORDER BY id) FROM outboxd.notification_log";
     assert_eq!(value::<String>(&world.app, recorded).await, "QUEUED PENDING QUEUED QUEUED");
     let _instance = world.setup.start().await;
-    world.settle().await;
+    world.until_ended().await;
     let ended = "SELECT DISTINCT concat_ws(' ', status, error) FROM outboxd.notifications";
     assert_eq!(values::<String>(&world.app, ended).await, ["FAILED expired"]);
     assert_eq!(world.provider.count(), 0);

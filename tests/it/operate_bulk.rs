@@ -236,7 +236,7 @@ async fn running_instances_work_off_a_bulk_retry_between_live_traffic() {
     run(&world.app, "SELECT outboxd.retry_dead('dead')").await;
     world.notify(50).await;
     until(&world.app, "SELECT state = 'finished' AND done = 2000 FROM outboxd.bulk_actions").await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 2_050);
 }
 

@@ -151,7 +151,7 @@ async fn what_the_last_attempt_said_is_shown_while_it_is_tried_again() {
     assert_eq!(values::<String>(&world.app, shown).await, [waiting; 2], "the last attempt is still the last");
     world.provider.answer(Reply::ok());
     run(&world.app, "UPDATE outboxd.outbox SET retry_at = now(); COMMIT").await;
-    world.settle().await;
+    world.until_ended().await;
     assert_eq!(values::<String>(&world.app, shown).await, ["SENT webhook 2 200"; 2], "what went before is in attempts");
 }
 
@@ -296,7 +296,7 @@ async fn what_an_instance_does_is_seen_by_the_minute() {
     });
     let _instance = world.setup.start().await;
     world.notify(50).await;
-    world.settle().await;
+    world.until_ended().await;
     until(&world.app, "SELECT coalesce(sum(sent), 0) = 49 FROM outboxd.throughput").await;
     let counts = "SELECT concat_ws(' ', sum(queued), sum(sent), sum(failed), sum(retried)) FROM outboxd.throughput";
     until(&world.app, "SELECT sum(queued) >= 50 FROM outboxd.throughput").await;

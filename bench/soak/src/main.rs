@@ -97,7 +97,7 @@ struct Args {
 
     /// After the last fault, all must have ended within so many seconds.
     #[arg(long, default_value_t = 120)]
-    settle: u64,
+    ended_within: u64,
 
     /// Writes the report to this file.
     #[arg(long)]
@@ -197,9 +197,9 @@ async fn run(args: &Args) -> Result<bool> {
     let mut progress = Progress::new();
     play(args, &world, &schedule, &mut progress).await?;
     let left =
-        rows::settle(&world, Duration::from_secs(args.settle), |_| progress.show(&world, schedule.len())).await?;
+        rows::until_ended(&world, Duration::from_secs(args.ended_within), |_| progress.show(&world, schedule.len())).await?;
     progress.end();
-    say(&format!("settled at {:.0} s; {left} have not ended", world.elapsed().as_secs_f64()));
+    say(&format!("{:.0} s: {left} have not ended", world.elapsed().as_secs_f64()));
     if supervising.is_finished() {
         supervising.await?.context("the instances cannot be kept running")?;
     }

@@ -31,7 +31,7 @@ const ROWS: &str = "
 const STRAGGLERS: Duration = Duration::from_secs(3);
 
 /// No more campaigns, nothing paused; waits until all has ended, but not for ever. How many have not.
-pub(super) async fn settle(world: &World, patience: Duration, mut look: impl FnMut(i64)) -> Result<i64> {
+pub(super) async fn until_ended(world: &World, patience: Duration, mut look: impl FnMut(i64)) -> Result<i64> {
     let admin = world.admin().await?;
     // A failover may have taken the campaign away.
     let _ = admin.client.query("SELECT outboxd.drop_schedule('minutely')", &[]).await;

@@ -190,7 +190,7 @@ async fn the_record_tells_the_providers_ids_and_why_one_was_given_up() {
     let routes = "[routes.orders]\nchannels = [\"alimtalk\", \"sms\"]\n";
     let _instance = world.setup.clone().toml(&channels.concat()).toml(routes).start().await;
     world.notify(3).await;
-    world.settle().await.assert_nothing_lost();
+    world.until_ended().await.assert_nothing_lost();
     let shown = "SELECT concat_ws(' | ', recipient, status, channel, http_status, provider_id, error) FROM outboxd.notifications ORDER BY id";
     assert_eq!(
         values::<String>(&world.app, shown).await,

@@ -108,7 +108,7 @@ async fn the_record_names_the_header_that_was_not_forwarded() {
     let world = World::new(Carrier::Memory).await;
     let _instance = world.setup.start().await;
     run(&world.app, r#"SELECT outboxd.notify('orders', 'r', '{}', headers => '{"x-tenant": "t1"}')"#).await;
-    world.settle().await.assert_nothing_lost();
+    world.until_ended().await.assert_nothing_lost();
     let shown = "SELECT concat_ws(' | ', status, channel, attempts, error) FROM outboxd.notifications";
     assert_eq!(
         values::<String>(&world.app, shown).await,

@@ -48,7 +48,7 @@ async fn random_kills_lose_nothing_and_repeat_only_what_was_unknown() {
     let committed = writing.await.unwrap();
     keep_running(&world, &mut instances);
 
-    let verdict = world.settle().await;
+    let verdict = world.until_ended().await;
     println!("{committed} committed, {kills} kills, {} repeated", verdict.repeated.len());
     verdict.assert_nothing_lost().assert_duplicates_explained();
     let ended =

@@ -39,7 +39,7 @@ async fn a_full_disk_of_postgres_loses_nothing_and_what_was_called_meanwhile_is_
 
     sql::run(&world.app, "DROP TABLE ballast").await;
     world.notify(20).await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(sql::value::<i64>(&world.app, sent).await, 220, "nothing was given up");
 }
 
@@ -59,7 +59,7 @@ async fn a_redis_without_memory_holds_up_delivery_but_no_commit_and_loses_nothin
         instance.wait_for_log("publishing waits").await;
         assert_eq!(world.provider.count(), 20, "{kind}");
         redis.run::<()>("CONFIG SET maxmemory 0").await;
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         assert_eq!(world.provider.count(), 220, "{kind}");
     }
 }

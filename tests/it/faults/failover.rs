@@ -206,7 +206,7 @@ async fn a_statement_that_takes_long_is_waited_for() {
     lock.batch_execute("LOCK TABLE outboxd.outbox IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(8)").await.unwrap();
     lock.commit().await.unwrap();
     world.notify(5).await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert!(!instance.log().contains("silent"), "{}", instance.log());
 }
 
@@ -227,6 +227,6 @@ async fn a_primary_that_freezes_and_comes_back_is_served_again() {
     sql::run(&client, "SELECT outboxd.notify('orders', 'b' || n, '{}') FROM generate_series(1, 20) n").await;
     provider.wait_for(40, GIVEN_UP_WITHIN).await;
     println!("all were called {:?} after it thawed", thawed_at.elapsed());
-    verdict::settle(&client, &provider).await.assert_nothing_lost().assert_duplicates_explained();
+    verdict::until_ended(&client, &provider).await.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(instance.drain().await, 0);
 }

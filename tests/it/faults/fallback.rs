@@ -55,7 +55,7 @@ async fn without_redis_deliveries_go_on_each_once() {
         redis.kill();
         world.notify(200).await;
         // For good: nobody starts it again.
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         assert_eq!(times(&instance, LEFT), 1);
         assert_eq!(instance.metric("outboxd_queue_fallback", &[]).await, 1.0);
         let calm = "SELECT count(*) = 0 FROM outboxd.publication";
@@ -71,11 +71,11 @@ async fn a_redis_that_comes_back_with_its_data_has_only_stale_copies() {
         few_calls(&mut world, 2);
         let mut instance = world.start_in_the_middle(Duration::from_millis(5)).await;
         redis.kill();
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         redis.restart();
         until_told(&instance, BACK, 1).await;
         world.notify(50).await;
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         let started = Instant::now();
         while instance.metric("outboxd_queue_depth", &[("backend", kind)]).await > 0.0 {
             assert!(started.elapsed() < SOON, "its copies are worked off");
@@ -103,7 +103,7 @@ async fn a_redis_that_comes_back_empty_costs_no_message() {
     redis.restart();
     until_told(&instance, BACK, 1).await;
     world.notify(100).await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn each_way_is_told_once_and_health_shows_and_clears_it() {
     assert_eq!(sql::value::<String>(&world.app, "SELECT queue FROM outboxd.workers").await, "stream");
     assert_eq!(instance.metric("outboxd_queue_fallback", &[]).await, 0.0);
     world.notify(10).await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     for told in [LEFT, BACK, "publishing waits", "publishing goes on", "taking waits", "taking goes on"] {
         assert_eq!(times(&instance, told), 1, "{told}\n{}", instance.log());
     }
@@ -151,7 +151,7 @@ async fn of_two_instances_one_that_is_cut_off_from_redis_goes_on_alone() {
     // Whoever is quicker takes them: until some were its own.
     for _ in 0..50 {
         world.notify(100).await;
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         if cut_off.metric("outboxd_sent_total", &[]).await > sent {
             break;
         }
@@ -165,7 +165,7 @@ async fn of_two_instances_one_that_is_cut_off_from_redis_goes_on_alone() {
     proxy.heal();
     until_told(&cut_off, BACK, 1).await;
     world.notify(300).await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 /// Two instances without their Redis, the first of which has the most rows in its process.
@@ -186,7 +186,7 @@ async fn what_a_killed_instance_had_in_its_process_is_delivered_by_another() {
     world.provider.answer(Reply::ok().after(Duration::from_millis(50)));
     let (dies, _lives) = one_of_two_that_holds_rows(&world, &mut redis).await;
     dies.kill().await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 #[tokio::test]
@@ -202,10 +202,10 @@ async fn an_instance_that_dies_while_it_leaves_redis_loses_nothing() {
     redis.kill();
     dies.exit_code().await;
     world.notify(50).await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     redis.restart();
     world.notify(50).await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 #[tokio::test]
@@ -216,7 +216,7 @@ async fn what_a_stopping_instance_has_in_its_process_is_left_to_the_others() {
     world.provider.answer(Reply::ok().after(Duration::from_millis(50)));
     let (stops, _lives) = one_of_two_that_holds_rows(&world, &mut redis).await;
     assert_eq!(stops.drain().await, 0);
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 #[tokio::test]
@@ -230,10 +230,10 @@ async fn with_never_deliveries_wait_for_redis() {
     waits.notify(50).await;
     goes_on.notify(50).await;
     // Time enough for the one is time enough for the other.
-    goes_on.settle().await.assert_nothing_lost().assert_no_duplicate();
+    goes_on.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(waits.provider.count(), 0);
     redis.restart();
-    waits.settle().await.assert_nothing_lost().assert_no_duplicate();
+    waits.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(times(&waiting, LEFT), 0);
 }
 
@@ -260,7 +260,7 @@ async fn a_redis_that_comes_and_goes_costs_no_message_and_repeats_none() {
             until_told(instance, BACK, round).await;
         }
     }
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     sql::until(&world.app, "SELECT count(fallback_since) = 0 FROM outboxd.instance").await;
 }
 

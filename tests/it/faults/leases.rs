@@ -34,7 +34,7 @@ async fn retention_goes_on_where_a_killed_instance_left_it() {
     let mut second = world.setup.start().await;
     sql::until(&world.app, &format!("SELECT ({left}) = '0 0'")).await;
     second.wait_for_log("\"deleted\":3000").await;
-    world.settle().await.assert_nothing_lost();
+    world.until_ended().await.assert_nothing_lost();
     assert_eq!(sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.notification_log").await, 5);
 }
 
@@ -51,7 +51,7 @@ async fn a_campaign_whose_every_instance_is_killed_at_each_step_reaches_everybod
     let _last = world.setup.start().await;
     world.provider.wait_for(2_000, SOON).await;
     schedule::run_is(&client, "campaign", "released").await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(schedule::rows_of(&client, "campaign").await, (2_000, 2_000));
     let counts = "SELECT concat_ws(' ', recipients, prepared, released) FROM outboxd.schedule_runs";
     assert_eq!(sql::value::<String>(&client, counts).await, "2000 2000 2000");
@@ -69,7 +69,7 @@ async fn a_bulk_retry_is_finished_by_the_next_instance_and_retries_nobody_twice(
     assert!(done > 0 && done < 2_000, "it died in the middle: {done}");
     let _second = world.setup.start().await;
     sql::until(&world.app, "SELECT state = 'finished' AND done = 2000 FROM outboxd.bulk_actions").await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 2_000);
     let finished = "SELECT count(*) FROM outboxd.audit WHERE action = 'bulk_retry_finished' AND affected = 2000";
     assert_eq!(sql::value::<i64>(&world.app, finished).await, 1);
@@ -109,7 +109,7 @@ async fn leases_ended_by_a_sweep_that_dies_are_ended_once_and_free_their_keys() 
     assert_eq!(sql::value::<i64>(&world.app, unknown).await, 21, "each claim of the dead worker");
     world.provider.answer(Reply::ok());
     let _last = world.setup.start().await;
-    let verdict = world.settle().await;
+    let verdict = world.until_ended().await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(sql::value::<i64>(&world.app, unknown).await, 21, "and none of them twice");
     assert_eq!(verdict.repeated.len(), 20, "all but the one whose time was over: {verdict:?}");
@@ -131,7 +131,7 @@ async fn a_loss_that_was_noticed_by_an_instance_that_died_is_noticed_by_the_next
     let published = "SELECT count(*) FROM outboxd.outbox WHERE state = 'published'";
     assert_eq!(sql::value::<i64>(&world.app, published).await, 300, "nobody has published them again yet");
     let _second = world.setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn counts_told_by_an_instance_that_dies_are_told_once_and_the_next_goes_on
     sql::until(&world.app, "SELECT taken_at > (SELECT max(started_at) FROM outboxd.instance) FROM outboxd.snapshot")
         .await;
     world.notify(30).await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     let by_both: i64 =
         sql::value(&world.app, "SELECT count(*) FROM outboxd.notification_log WHERE status = 'SENT'").await;
     assert_eq!(second.drain().await, 0);

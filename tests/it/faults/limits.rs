@@ -31,7 +31,7 @@ async fn work_off(world: &World, setup: &Setup, rows: i32) -> f64 {
     let mut instance = setup.start().await;
     sql::until(&world.app, &format!("SELECT count(*) = {rows} FROM outboxd.notification_log WHERE status = 'SENT'"))
         .await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     let claimed = instance.metric("outboxd_claims_total", &[("case", "claimed")]).await;
     let given_back = instance.metric("outboxd_released_total", &[]).await;
     let put_back = instance.metric("outboxd_put_back_total", &[]).await;
@@ -212,7 +212,7 @@ async fn what_cannot_start_within_a_second_goes_back_unclaimed_with_its_time() {
     assert!(sql::value::<bool>(&world.app, &promised).await, "each has a time of its own");
     assert!(instance.metric("outboxd_put_back_total", &[]).await > 50.0);
     world.provider.answer(Reply::ok());
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     let attempts = "SELECT count(*) FROM outboxd.notification_log WHERE status = 'SENT' AND attempts = 1";
     assert_eq!(sql::value::<i64>(&world.app, attempts).await, i64::from(ROWS));
 }

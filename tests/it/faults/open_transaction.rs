@@ -250,7 +250,7 @@ async fn a_published_row_that_an_open_cancel_holds_keeps_no_other_waiting() {
             sql::until(&world.app, &format!("SELECT count(*) = 9 + 10 * {round} {SENT}")).await;
         }
         open.batch_execute(end).await.unwrap();
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         assert_eq!(sql::value::<String>(&world.app, &format!("SELECT status::text {OF_HELD}")).await, status);
         assert_eq!(world.provider.count(), if status == "SENT" { 60 } else { 59 });
         assert_eq!(worker.drain().await, 0);
@@ -282,7 +282,7 @@ async fn a_row_in_flight_that_an_open_cancel_holds_keeps_no_other_waiting() {
         println!("{rounds} rounds of ten beside it");
         assert!(rounds >= 10, "{rounds} rounds of ten");
         open.batch_execute(end).await.unwrap();
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         let kept = format!("SELECT status::text {OF_HELD}");
         assert_eq!(sql::value::<String>(&world.app, &kept).await, "SENT", "it was delivered, whatever came after");
         for instance in [worker, other] {
@@ -306,7 +306,7 @@ async fn a_sweep_ends_the_leases_beside_a_row_that_an_open_cancel_holds() {
         let _next = world.setup.start().await;
         sql::until(&world.app, &format!("SELECT count(*) = 9 {SENT}")).await;
         open.batch_execute(end).await.unwrap();
-        world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+        world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
         assert_eq!(sql::value::<String>(&world.app, &format!("SELECT status::text {OF_HELD}")).await, status);
         let unknown = "SELECT count(*) FROM outboxd.attempts WHERE outcome = 'unknown'";
         assert_eq!(sql::value::<i64>(&world.app, unknown).await, 10, "each lease was ended once");

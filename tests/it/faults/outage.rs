@@ -52,7 +52,7 @@ async fn calls_that_end_well_while_postgres_is_away_are_not_made_again() {
     );
     sql::until(&world.app, &swept).await;
     second_way.heal();
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 40);
     let noted = "SELECT coalesce(string_agg(DISTINCT outcome, ', '), 'none') FROM outboxd.attempts";
     assert_eq!(sql::value::<String>(&world.app, noted).await, "none");
@@ -75,7 +75,7 @@ async fn an_instance_that_starts_as_postgres_comes_back_leaves_the_others_time_t
     let swept = "SELECT heartbeat_at > started_at + interval '3 s' FROM outboxd.instance ORDER BY id DESC LIMIT 1";
     sql::until(&world.app, swept).await;
     way.heal();
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 /// What it took before it noticed must not wait for it: the other has to be enough, for as long as the silence lasts.
@@ -87,14 +87,14 @@ async fn an_instance_that_cannot_reach_postgres_leaves_the_queue_to_the_others()
         let _second = world.setup.start().await;
         way.set(Fault::BlackHole);
         world.notify(300).await;
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         first.wait_for_log("what was goes back to the queue").await;
         // From then on it takes nothing.
         world.notify(300).await;
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         way.heal();
         first.wait_for_log("Postgres answers; taking goes on").await;
         world.notify(300).await;
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     }
 }

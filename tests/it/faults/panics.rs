@@ -21,7 +21,7 @@ async fn a_panic_in_any_task_ends_the_process_and_the_next_one_finishes_its_work
         assert_eq!(ended, Ok(1), "at {place}");
         assert!(first.log().contains(&format!("failpoint {place}")), "it says why:\n{}", first.log());
         let second = world.setup.start().await;
-        world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+        world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
         assert_eq!(second.drain().await, 0);
     }
 }

@@ -78,7 +78,7 @@ async fn a_session_mode_pooler_and_a_plain_proxy_are_not_taken_for_one() {
         world.provider.wait_for(20 * (n + 1), SOON).await;
         assert_eq!(instance.drain().await, 0);
     }
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 /// Its one connection is ours alone, so whoever asks for a second waits: that is no sign of sharing.

@@ -25,7 +25,7 @@ async fn sessions_that_are_terminated_again_and_again_lose_nothing() {
         sql::run(&killer, terminate).await;
     }
     let app = world.database.connect().await;
-    let verdict = crate::support::verdict::settle(&app, &world.provider).await;
+    let verdict = crate::support::verdict::until_ended(&app, &world.provider).await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
 }
 
@@ -37,7 +37,7 @@ async fn an_immediate_stop_and_restart_of_postgres_loses_nothing() {
     server.stop_immediately().await;
     server.start_again().await;
     let app = world.database.connect().await;
-    let verdict = crate::support::verdict::settle(&app, &world.provider).await;
+    let verdict = crate::support::verdict::until_ended(&app, &world.provider).await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
 }
 
@@ -52,7 +52,7 @@ async fn a_table_that_is_locked_for_a_while_holds_up_but_loses_nothing() {
     lock.batch_execute("LOCK TABLE outboxd.outbox IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(2)").await.unwrap();
     lock.commit().await.unwrap();
     world.notify(20).await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_statement_timeout_set_by_the_dba_loses_nothing() {
     sql::run(&world.app, &format!("ALTER DATABASE {} SET statement_timeout = '5ms'", world.database.name)).await;
     let _instance = world.setup.start().await;
     world.notify(200).await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_transaction_that_idles_for_long_stops_nothing() {
         world.provider.wait_for(200 * round, SOON).await;
     }
     held.commit().await.unwrap();
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn a_link_to_postgres_that_falls_silent_is_given_up_and_made_anew() {
         // A call of ours lasts at most as long as its statement may, and five seconds for the network.
         instance.wait_for_log("recording waits").await;
         proxy.heal();
-        world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+        world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     }
 }
 
@@ -114,7 +114,7 @@ async fn connection_slots_used_up_by_others_are_waited_out() {
     assert!(!hogs.is_empty(), "the connections were used up");
     world.notify(50).await;
     drop(hogs);
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 #[tokio::test]
@@ -130,6 +130,6 @@ async fn a_transaction_mode_pooler_in_between_changes_nothing_that_matters() {
     world.provider.wait_for(50, SOON).await;
     first.kill().await;
     let _second = setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     assert!(world.provider.count() >= 250);
 }

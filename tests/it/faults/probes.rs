@@ -44,7 +44,7 @@ async fn probes_that_fail_use_up_no_attempt_and_no_notification() {
     sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT' AND attempts = 1")
         .await;
     assert_eq!(sql::value::<i64>(&world.app, FAILED).await, 2);
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn an_operator_closes_a_circuit_and_what_waits_goes_out_at_once() {
     let operator = world.database.connect_as_member_of("outboxd_operator").await;
     sql::run(&operator, "SELECT outboxd.close_circuit('webhook')").await;
     world.provider.wait_for(2 + 5, Duration::from_secs(3)).await;
-    world.settle().await.assert_nothing_lost();
+    world.until_ended().await.assert_nothing_lost();
     let closed = "SELECT concat_ws(' ', circuit, held_because) FROM outboxd.channel_health";
     assert_eq!(sql::value::<String>(&world.app, closed).await, "closed");
     let audit = "SELECT action || ' ' || subject || ' ' || affected FROM outboxd.audit";
@@ -98,7 +98,7 @@ async fn an_operator_asks_for_a_probe_and_its_outcome_decides() {
     world.provider.answer(Reply::ok());
     sql::run(&operator, "SELECT outboxd.probe_channel('webhook')").await;
     sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT'").await;
-    world.settle().await.assert_nothing_lost();
+    world.until_ended().await.assert_nothing_lost();
 }
 
 /// Rows that are due while the probe is under way go back. A probe may take 125 s here, and takes a moment.
@@ -110,7 +110,7 @@ async fn what_waits_for_a_probe_goes_out_as_soon_as_it_has_succeeded() {
     open_the_circuit(&world).await;
     world.provider.answer(Reply::ok().after(Duration::from_millis(300)));
     sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT'").await;
-    world.settle().await.assert_nothing_lost();
+    world.until_ended().await.assert_nothing_lost();
 }
 
 /// A provider beside the world's own, to which its notifications can fail over.
@@ -173,7 +173,7 @@ async fn a_backlog_for_a_later_channel_goes_out_as_soon_as_an_operator_ends_its_
         let operator = world.database.connect_as_member_of("outboxd_operator").await;
         sql::run(&operator, &format!("SELECT outboxd.{end}('webhook')")).await;
         sql::until(&world.app, "SELECT count(*) = 205 FROM outboxd.notification_log WHERE status = 'SENT'").await;
-        world.settle().await.assert_nothing_lost();
+        world.until_ended().await.assert_nothing_lost();
     }
 }
 
@@ -198,5 +198,5 @@ async fn a_probe_that_was_not_made_because_its_row_expired_is_the_next_rows() {
     assert_eq!(world.provider.count(), 2, "nobody was called for it");
     world.notify(1).await;
     world.provider.wait_for(3, SOON).await;
-    world.settle().await.assert_nothing_lost();
+    world.until_ended().await.assert_nothing_lost();
 }

@@ -23,7 +23,7 @@ async fn a_producer_killed_after_its_commit_and_before_the_push_loses_nothing() 
         assert_ne!(first.exit_code().await, 0, "it died where it was told to");
         assert_eq!(world.provider.count(), 0);
         let _second = world.setup.start().await;
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     }
 }
 
@@ -42,7 +42,7 @@ async fn a_message_for_an_id_nobody_committed_is_dropped() {
     let ghosts = [rolled_back, 999_999_999].map(|id| message(id, 0));
     queue.push(&ghosts).await.unwrap();
     world.notify(1).await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 1, "only the committed one was called");
     let deadline = Instant::now() + SOON;
     while queue.depth().await.unwrap() != queue::Depth::default() {
@@ -66,7 +66,7 @@ async fn a_commit_whose_reply_is_swallowed_can_be_repeated_with_the_same_dedup_k
     sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.notifications").await;
     proxy.heal();
     sql::run(&postgres::connect(&url).await, notify).await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 1);
 }
 
@@ -88,7 +88,7 @@ async fn a_lower_id_that_commits_late_is_delivered_and_keeps_its_place_behind_it
     world.provider.wait_for(1_001, SOON).await;
     transaction.commit().await.unwrap();
     world.provider.wait_for(1_003, Duration::from_secs(3)).await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 /// The relay's look is every 5 s; then a poll, and the delivery.
@@ -112,7 +112,7 @@ async fn what_commits_far_below_where_the_fast_path_begins_is_found_by_the_relay
     sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox").await;
     transaction.commit().await.unwrap();
     world.provider.wait_for(OTHERS + 3, LOOK).await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn an_app_transaction_longer_than_the_republish_time_is_delivered_once() {
     transaction.execute("SELECT pg_sleep(2)", &[]).await.unwrap();
     assert_eq!(world.provider.count(), 0, "nothing is sent before the commit");
     transaction.commit().await.unwrap();
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn a_relay_killed_after_reserve_or_after_push_loses_nothing_and_repeats_no
         let cut_short = "SELECT concat_ws(' ', count(*), sum(cardinality(ids))) FROM outboxd.publication";
         assert_eq!(sql::value::<String>(&world.app, cut_short).await, "1 50", "after {point}");
         let _second = world.setup.start().await;
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.publication").await;
     }
 }
@@ -158,7 +158,7 @@ async fn of_two_relays_one_that_stops_mid_batch_holds_up_nobody() {
     stopped.wait_for_log("failpoint hit").await;
     let _other = world.setup.start().await;
     world.notify(50).await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     drop(stopped);
 }
 
@@ -181,7 +181,7 @@ async fn a_row_that_can_never_be_sent_fails_and_the_others_flow_on() {
     sql::until(&world.app, "SELECT status = 'FAILED' FROM outboxd.notifications WHERE recipient = 'poison'").await;
     let error: String = sql::value(&world.app, "SELECT error FROM outboxd.dead_letters").await;
     assert!(error.contains("URL"), "{error}");
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 #[tokio::test]
@@ -241,7 +241,7 @@ async fn what_was_committed_while_nobody_ran_is_delivered_after_the_start() {
     let world = World::new(Carrier::Memory).await;
     world.notify(1_000).await;
     let _instance = world.setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 #[tokio::test]
@@ -259,7 +259,7 @@ async fn a_paused_topic_waits_and_the_others_flow_on() {
     world.provider.wait_for(2, SOON).await;
     assert_eq!(world.provider.ledger()[1].json()["topic"], "other");
     sql::run(&world.app, "SELECT outboxd.resume('orders')").await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 22);
 }
 

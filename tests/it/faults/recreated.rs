@@ -48,7 +48,7 @@ async fn a_schema_dropped_and_made_anew_is_served_without_a_restart() {
             sql::run(&world.app, AHEAD).await;
             sent += write(&world).await;
             world.provider.wait_for(sent, SOON).await;
-            world.settle().await;
+            world.until_ended().await;
             make_anew(&world).await;
         }
         sent += write(&world).await;
@@ -78,7 +78,7 @@ async fn instances_do_not_take_each_others_numbers_in_a_schema_made_anew() {
     sql::until(&world.app, &ALIVE.replace("count(*)", "count(*) = 2")).await;
     let sent = write(&world).await;
     world.provider.wait_for(sent, SOON).await;
-    world.settle().await.assert_nothing_lost();
+    world.until_ended().await.assert_nothing_lost();
     assert_eq!((first.drain().await, second.drain().await), (0, 0));
     let left = "SELECT count(*) FROM outboxd.instance WHERE stopped_at IS NULL";
     assert_eq!(sql::value::<i64>(&world.app, left).await, 0, "each signed off for itself");
@@ -101,14 +101,14 @@ async fn a_dump_restored_in_place_is_served_without_a_restart() {
     let world = World::new(Carrier::Stream).await;
     let _instance = world.setup.start().await;
     let mut sent = write(&world).await;
-    world.settle().await;
+    world.until_ended().await;
     let dump = tempfile::tempdir().unwrap();
     let file = dump.path().join("dump");
     let (url, path) = (world.database.url(), file.to_str().unwrap().to_owned());
     pg("pg_dump", &["-Fc", "-d", &url, "-f", &path]);
     sql::run(&world.app, AHEAD).await;
     sent += write(&world).await;
-    world.settle().await;
+    world.until_ended().await;
     pg("pg_restore", &["--clean", "--if-exists", "--single-transaction", "-d", &url, &path]);
     sent += write(&world).await;
     world.provider.wait_for(sent, SOON).await;

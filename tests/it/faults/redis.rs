@@ -25,7 +25,7 @@ async fn a_redis_killed_without_persistence_costs_seconds_and_no_message() {
     world.provider.wait_for(50, SOON).await;
     redis.kill();
     redis.launch();
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn a_flushall_with_a_full_queue_costs_no_message_nor_retry_nor_dead_letter
     world.provider.wait_for(50, SOON).await;
     redis.run::<String>("FLUSHALL").await;
     sql::until(&world.app, "SELECT count(*) = 498 FROM outboxd.notification_log WHERE status = 'SENT'").await;
-    let verdict = world.settle().await;
+    let verdict = world.until_ended().await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.dead_letters").await, 2);
 }
@@ -58,7 +58,7 @@ async fn a_flushall_with_all_workers_killed_costs_no_message() {
     first.kill().await;
     redis.run::<String>("FLUSHALL").await;
     let _second = world.setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn a_failover_that_loses_acknowledged_writes_costs_no_message() {
     world.notify(300).await;
     sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox WHERE state = 'ready'").await;
     pair.primary.kill();
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 #[tokio::test]
@@ -87,5 +87,5 @@ async fn a_redis_that_is_away_holds_up_nothing_but_delivery() {
     // The app's commits go on.
     world.notify(100).await;
     redis.launch();
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }

@@ -38,7 +38,7 @@ async fn rows_of_a_topic_without_a_route_wait_and_say_why_until_it_has_one() {
     assert_eq!(world.provider.count(), 1);
     assert_eq!(first.drain().await, 0);
     let _second = world.setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     sql::until(&world.app, "SELECT level = 'ok' FROM outboxd.health WHERE name = 'routes'").await;
 }
 
@@ -53,7 +53,7 @@ async fn an_instance_without_a_topics_route_leaves_its_rows_to_one_that_has_it()
         for _ in 0..10 {
             world.notify(10).await;
         }
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         assert_eq!(sql::value::<String>(&world.app, STATES).await, "SENT 1", "{carrier:?}");
         assert_eq!(old.log().matches("no route for the topic").count(), 1, "told once: {}", old.log());
     });
@@ -68,7 +68,7 @@ async fn a_relay_without_any_route_publishes_for_workers_that_have_them() {
     // What comes back goes another way than what is new.
     world.provider.script([Reply::status(503)]);
     world.notify(50).await;
-    world.settle().await.assert_nothing_lost();
+    world.until_ended().await.assert_nothing_lost();
     assert_eq!(world.provider.count(), 51);
 }
 
@@ -84,5 +84,5 @@ async fn a_claim_whose_holder_died_is_ended_by_an_instance_without_its_route_and
     assert!(sql::value::<bool>(&world.app, gone).await);
     assert_eq!(other.drain().await, 0);
     let _last = world.setup.start().await;
-    world.settle().await.assert_nothing_lost();
+    world.until_ended().await.assert_nothing_lost();
 }

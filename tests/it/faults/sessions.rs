@@ -116,7 +116,7 @@ async fn odd_defaults_of_a_database_change_nothing() {
     let (first, second) = (world.setup.start().await, world.setup.start().await);
     write_rows(&world.app).await;
     every_command_works(&world.database.url()).await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     assert_nobody_was_serializable(&watcher).await;
     assert_settings_were_pinned(&world.app).await;
     for instance in [first, second] {
@@ -149,7 +149,7 @@ async fn odd_defaults_of_a_database_behind_a_pooler_change_nothing() {
             assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
         }
     }
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     assert_nobody_was_serializable(&watcher).await;
     assert_settings_were_pinned(&world.app).await;
     assert!(!instance.log().contains(" waits"), "{}", instance.log());
@@ -202,8 +202,8 @@ async fn row_level_security_switched_on_by_somebody_hides_nothing_from_us() {
     let service = database.url_as(&format!("outboxd_service_login_{}", database.name));
     let instance = Setup::new(&service).webhook(&provider.url("/hook")).start().await;
     write_rows(&app).await;
-    let settled = verdict::settle(&admin, &provider).await;
-    settled.assert_nothing_lost().assert_duplicates_explained();
+    let verdict = verdict::until_ended(&admin, &provider).await;
+    verdict.assert_nothing_lost().assert_duplicates_explained();
     let seen = "SELECT count(*) FROM outboxd.notifications WHERE status = 'SENT'";
     assert_eq!((sql::value::<i64>(&operator, seen).await, sql::value::<i64>(&owner, seen).await), (100, 100));
     assert_eq!(instance.drain().await, 0);

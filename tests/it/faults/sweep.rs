@@ -176,7 +176,7 @@ async fn a_repair_that_fails_does_not_keep_the_others_from_running() {
     world.notify(5).await;
     holder.exit_code().await;
     let mut next = world.setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     next.wait_for_log("cursed").await;
     let told = next.log().matches("cursed").count();
     assert_eq!(told, 1, "it is told once, not with every sweep");
@@ -199,10 +199,10 @@ async fn an_instance_that_looked_dead_is_looked_at_again_when_it_dies() {
     let _alive = world.setup.clone().set("worker.heartbeat_ttl", "2s").start().await;
     let stopped = register(&world.app).await;
     leave_in_the_queue_of(&world, stopped, "1 hour").await;
-    world.settle().await.assert_nothing_lost();
+    world.until_ended().await.assert_nothing_lost();
     // It was only stopped: it went on under its number, beat, published and died.
     leave_in_the_queue_of(&world, stopped, "1 minute").await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 2);
 }
 

@@ -65,14 +65,14 @@ async fn an_older_instance_delivers_on_beside_a_newer_schema_also_after_a_restar
     world.provider.wait_for(50, SOON).await;
     migrate_as_a_newer_binary_would(&world).await;
     notify(&world, 5..10).await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     assert!(!old.has_ended());
 
     // A deploy in the middle of which an old pod is restarted, and a roll-back.
     let late = world.setup.start().await;
     assert_eq!(old.drain().await, 0);
     notify(&world, 10..12).await;
-    let verdict = world.settle().await;
+    let verdict = world.until_ended().await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(late.drain().await, 0);
     let failed_first = "SELECT array_agg(id) FROM outboxd.notification_log WHERE recipient LIKE '%3'";

@@ -23,7 +23,7 @@ async fn a_worker_killed_before_the_claim_loses_nothing_and_repeats_nothing() {
     for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream] {
         let world = killed_at(carrier, "after_take=abort").await;
         let _second = world.setup.start().await;
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     }
 }
 
@@ -32,7 +32,7 @@ async fn a_worker_killed_after_the_claim_and_before_the_call_leaves_unknown_outc
     for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream] {
         let world = killed_at(carrier, "after_claim=abort").await;
         let _second = world.setup.start().await;
-        world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+        world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
         let unknown: i64 =
             sql::value(&world.app, "SELECT count(*) FROM outboxd.attempts WHERE outcome = 'unknown'").await;
         assert!(unknown > 0, "each claim without an outcome is visible");
@@ -49,7 +49,7 @@ async fn a_worker_killed_mid_request_repeats_at_most_what_was_in_flight() {
     first.kill().await;
     world.provider.answer(Reply::ok());
     let _second = world.setup.start().await;
-    let verdict = world.settle().await;
+    let verdict = world.until_ended().await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(verdict.repeated.len(), 64, "{verdict:?}");
 }
@@ -58,7 +58,7 @@ async fn a_worker_killed_mid_request_repeats_at_most_what_was_in_flight() {
 async fn a_worker_killed_after_the_2xx_and_before_the_record_repeats_with_an_explanation() {
     let world = killed_at(Carrier::Stream, "after_call=abort").await;
     let _second = world.setup.start().await;
-    let verdict = world.settle().await;
+    let verdict = world.until_ended().await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
     assert!(!verdict.repeated.is_empty(), "the first call was made and not recorded");
 }
@@ -74,7 +74,7 @@ async fn a_worker_killed_after_the_record_and_before_the_ack_repeats_nothing() {
         assert_eq!(sql::value::<String>(&world.app, "SELECT status FROM outboxd.notifications").await, "SENT");
         let _second = world.setup.start().await;
         world.notify(5).await;
-        world.settle().await.assert_nothing_lost().assert_no_duplicate();
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     }
 }
 
@@ -87,7 +87,7 @@ async fn a_worker_killed_before_it_records_a_failure_loses_nothing() {
     first.exit_code().await;
     world.provider.answer(Reply::ok());
     let _second = world.setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn a_worker_stopped_beyond_its_lease_cannot_undo_what_happened_since() {
     first.signal(Signal::SIGCONT);
     first.wait_for_log("this process stood still").await;
     sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.attempts WHERE outcome = 'late failure'").await;
-    let verdict = world.settle().await;
+    let verdict = world.until_ended().await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(sql::value::<String>(&world.app, "SELECT status FROM outboxd.notifications").await, "SENT");
     assert_eq!(second.log().matches("an instance is dead").count(), 1, "told once: {}", second.log());
@@ -121,7 +121,7 @@ async fn a_sigterm_with_a_slow_provider_finishes_what_is_in_flight() {
     assert_eq!(first.drain().await, 0);
     world.provider.answer(Reply::ok());
     let _second = world.setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 #[tokio::test]
@@ -137,7 +137,7 @@ async fn a_drain_that_takes_too_long_exits_75_and_records_what_it_cut_off_as_unk
     assert_eq!(outcome, "unknown");
     world.provider.answer(Reply::ok());
     let _second = setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_duplicates_explained();
+    world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 #[tokio::test]
@@ -167,5 +167,5 @@ async fn what_was_in_a_process_that_died_days_ago_is_sent_by_the_next() {
                                           instance = (SELECT id FROM outboxd.instance)";
     sql::run(&world.app, died).await;
     let _next = world.setup.start().await;
-    world.settle().await.assert_nothing_lost().assert_no_duplicate();
+    world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }

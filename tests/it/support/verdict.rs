@@ -43,7 +43,7 @@ impl Verdict {
 }
 
 /// Waits until every row has ended, then judges.
-pub async fn settle(client: &Client, provider: &Provider) -> Verdict {
+pub async fn until_ended(client: &Client, provider: &Provider) -> Verdict {
     sql::until(client, "SELECT count(*) = 0 FROM outboxd.notifications WHERE finished_at IS NULL").await;
     judge(client, provider).await
 }

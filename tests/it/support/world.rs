@@ -112,7 +112,7 @@ impl World {
     }
 
     /// Waits until every row has ended, then judges.
-    pub async fn settle(&self) -> Verdict {
-        verdict::settle(&self.app, &self.provider).await
+    pub async fn until_ended(&self) -> Verdict {
+        verdict::until_ended(&self.app, &self.provider).await
     }
 }
