@@ -93,21 +93,10 @@ pub fn decide(
     Decision::RetryAfter(wait.max(retry_after.unwrap_or_default()))
 }
 
-/// What happens to work whose channel is held: where it moves on, no attempt is burnt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeldDecision {
-    /// Parked until it is over.
-    Wait,
-    /// The route's next channel, at once.
-    NextChannel,
-}
-
-/// Decides what happens while the channel at `position` is held. The last channel always waits.
-pub fn decide_while_held(route: &RouteConfig, channel: usize, is_failing: bool) -> HeldDecision {
-    match route.while_held {
-        WhileHeld::Failover if is_failing && channel + 1 < route.channels.len() => HeldDecision::NextChannel,
-        WhileHeld::Failover | WhileHeld::Wait => HeldDecision::Wait,
-    }
+/// Whether work goes on with the route's next channel while this one is held, or waits for it. The last is always waited for.
+pub fn moves_on_while_held(route: &RouteConfig, channel: usize, is_failing: bool) -> bool {
+    let has_next = channel + 1 < route.channels.len();
+    route.while_held == WhileHeld::Failover && is_failing && has_next
 }
 
 /// The wait after the `attempts`-th failure in a row: `base · 2^(attempts - 1)`, spread by ± `jitter`, never
@@ -230,11 +219,11 @@ mod tests {
     #[test]
     fn held_work_waits_unless_the_route_says_failover_and_has_a_next_channel() {
         let mut route = route(2, 4, 3);
-        assert_eq!(decide_while_held(&route, 0, true), HeldDecision::Wait);
+        assert!(!moves_on_while_held(&route, 0, true));
         route.while_held = WhileHeld::Failover;
-        assert_eq!(decide_while_held(&route, 0, true), HeldDecision::NextChannel);
-        assert_eq!(decide_while_held(&route, 0, false), HeldDecision::Wait, "paused, 401 or Retry-After");
-        assert_eq!(decide_while_held(&route, 1, true), HeldDecision::Wait);
+        assert!(moves_on_while_held(&route, 0, true));
+        assert!(!moves_on_while_held(&route, 0, false), "paused, 401 or Retry-After");
+        assert!(!moves_on_while_held(&route, 1, true));
     }
 
     #[test]

@@ -106,10 +106,12 @@ pub(crate) use query;
 /// The database, through its pools. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Store {
-    durable: Pool,
-    relaxed: Pool,
-    request: Pool,
-    session: Session,
+    durable: Connections,
+    relaxed: Connections,
+    request: Connections,
+    /// Behind a transaction-mode pooler every transaction brings its settings, and nothing is prepared. Otherwise settings and
+    /// prepared statements last as long as the connection.
+    is_pooled: bool,
     liveness: Arc<Liveness>,
     locks: Arc<locks::Locks>,
     call_timeout: Duration,
@@ -117,13 +119,14 @@ pub struct Store {
     due: Arc<Notify>,
 }
 
-/// How sessions are set up.
+/// The connections of one [`Commit`].
 #[derive(Debug, Clone)]
-enum Session {
-    /// Settings and prepared statements last as long as the connection.
-    Direct,
-    /// A transaction-mode pooler: every transaction brings its settings, nothing is prepared.
-    Pooled { begin_durable: Arc<str>, begin_relaxed: Arc<str>, begin_request: Arc<str> },
+struct Connections {
+    /// As metrics name them.
+    name: &'static str,
+    pool: Pool,
+    /// How a transaction begins.
+    begin: Arc<str>,
 }
 
 impl Store {
@@ -134,40 +137,31 @@ impl Store {
         let call_timeout = database.statement_timeout + CALL_GRACE;
         // After so long without a word the kernel asks whether the other end is there.
         target.config.keepalives_idle(Duration::from_secs(15)).tcp_user_timeout(call_timeout);
-        let durable = Settings::new(Purpose::Durable, database.statement_timeout);
-        let relaxed = Settings::new(Purpose::Relaxed, database.statement_timeout);
-        let request = Settings::new(Purpose::Request, database.statement_timeout);
-        let session = match database.pooler {
-            true => Session::Pooled {
-                begin_durable: durable.begin().into(),
-                begin_relaxed: relaxed.begin().into(),
-                begin_request: request.begin().into(),
-            },
-            false => Session::Direct,
-        };
         let liveness = Arc::new(Liveness::new(target.clone(), database.connect_timeout, database.pooler));
-        let pool = |size: usize, settings: &Settings| {
-            let first = match database.pooler {
-                true => String::new(),
-                false => format!("{}; {}", settings.for_session(), liveness::WHO),
+        let connections = |name: &'static str, size: usize, purpose: Purpose| {
+            let settings = Settings::new(purpose, database.statement_timeout);
+            let (first, begin) = match database.pooler {
+                true => (String::new(), settings.begin()),
+                false => (format!("{}; {}", settings.for_session(), liveness::WHO), "BEGIN".to_owned()),
             };
             let (target, liveness) = (target.clone(), Arc::clone(&liveness));
             let manager = Manager { target, first, timeout: database.connect_timeout, liveness };
-            Pool::builder(manager)
+            let pool = Pool::builder(manager)
                 .max_size(size)
                 // The connection used last: its backend's plans and caches are warm.
                 .queue_mode(QueueMode::Lifo)
                 .runtime(Runtime::Tokio1)
                 .wait_timeout(Some(database.statement_timeout))
                 .build()
-                .map_err(|error| Error::Bug(error.to_string()))
+                .map_err(|error| Error::Bug(error.to_string()))?;
+            Ok::<_, Error>(Connections { name, pool, begin: begin.into() })
         };
         Ok(Store {
-            durable: pool(database.pool_size, &durable)?,
+            durable: connections("durable", database.pool_size, Purpose::Durable)?,
             // These only publish: two loops and a spare.
-            relaxed: pool(3, &relaxed)?,
-            request: pool(database.api_pool_size, &request)?,
-            session,
+            relaxed: connections("relaxed", 3, Purpose::Relaxed)?,
+            request: connections("request", database.api_pool_size, Purpose::Request)?,
+            is_pooled: database.pooler,
             liveness,
             locks: Arc::default(),
             call_timeout,
@@ -209,7 +203,7 @@ impl Store {
 
     /// Connections in use and at most, of the durable pool.
     pub fn pool_use(&self) -> (usize, usize) {
-        let status = self.durable.status();
+        let status = self.durable.pool.status();
         (status.size.saturating_sub(status.available), status.max_size)
     }
 
@@ -225,7 +219,7 @@ impl Store {
         second: (&Query, &[&(dyn ToSql + Sync)]),
     ) -> Result<(Vec<Row>, Vec<Row>)> {
         self.call(second.0.commit, async |client| {
-            client.batch_execute(self.begin(second.0.commit)).await?;
+            client.batch_execute(&self.connections(second.0.commit).begin).await?;
             let outcome = async {
                 Ok((
                     self.run_within(client, first.0, first.1).await?,
@@ -249,11 +243,11 @@ impl Store {
         query: &Query,
         params: &[&(dyn ToSql + Sync)],
     ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
-        if matches!(self.session, Session::Direct) {
+        if !self.is_pooled {
             return self.run_within(client, query, params).await;
         }
         // Sent together, in one round trip: if the statement fails, COMMIT rolls back.
-        let begin = self.begin(query.commit);
+        let begin = &self.connections(query.commit).begin;
         let (began, rows, committed) = tokio::join!(
             client.batch_execute(begin),
             self.run_within(client, query, params),
@@ -271,24 +265,19 @@ impl Store {
         query: &Query,
         params: &[&(dyn ToSql + Sync)],
     ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
-        match &self.session {
-            Session::Direct => {
-                let statement = client.prepare_typed_cached(query.sql, query.types).await?;
-                client.query(&statement, params).await
-            }
-            Session::Pooled { .. } => {
-                let typed: Vec<_> = params.iter().copied().zip(query.types.iter().cloned()).collect();
-                client.query_typed(query.sql, &typed).await
-            }
+        if self.is_pooled {
+            let typed: Vec<_> = params.iter().copied().zip(query.types.iter().cloned()).collect();
+            return client.query_typed(query.sql, &typed).await;
         }
+        let statement = client.prepare_typed_cached(query.sql, query.types).await?;
+        client.query(&statement, params).await
     }
 
-    fn begin(&self, commit: Commit) -> &str {
-        match (&self.session, commit) {
-            (Session::Direct, _) => "BEGIN",
-            (Session::Pooled { begin_durable, .. }, Commit::Durable) => begin_durable,
-            (Session::Pooled { begin_relaxed, .. }, Commit::Relaxed) => begin_relaxed,
-            (Session::Pooled { begin_request, .. }, Commit::Request) => begin_request,
+    fn connections(&self, commit: Commit) -> &Connections {
+        match commit {
+            Commit::Durable => &self.durable,
+            Commit::Relaxed => &self.relaxed,
+            Commit::Request => &self.request,
         }
     }
 
@@ -312,14 +301,10 @@ impl Store {
         commit: Commit,
         work: impl AsyncFnOnce(&Object) -> std::result::Result<T, tokio_postgres::Error>,
     ) -> std::result::Result<T, Failed> {
-        let (pool, name) = match commit {
-            Commit::Durable => (&self.durable, "durable"),
-            Commit::Relaxed => (&self.relaxed, "relaxed"),
-            Commit::Request => (&self.request, "request"),
-        };
+        let Connections { name, pool, .. } = self.connections(commit);
         let asked_at = Instant::now();
         let client = pool.get().await;
-        histogram!("outboxd_database_pool_wait_seconds", "pool" => name).record(asked_at.elapsed().as_secs_f64());
+        histogram!("outboxd_database_pool_wait_seconds", "pool" => *name).record(asked_at.elapsed().as_secs_f64());
         let client = client.map_err(|error| Failed::Away(pool_error(error)))?;
         match self.outlast(work(&client), client.backend.as_ref(), self.call_timeout).await {
             Some(Err(error)) => {
@@ -368,15 +353,6 @@ enum Failed {
     Said(tokio_postgres::Error),
     /// There was no connection, or no answer.
     Away(Error),
-}
-
-impl Commit {
-    fn setting(self) -> &'static str {
-        match self {
-            Commit::Durable | Commit::Request => "on",
-            Commit::Relaxed => "off",
-        }
-    }
 }
 
 fn pool_error(error: PoolError<connect::Error>) -> Error {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use super::circuit::{CircuitChange, OpenReason, Pass, Verdict};
 use super::circuits::{Circuits, Freed, SharedCircuit};
-use super::failover::Router;
+use super::failover::{Route, Router};
 use super::{CHANNEL_WIDE, Outcome};
 use crate::config::ChannelConfig;
-use crate::retry::{HeldDecision, decide_while_held};
+use crate::retry::moves_on_while_held;
 
 /// Work of a paused channel or topic looks again after this.
 pub const PAUSED_WAIT: Duration = Duration::from_secs(1);
@@ -55,6 +55,15 @@ pub struct Hold {
 
 impl Hold {
     const PAUSED: Hold = Hold { wait: PAUSED_WAIT, is_failing: false };
+
+    /// When work of the channel at this position goes on, and with which step of its route (`None`: the same). No attempt is
+    /// burnt.
+    pub fn way_on(self, route: &Route, position: usize) -> (Duration, Option<i16>) {
+        match moves_on_while_held(&route.policy, position, self.is_failing) {
+            true => (Duration::ZERO, Some(Route::step_after(position))),
+            false => (self.wait, None),
+        }
+    }
 }
 
 /// How much of a topic may be published now.
@@ -122,7 +131,7 @@ impl Availability {
         };
         let provider = &route.channels[0];
         let channel = provider.channel.name();
-        let waits = |hold: Hold| decide_while_held(&route.policy, 0, hold.is_failing) == HeldDecision::Wait;
+        let waits = |hold: Hold| !moves_on_while_held(&route.policy, 0, hold.is_failing);
         if self.held_for(channel, CHANNEL_WIDE).is_some_and(waits) {
             return Flow::Held;
         }

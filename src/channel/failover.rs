@@ -40,6 +40,11 @@ impl Route {
     pub fn position(&self, route_step: i16) -> usize {
         usize::try_from(route_step).unwrap_or(0).min(self.channels.len() - 1)
     }
+
+    /// The `route_step` of the channel after this position.
+    pub fn step_after(position: usize) -> i16 {
+        i16::try_from(position + 1).unwrap_or(i16::MAX)
+    }
 }
 
 /// Routes by topic.

@@ -60,19 +60,19 @@ pub(super) fn routes(readiness: Arc<Readiness>) -> Router {
         .route("/v1/bulk", post(bulk::start))
         .route("/v1/bulk/{id}/stop", post(bulk::stop))
         .route_layer(scoped(Scope::Operate));
-    let slots = Arc::new(Semaphore::new(REQUESTS_MAX));
+    let permits = Arc::new(Semaphore::new(REQUESTS_MAX));
     writing
         .merge(asking)
         .merge(reading.route_layer(scoped(Scope::Read)))
         .merge(operating)
-        .route_layer(middleware::from_fn_with_state(slots, one_of_many))
+        .route_layer(middleware::from_fn_with_state(permits, one_of_many))
         .route("/openapi.json", get(describe))
         .with_state(readiness)
 }
 
-async fn one_of_many(State(slots): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
-    match slots.try_acquire() {
-        Ok(_slot) => next.run(request).await,
+async fn one_of_many(State(permits): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+    match permits.try_acquire() {
+        Ok(_permit) => next.run(request).await,
         Err(_) => {
             let detail = format!("{REQUESTS_MAX} requests are under way on this instance; try again");
             Problem::new(Kind::Overloaded, detail).into()

@@ -69,7 +69,7 @@ pub(super) struct Live {
     hub: Hub,
     /// Set once the instance works, if it has a Redis.
     feed: OnceLock<Arc<Feed>>,
-    slots: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     shares: Shares,
     replays: Semaphore,
     /// Every session, to be waited for.
@@ -86,7 +86,7 @@ impl Live {
             readiness,
             hub: Hub::default(),
             feed: OnceLock::new(),
-            slots: Arc::new(Semaphore::new(config.sessions_max)),
+            permits: Arc::new(Semaphore::new(config.sessions_max)),
             shares: Shares::default(),
             replays: Semaphore::new(REPLAYS_MAX),
             sessions: TaskTracker::new(),
@@ -195,7 +195,7 @@ async fn connect(
     let joined = live.sessions.token();
     let feed = live.feed()?;
     let upgrade = upgrade?;
-    let Ok(slot) = Arc::clone(&live.slots).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&live.permits).try_acquire_owned() else {
         counter!("outboxd_live_refused_total").increment(1);
         return Err(Problem::new(
             Kind::Unavailable,
@@ -211,7 +211,7 @@ async fn connect(
     let session = Session { live: Arc::clone(&live), feed, wanted: asked.wanted, listener, until, share };
     Ok(upgrade.answer(move |socket| async move {
         session.run(socket).await;
-        drop((slot, joined));
+        drop((permit, joined));
     }))
 }
 

@@ -8,10 +8,7 @@ use utoipa::ToSchema;
 
 use super::refusal::Values;
 use super::request::Answer;
-use super::{Error, Result, Store, query};
-
-/// Attempts that are shown of one notification.
-const ATTEMPTS_MAX: i32 = 100;
+use super::{Error, Query, Result, Store, query};
 
 /// Where a notification is: a row of `outboxd.notifications` without payload and headers.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
@@ -102,9 +99,9 @@ pub struct Attempt {
 impl Store {
     /// One notification with its attempts; `None`: there is no such, or its retention has passed.
     pub async fn read_notification(&self, id: i64) -> Answer<Option<Details>> {
-        let rows = self.ask(query!("api/read_notification", Request, [INT8]), &[&id]).await?;
+        let rows = self.ask(read_notifications(), &[&[id].as_slice(), &true]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let attempts = self.ask(query!("api/read_attempts", Request, [INT8, INT4]), &[&id, &ATTEMPTS_MAX]).await?;
+        let attempts = self.ask(query!("api/read_attempts", Request, [INT8]), &[&id]).await?;
         Ok(Some(Details {
             found: found(row)?,
             payload: Some(raw(row.value("payload")?)?),
@@ -118,9 +115,13 @@ impl Store {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let rows = self.ask(query!("api/read_notifications", Request, [INT8_ARRAY]), &[&ids]).await?;
+        let rows = self.ask(read_notifications(), &[&ids, &false]).await?;
         Ok(rows.iter().map(found).collect::<Result<_>>()?)
     }
+}
+
+fn read_notifications() -> &'static Query {
+    query!("api/read_notifications", Request, [INT8_ARRAY, BOOL])
 }
 
 fn raw(text: String) -> Result<Box<RawValue>> {

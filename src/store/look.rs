@@ -8,12 +8,8 @@ use super::refusal::Values;
 use super::request::Answer;
 use super::{Error, Query, Store, query};
 
-/// Dead letters that are looked at to group them by cause.
-const DEAD_MAX: i64 = 10_000;
 /// Entries of the audit on one page.
 pub const AUDIT_PAGE: i64 = 50;
-/// Bulk actions on one page.
-const BULK_PAGE: i64 = 30;
 
 impl Store {
     /// The checks of `health`, worst first, with what their buttons need.
@@ -38,7 +34,7 @@ impl Store {
 
     /// The newest dead letters, by cause.
     pub async fn look_at_dead(&self) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_dead_groups", Request, [INT8]), &[&DEAD_MAX]).await
+        self.read_document(query!("dashboard/read_dead_groups", Request, []), &[]).await
     }
 
     /// The schedules and their last runs.
@@ -63,7 +59,7 @@ impl Store {
 
     /// Bulk actions, newest first, or this one.
     pub async fn look_at_bulk(&self, id: Option<i64>) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_bulk", Request, [INT8, INT8]), &[&id, &BULK_PAGE]).await
+        self.read_document(query!("dashboard/read_bulk", Request, [INT8]), &[&id]).await
     }
 
     /// What is known of a notification beside its record.

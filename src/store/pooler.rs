@@ -6,7 +6,7 @@ use secrecy::SecretString;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::connect::Target;
-use super::{Error, Result, Session, Store};
+use super::{Error, Result, Store};
 use crate::config::Config;
 
 const REFUSAL: &str = "a transaction-mode pooler (such as PgBouncer) stands in between and shares sessions, so settings, \
@@ -33,10 +33,7 @@ pub async fn are_sessions_shared(url: &SecretString, limit: Duration) -> Result<
 impl Store {
     /// Whether they are shared now and the configuration does not know. What cannot be found out counts as no.
     pub async fn are_sessions_shared(&self) -> bool {
-        match self.session {
-            Session::Pooled { .. } => false,
-            Session::Direct => are_shared(&self.liveness.target, self.liveness.timeout).await.unwrap_or(false),
-        }
+        !self.is_pooled && are_shared(&self.liveness.target, self.liveness.timeout).await.unwrap_or(false)
     }
 }
 

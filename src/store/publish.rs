@@ -8,13 +8,11 @@ use tokio_postgres::Row;
 use super::instance::millis;
 use super::refusal::Values;
 use super::release::bounded;
-use super::{Error, Result, Store, query};
+use super::{BATCH_ROWS, Error, Result, Store, query};
 use crate::queue::Message;
 
 /// How often an admission that lost a race looks again; then the sweep does it.
 const ADMISSIONS_MAX: usize = 5;
-/// Keys of one statement: each takes a place in the server's table of locks, which all sessions share.
-const ADMITTED_MAX: usize = 500;
 
 /// Rows reserved for this instance to push, in the order to push them, and the publications they stand under.
 #[derive(Debug, Default)]
@@ -209,7 +207,8 @@ impl Store {
     /// Gives the heads of these keys their turn, if nobody of the key has it: they are due at once. Returns how many.
     pub async fn admit(&self, keys: &[String]) -> Result<u64> {
         let mut admitted = 0;
-        for keys in keys.chunks(ADMITTED_MAX) {
+        // Each key takes a place in the server's table of locks, which all sessions share.
+        for keys in keys.chunks(BATCH_ROWS as usize) {
             admitted += self.admit_some(keys).await?;
         }
         Ok(admitted)

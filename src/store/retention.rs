@@ -26,6 +26,20 @@ pub enum Scanned {
     Runs,
 }
 
+impl Scanned {
+    /// As SQL, metrics and logs name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scanned::Attempts => "attempt",
+            Scanned::Events => "event",
+            Scanned::Inbox => "inbox",
+            Scanned::Idempotency => "idempotency",
+            Scanned::Audit => "audit",
+            Scanned::Runs => "schedule_run",
+        }
+    }
+}
+
 /// How long ended notifications are kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept {
@@ -73,18 +87,17 @@ impl Store {
         let (rows, kept, new_scan) = (bounded(rows), millis(kept), millis(new_scan));
         let by_id = query!("upkeep/delete_older_by_id", Relaxed, [TEXT, TEXT, INT4, INT4, INT8, INT8]);
         let by_time = query!("upkeep/delete_older_by_time", Relaxed, [TEXT, TEXT, INT4, INT4, INT8, INT8]);
-        let (query, name, at) = match table {
-            Scanned::Attempts => (by_id, "attempt", "ended_at"),
-            Scanned::Audit => (by_id, "audit", "at"),
-            Scanned::Runs => (by_id, "schedule_run", "ended_at"),
-            Scanned::Inbox => (by_time, "inbox", "received_at"),
-            Scanned::Idempotency => (by_time, "idempotency", "at"),
+        let (query, at) = match table {
+            Scanned::Attempts | Scanned::Runs => (by_id, "ended_at"),
+            Scanned::Audit => (by_id, "at"),
+            Scanned::Inbox => (by_time, "received_at"),
+            Scanned::Idempotency => (by_time, "at"),
             Scanned::Events => {
                 let query = query!("upkeep/delete_events", Relaxed, [INT4, INT4, INT8, INT8]);
                 return step(&self.query(query, &[&owner, &rows, &kept, &new_scan]).await?);
             }
         };
-        step(&self.query(query, &[&name, &at, &owner, &rows, &kept, &new_scan]).await?)
+        step(&self.query(query, &[&table.name(), &at, &owner, &rows, &kept, &new_scan]).await?)
     }
 
     /// Rows of instances that ended long ago.

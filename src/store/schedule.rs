@@ -11,7 +11,7 @@ use super::instance::millis;
 use super::pool::Object;
 use super::refusal::Values;
 use super::release::bounded;
-use super::{CALL_GRACE, Commit, Error, Result, Store, pool_error, query};
+use super::{CALL_GRACE, Error, Result, Store, pool_error, query};
 
 /// Our sessions are pinned to index paths; an audience is somebody else's query and is planned as usual.
 const FOREIGN_PLANS: &str = "SET LOCAL enable_seqscan = DEFAULT; SET LOCAL enable_bitmapscan = DEFAULT; \
@@ -174,10 +174,10 @@ impl Store {
     ///
     /// The connection leaves the pool for good: if this is dropped half-way, the transaction ends with it.
     pub async fn read_audience(&self, run: i64, reading: &Reading) -> Result<std::result::Result<Read, String>> {
-        let client = Object::take(self.durable.get().await.map_err(pool_error)?);
+        let client = Object::take(self.durable.pool.get().await.map_err(pool_error)?);
         let work = async {
             let limit = format!("SET LOCAL statement_timeout = {}", millis(reading.time_max).max(1));
-            client.batch_execute(&format!("{}; {limit}; {FOREIGN_PLANS}", self.begin(Commit::Durable))).await?;
+            client.batch_execute(&format!("{}; {limit}; {FOREIGN_PLANS}", self.durable.begin)).await?;
             let stage = query!("schedule/stage_audience", Durable, [INT8, INT4, TEXT, TIMESTAMPTZ, INT8]);
             let params: [&(dyn ToSql + Sync); 5] =
                 [&run, &reading.attempt, &reading.audience, &reading.slot, &reading.rows_max];

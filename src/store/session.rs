@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use super::Commit;
-
 /// What a session is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -136,10 +134,10 @@ impl Settings {
             all.extend(PLANS.map(|(name, value)| (name, value.to_owned())));
         }
         match self.purpose {
-            Purpose::Durable => all.push(("synchronous_commit", Commit::Durable.setting().to_owned())),
-            Purpose::Relaxed => all.push(("synchronous_commit", Commit::Relaxed.setting().to_owned())),
+            Purpose::Durable => all.push(("synchronous_commit", "on".to_owned())),
+            Purpose::Relaxed => all.push(("synchronous_commit", "off".to_owned())),
             Purpose::Request => {
-                all.push(("synchronous_commit", Commit::Request.setting().to_owned()));
+                all.push(("synchronous_commit", "on".to_owned()));
                 all.extend(REQUESTS.map(|(name, value)| (name, value.to_owned())));
             }
             Purpose::Idle | Purpose::Command | Purpose::Migration => {}

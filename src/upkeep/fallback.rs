@@ -28,10 +28,8 @@ use crate::store::repair::Undelivered;
 use crate::store::{Result, Store};
 use crate::telemetry::outage::Outage;
 
-/// Between probes, at most.
+/// Between probes, at most; each may always take so long.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// A probe may always take so long.
-const PROBE_TIME_MIN: Duration = Duration::from_secs(1);
 
 /// What the switch stands on.
 #[derive(Debug)]
@@ -91,7 +89,7 @@ impl Fallback<'_> {
         if watch.is_left {
             return self.queue.probe().await;
         }
-        let time_max = self.after.saturating_sub(watch.answered_at.elapsed()).max(PROBE_TIME_MIN);
+        let time_max = self.after.saturating_sub(watch.answered_at.elapsed()).max(PROBE_EVERY);
         let late = |_| Err(Error::Unavailable("no answer".into()));
         tokio::time::timeout(time_max, self.queue.probe()).await.unwrap_or_else(late)
     }

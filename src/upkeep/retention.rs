@@ -73,12 +73,7 @@ impl Table {
     pub fn name(self) -> &'static str {
         match self {
             Table::Notifications => "notification_log",
-            Table::Scanned(Scanned::Attempts) => "attempt",
-            Table::Scanned(Scanned::Events) => "event",
-            Table::Scanned(Scanned::Inbox) => "inbox",
-            Table::Scanned(Scanned::Idempotency) => "idempotency",
-            Table::Scanned(Scanned::Audit) => "audit",
-            Table::Scanned(Scanned::Runs) => "schedule_run",
+            Table::Scanned(scanned) => scanned.name(),
             Table::Instances => "instance",
         }
     }

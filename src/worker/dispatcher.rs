@@ -24,7 +24,7 @@ use crate::channel::circuit::Pass;
 use crate::channel::limit::{Full, Permit};
 use crate::failpoint;
 use crate::queue::{Delivery, Message};
-use crate::retry::{ErrorWait, HeldDecision, decide_while_held};
+use crate::retry::ErrorWait;
 use crate::store;
 use crate::store::claim::{Case, Claimed, Key};
 use crate::store::locks::ASK_AGAIN_AFTER;
@@ -188,11 +188,8 @@ impl Dispatcher {
     fn while_held(&self, taken: Taken, hold: Hold) -> GoesBack {
         let message = &taken.delivery.message;
         let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, hold.wait, None) };
-        let position = route.position(message.route_step);
-        match decide_while_held(&route.policy, position, hold.is_failing) {
-            HeldDecision::Wait => (taken, hold.wait, None),
-            HeldDecision::NextChannel => (taken, Duration::ZERO, i16::try_from(position + 1).ok()),
-        }
+        let (wait, next_step) = hold.way_on(route, route.position(message.route_step));
+        (taken, wait, next_step)
     }
 
     /// Claims as much as may start. Says how long until a rate limit lets more start, if that is what keeps it.

@@ -18,7 +18,7 @@ use crate::channel::{Failed, Outcome, Outgoing, webhook_id};
 use crate::failpoint;
 use crate::notification::NotificationId;
 use crate::queue::Delivery;
-use crate::retry::{self, Decision, Failure, HeldDecision, Position};
+use crate::retry::{self, Decision, Failure, Position};
 use crate::store::claim::{Claimed, PutBack};
 use crate::store::record;
 use crate::telemetry::statistics::Called;
@@ -114,7 +114,10 @@ async fn send(
         Pass::Normal => Pass::Normal,
         Pass::Probe => match circuits::take_probe(worker, name, &origin, provider.timeout).await {
             May::Call(pass) => pass,
-            May::Wait(hold) => return while_held(claimed, route, position, hold),
+            May::Wait(hold) => {
+                let (wait, next_step) = hold.way_on(route, position);
+                return release(claimed, wait, next_step);
+            }
         },
     };
     if is_expired(call) {
@@ -207,17 +210,6 @@ fn release(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> Done {
     Done::Released(PutBack { id: claimed.id, epoch: claimed.token, wait, next_step })
 }
 
-fn while_held(claimed: &Claimed, route: &Route, position: usize, hold: Hold) -> Done {
-    match retry::decide_while_held(&route.policy, position, hold.is_failing) {
-        HeldDecision::Wait => release(claimed, hold.wait, None),
-        HeldDecision::NextChannel => release(claimed, Duration::ZERO, Some(next(position))),
-    }
-}
-
-fn next(position: usize) -> i16 {
-    i16::try_from(position + 1).unwrap_or(i16::MAX)
-}
-
 /// What can never be sent.
 fn give_up(claimed: &Claimed, channel: &Arc<str>, error: &str) -> Done {
     Done::Failed(record::Failed {
@@ -271,9 +263,9 @@ fn after_probe(
     let done = after_failure(claimed, route, position, provider, failed);
     match done {
         Done::Failed(failed) if !is_unknown => {
-            let next = match retry::decide_while_held(&route.policy, position, hold.is_failing) {
-                HeldDecision::Wait => record::Next::Probe(hold.wait + PROBED_WAIT),
-                HeldDecision::NextChannel => record::Next::Channel(next(position)),
+            let next = match hold.way_on(route, position) {
+                (wait, None) => record::Next::Probe(wait + PROBED_WAIT),
+                (_, Some(step)) => record::Next::Channel(step),
             };
             Done::Failed(record::Failed { next, ..failed })
         }
@@ -299,7 +291,7 @@ fn after_failure(claimed: &Claimed, route: &Route, position: usize, provider: &P
         provider_id: failed.provider_id,
         next: match decision {
             Decision::RetryAfter(wait) => record::Next::Retry(wait),
-            Decision::NextChannel => record::Next::Channel(next(position)),
+            Decision::NextChannel => record::Next::Channel(Route::step_after(position)),
             Decision::GiveUp => record::Next::GiveUp,
         },
     })

@@ -197,7 +197,8 @@ async fn run(args: &Args) -> Result<bool> {
     let mut progress = Progress::new();
     play(args, &world, &schedule, &mut progress).await?;
     let left =
-        rows::until_ended(&world, Duration::from_secs(args.ended_within), |_| progress.show(&world, schedule.len())).await?;
+        rows::until_ended(&world, Duration::from_secs(args.ended_within), |_| progress.show(&world, schedule.len()))
+            .await?;
     progress.end();
     say(&format!("{:.0} s: {left} have not ended", world.elapsed().as_secs_f64()));
     if supervising.is_finished() {

@@ -1,6 +1,6 @@
 -- Bulk actions, newest first.
--- $1 only this one; NULL: all · $2 how many
+-- $1 only this one; NULL: the last 30
 -- Locks: none. Index: bulk_action_pkey, from its end.
 SELECT json_build_object('actions', (SELECT json_agg(b) FROM (
     SELECT a.*, extract(epoch FROM a.duration)::float8 AS duration_s FROM outboxd.bulk_actions a
-     WHERE $1::bigint IS NULL OR a.id = $1 ORDER BY a.id DESC LIMIT $2::bigint) b)) AS page
+     WHERE $1::bigint IS NULL OR a.id = $1 ORDER BY a.id DESC LIMIT 30) b)) AS page

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use metrics::counter;
 
 use super::Repair;
-use crate::channel::failover::NoRoute;
+use crate::channel::failover::{NoRoute, Route};
 use crate::failpoint;
 use crate::retry::{self, Decision, Failure, Position};
 use crate::store::StageError;
@@ -80,7 +80,7 @@ impl Repair {
                 let next = match retry::decide(&route.policy, at, Failure::Ambiguous, None, rand::random()) {
                     // The lease was the wait.
                     Decision::RetryAfter(_) => record::Next::Retry(Duration::ZERO),
-                    Decision::NextChannel => record::Next::Channel(i16::try_from(position + 1).unwrap_or(i16::MAX)),
+                    Decision::NextChannel => record::Next::Channel(Route::step_after(position)),
                     Decision::GiveUp => record::Next::GiveUp,
                 };
                 (Arc::clone(route.channels[position].channel.name()), next)

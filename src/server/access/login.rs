@@ -15,13 +15,6 @@ use super::session::{self, Transport};
 use super::{Access, Proof, origin};
 use crate::server::problem::{Kind, Problem};
 
-/// Where a browser goes after a login.
-const AFTER_LOGIN: &str = "/";
-/// The dashboard's page that asks for a token; with this query it says that the last one was wrong.
-const LOGIN_FAILED: &str = "/login?failed";
-/// Where a browser goes after a logout.
-const AFTER_LOGOUT: &str = "/login";
-
 #[derive(Deserialize)]
 struct Presented {
     token: String,
@@ -42,18 +35,19 @@ async fn log_in(
     let Form(presented) = form.map_err(|_| Problem::new(Kind::BadRequest, "send the token as a form: token=…"))?;
     let Some(token) = access.by_token(presented.token.trim().as_bytes()) else {
         return match takes_html(&headers) {
-            true => Ok(go(LOGIN_FAILED)),
+            // The page says that the token was wrong.
+            true => Ok(go("/login?failed")),
             false => Err(Problem::new(Kind::Unauthorized, "this is none of the tokens that outboxd knows")),
         };
     };
     let cookie = session::begin(token.caller.name(), &token.session_key, transport(&headers));
-    Ok(with_cookie(cookie, &headers, AFTER_LOGIN))
+    Ok(with_cookie(cookie, &headers, "/"))
 }
 
 /// A stranger's page does not log anybody out: its request comes without the cookie, but the answer would take it away.
 async fn log_out(headers: HeaderMap) -> Result<Response, Problem> {
     origin::check(Proof::None, &Method::POST, &headers)?;
-    Ok(with_cookie(session::end(transport(&headers)), &headers, AFTER_LOGOUT))
+    Ok(with_cookie(session::end(transport(&headers)), &headers, "/login"))
 }
 
 fn with_cookie(cookie: HeaderValue, headers: &HeaderMap, then: &'static str) -> Response {

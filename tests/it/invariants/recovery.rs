@@ -30,7 +30,10 @@ async fn healthy(app: &Client) {
 
 /// Seconds until the last row was delivered.
 async fn recovered(world: &World, app: &Client) -> f64 {
-    crate::support::verdict::until_ended(app, &world.provider).await.assert_nothing_lost().assert_duplicates_explained();
+    crate::support::verdict::until_ended(app, &world.provider)
+        .await
+        .assert_nothing_lost()
+        .assert_duplicates_explained();
     sql::value(
         app,
         "SELECT extract(epoch FROM max(l.finished_at) - min(h.at))::float8 FROM outboxd.notification_log l, healthy h",
