@@ -90,7 +90,6 @@ struct Instance {
     presence: Arc<Presence>,
     calls: Arc<Calls>,
     statistics: Arc<Statistics>,
-    clock_skew_ms: i32,
     /// Where calls are traced.
     spans: Option<(Tracer, Exporter)>,
 }
@@ -150,7 +149,7 @@ impl Instance {
             turn: Mutex::default(),
         };
         let registered = heartbeat.register().await?;
-        heartbeat.beat(None).await?;
+        heartbeat.beat().await?;
         // Before the first push: what others pushed and a queue that was emptied since has lost.
         if let Some(loss) = queue.check_loss(presence.queue_counter()).await? {
             let rows = store.republish(Undelivered::All).await?;
@@ -181,7 +180,6 @@ impl Instance {
             presence,
             calls: Arc::default(),
             statistics,
-            clock_skew_ms: heartbeat::clock_skew_ms(registered.started_at),
             spans,
         })
     }
@@ -207,8 +205,7 @@ impl Instance {
         };
         let work = async {
             if works {
-                let drain = worker::run(worker, shutdown.clone()).await;
-                return drain;
+                return worker::run(worker, shutdown.clone()).await;
             }
             shutdown.cancelled().await;
             Drain::Clean
@@ -231,7 +228,7 @@ impl Instance {
             beats_stop.cancel();
             drain
         };
-        let beats = heartbeat::run(&self.heartbeat, self.clock_skew_ms, &beats_stop);
+        let beats = heartbeat::run(&self.heartbeat, &beats_stop);
         let reporter = self.reporter();
         let export = async {
             if let Some(exporter) = exporter {
@@ -256,13 +253,8 @@ impl Instance {
     /// Goes on without Redis while it is away, if that is wanted and possible.
     async fn outlast_redis(&self, shutdown: &CancellationToken) {
         let (Some(queue), Some(after)) = (&self.fallback, self.config.queue.fallback_after) else { return };
-        let fallback = Fallback {
-            queue: Arc::clone(queue),
-            after,
-            store: self.store.clone(),
-            heartbeat: &self.heartbeat,
-            clock_skew_ms: self.clock_skew_ms,
-        };
+        let fallback =
+            Fallback { queue: Arc::clone(queue), after, store: self.store.clone(), heartbeat: &self.heartbeat };
         fallback::run(&fallback, shutdown).await;
     }
 

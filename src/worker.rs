@@ -66,7 +66,7 @@ pub struct Worker {
     pub config: WorkerConfig,
     /// Deliveries of one message before it counts as a failed attempt.
     pub deliveries_max: u32,
-    /// Between signs of life to the queue: a third of the consumer's TTL there.
+    /// Between signs of life to the queue: a quarter of the consumer's TTL there.
     pub tend_every: Duration,
     /// What the heartbeat tells.
     pub presence: Arc<Presence>,

@@ -49,7 +49,7 @@ pub enum Action {
     EndLease { by: usize, row: u8, token: u8 },
     RepublishAll { by: usize, is_done: bool },
     RepublishOrphan { by: usize, row: u8 },
-    Bury { by: usize, number: u8 },
+    RepublishOfDead { by: usize, number: u8 },
     // The operator.
     Cancel { row: u8 },
     Retry { row: u8 },
@@ -161,7 +161,7 @@ impl Action {
             Action::RepublishOrphan { by, row } => {
                 write!(f, "{}'s sweep republishes row {row}: the queue is empty", name(by))
             }
-            Action::Bury { by, number } => {
+            Action::RepublishOfDead { by, number } => {
                 write!(f, "{}'s sweep republishes what dead instance {number} had in process", name(by))
             }
             Action::Cancel { row } => write!(f, "an operator cancels row {row}"),

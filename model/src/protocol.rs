@@ -106,7 +106,7 @@ impl Protocol {
             is_in_process: self.scope.queue == Queue::InProcess,
             memory: Messages::default(),
             knows_loss: false,
-            buried: 0,
+            dealt_with: 0,
             claim: None,
             sweep: None,
             admission: None,

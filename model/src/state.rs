@@ -164,8 +164,8 @@ pub struct Process {
     pub memory: Messages,
     /// It has seen that the shared queue lost messages.
     pub knows_loss: bool,
-    /// Dead instances, by number, whose queues it has dealt with: `Rounds::buried`.
-    pub buried: u8,
+    /// Dead instances, by number, whose queues it has dealt with: `Rounds::dealt_with`.
+    pub dealt_with: u8,
     /// The worker's claim.
     pub claim: Option<Claim>,
     /// The sweeper's: a claim that it has read and will end.

@@ -7,7 +7,7 @@ SELECT a.notification_id, a.number, a.channel, a.started_at, a.ended_at, a.durat
 COMMENT ON VIEW outboxd.attempts IS
     'Every failed, unknown, late or duplicate attempt. A success without incident leaves no row.';
 COMMENT ON COLUMN outboxd.attempts.notification_id IS 'See outboxd.notifications.id.';
-COMMENT ON COLUMN outboxd.attempts.number IS 'The how-manieth call of this notification, all channels. NULL: the outcome came too late, or the call was a probe of an '
+COMMENT ON COLUMN outboxd.attempts.number IS 'Which call of this notification it was, from 1, over all channels. NULL: the outcome came too late, or the call was a probe of an '
     'open circuit, which uses up no attempt.';
 COMMENT ON COLUMN outboxd.attempts.channel IS 'The channel that was called.';
 COMMENT ON COLUMN outboxd.attempts.started_at IS 'When the call began.';

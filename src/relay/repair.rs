@@ -84,7 +84,7 @@ pub struct Rounds {
     reconcile_at: Instant,
     /// Dead instances whose in-process queues have been dealt with, as of their last heartbeat: one that was only stopped
     /// goes on under its number, publishes, and may die again.
-    buried: HashSet<(i32, DateTime<Utc>)>,
+    dealt_with: HashSet<(i32, DateTime<Utc>)>,
     /// Claims that were to be ended and were locked, each with when it last was.
     locked: HashMap<Key, Instant>,
     /// Dead instances that were told of, as of their last heartbeat.
@@ -112,7 +112,7 @@ impl Rounds {
             keys_at: now + KEYS_EVERY,
             keys_after: String::new(),
             reconcile_at: now + reconcile.every,
-            buried: HashSet::new(),
+            dealt_with: HashSet::new(),
             locked: HashMap::new(),
             reported: HashSet::new(),
             loss: None,
@@ -181,8 +181,8 @@ impl Repair {
         let swept = rounds.done("end leases", swept);
         counts.leases_ended = swept.leases_ended;
 
-        let buried = self.bury(&dead, rounds).await;
-        counts.lost += rounds.done("bury dead instances", buried);
+        let of_dead = self.republish_of_dead(&dead, rounds).await;
+        counts.lost += rounds.done("republish what dead instances held", of_dead);
         let lost = self.look_for_loss(&mut rounds.loss).await;
         counts.lost += rounds.done("look for what the queue lost", lost);
         let another = self.look_for_another_server().await;
@@ -235,16 +235,18 @@ impl Repair {
     }
 
     /// What dead instances had in their in-process queues is published again, once.
-    async fn bury(&self, dead: &[Dead], rounds: &mut Rounds) -> Result<u64, StageError> {
-        rounds.buried.retain(|known| dead.iter().any(|dead| *known == (dead.id, dead.heartbeat_at)));
-        let unburied: Vec<&Dead> =
-            dead.iter().filter(|dead| dead.memory && !rounds.buried.contains(&(dead.id, dead.heartbeat_at))).collect();
-        if unburied.is_empty() {
+    async fn republish_of_dead(&self, dead: &[Dead], rounds: &mut Rounds) -> Result<u64, StageError> {
+        rounds.dealt_with.retain(|known| dead.iter().any(|dead| *known == (dead.id, dead.heartbeat_at)));
+        let left: Vec<&Dead> = dead
+            .iter()
+            .filter(|dead| dead.memory && !rounds.dealt_with.contains(&(dead.id, dead.heartbeat_at)))
+            .collect();
+        if left.is_empty() {
             return Ok(0);
         }
-        let ids: Vec<i32> = unburied.iter().map(|dead| dead.id).collect();
+        let ids: Vec<i32> = left.iter().map(|dead| dead.id).collect();
         let lost = self.store.republish(Undelivered::PublishedBy(&ids)).await?;
-        rounds.buried.extend(unburied.into_iter().map(|dead| (dead.id, dead.heartbeat_at)));
+        rounds.dealt_with.extend(left.into_iter().map(|dead| (dead.id, dead.heartbeat_at)));
         Ok(lost)
     }
 

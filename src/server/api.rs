@@ -34,7 +34,7 @@ mod bulk;
 pub(super) mod input;
 pub(super) mod notifications;
 mod posting;
-pub(super) mod veil;
+pub(super) mod redact;
 mod views;
 
 /// Requests at a time; more are told to come again.

@@ -1,4 +1,5 @@
-//! What operators do over HTTP: the same SQL functions as in psql, audited under the name of their token.
+//! What operators do over HTTP: the same SQL functions as in psql, audited under the name of their token. And the steps of
+//! their bulk actions, which instances work off.
 
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
@@ -7,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::refusal::Values;
 use super::request::{Answer, RequestError};
-use super::{Commit, Error, Query, Store, query};
+use super::{Commit, Error, Query, Result, Store, query};
 
 /// Calls a function of `sql/functions/` in a transaction that is audited under the name of a token, the first parameter.
 /// Locks and indexes: those of the function.
@@ -111,6 +112,17 @@ pub struct Bulk {
     pub until: Option<String>,
 }
 
+/// What one batch of a bulk action did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BulkStep {
+    /// Which action.
+    pub id: i64,
+    /// Rows changed.
+    pub changed: i64,
+    /// Whether that was the last.
+    pub ended: bool,
+}
+
 impl Store {
     /// Does it to this one, as the token of this name.
     pub async fn act_on_notification(&self, token: &str, action: NotificationAction, id: i64) -> Answer<Acted> {
@@ -209,6 +221,13 @@ impl Store {
         }
     }
 
+    /// One batch of the oldest open bulk action. `None`: there is none, or another instance is at it.
+    pub async fn step_bulk(&self) -> Result<Option<BulkStep>> {
+        let rows = self.query(query!("upkeep/step_bulk_action", Durable, []), &[]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(BulkStep { id: row.value(0)?, changed: row.value(1)?, ended: row.value(2)? }))
+    }
+
     async fn ask_one<T: for<'a> FromSql<'a>>(&self, query: &Query, params: &[&(dyn ToSql + Sync)]) -> Answer<T> {
         Ok(first(&self.ask(query, params).await?)?.value(0)?)
     }
@@ -223,6 +242,6 @@ pub enum BulkRun {
     Real,
 }
 
-fn first(rows: &[Row]) -> Result<&Row, Error> {
+fn first(rows: &[Row]) -> Result<&Row> {
     rows.first().ok_or_else(|| Error::Bug("a function gave no row".to_owned()))
 }

@@ -72,7 +72,7 @@ pub struct Details {
 pub struct Attempt {
     /// Counts upwards.
     pub id: i64,
-    /// The how-manieth call of this notification; absent: it came too late, or was a probe.
+    /// Which call of this notification it was, from 1; absent: it came too late, or was a probe.
     pub number: Option<i32>,
     /// The channel that was called.
     pub channel: Option<String>,

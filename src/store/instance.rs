@@ -70,7 +70,7 @@ pub struct Beat {
     pub claimed_through: Option<DateTime<Utc>>,
     /// Whether it is stopping.
     pub draining: bool,
-    /// Its clock minus the database's.
+    /// Its clock minus the database's when it was registered.
     pub clock_skew_ms: Option<i32>,
     /// For how long it has gone on without its Redis.
     pub fallback_for: Option<Duration>,
@@ -105,6 +105,7 @@ struct Server {
 struct KnownAs {
     install_id: Arc<str>,
     started_at: Option<DateTime<Utc>>,
+    clock_skew_ms: Option<i32>,
 }
 
 /// Heartbeats that went through without a gap: since when, and the last.
@@ -115,10 +116,14 @@ struct Beats {
 }
 
 impl Presence {
-    /// We have been registered.
+    /// We have been registered, just now.
     pub fn registered(&self, registered: &Registered) {
-        let install_id = Arc::from(&*registered.install_id);
-        *lock(&self.known_as) = KnownAs { install_id, started_at: Some(registered.started_at) };
+        let skew_ms = (Utc::now() - registered.started_at).num_milliseconds();
+        *lock(&self.known_as) = KnownAs {
+            install_id: Arc::from(&*registered.install_id),
+            started_at: Some(registered.started_at),
+            clock_skew_ms: Some(i32::try_from(skew_ms).unwrap_or(i32::MAX)),
+        };
     }
 
     /// This installation, as in every `webhook-id`.
@@ -234,9 +239,10 @@ impl Presence {
     }
 
     /// What to tell with the next heartbeat.
-    pub fn beat(&self, clock_skew_ms: Option<i32>) -> Beat {
+    pub fn beat(&self) -> Beat {
+        let KnownAs { started_at, clock_skew_ms, .. } = *lock(&self.known_as);
         Beat {
-            started_at: self.started_at(),
+            started_at,
             in_flight: i32::try_from(self.in_flight.load(Ordering::Relaxed)).unwrap_or(i32::MAX),
             queue_counter: self.queue_counter.load(Ordering::Relaxed),
             claimed_through: *lock(&self.claimed_through),

@@ -228,6 +228,11 @@ impl Store {
         }
     }
 
+    /// Says until when nobody needs to ring: `ahead` of now while busy, zero while listening.
+    pub async fn set_doorbell(&self, ahead: Duration) -> Result<()> {
+        self.query(query!("relay/set_doorbell", Relaxed, [INT8]), &[&millis(ahead)]).await.map(|_| ())
+    }
+
     /// The topics that an operator paused.
     pub async fn paused_topics(&self) -> Result<Vec<String>> {
         let rows = self.query(query!("channel/load_paused_topics", Relaxed, []), &[]).await?;

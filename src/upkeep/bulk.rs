@@ -11,7 +11,7 @@ use tracing::info;
 
 use crate::failpoint;
 use crate::store::Store;
-use crate::store::operate::BulkStep;
+use crate::store::action::BulkStep;
 use crate::telemetry::outage::Outage;
 
 /// Between looks while there is nothing to do.

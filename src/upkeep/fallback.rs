@@ -42,8 +42,6 @@ pub struct Fallback<'a> {
     pub store: Store,
     /// Says what the instance does, before it does it.
     pub heartbeat: &'a Heartbeat,
-    /// What goes with each heartbeat.
-    pub clock_skew_ms: i32,
 }
 
 /// What is known of Redis.
@@ -97,7 +95,7 @@ impl Fallback<'_> {
     async fn go_on_without(&self, watch: &mut Watch, error: &Error) -> Result<()> {
         if !watch.is_left {
             self.heartbeat.presence.set_fallback(Some(watch.answered_at));
-            self.heartbeat.beat(Some(self.clock_skew_ms)).await?;
+            self.heartbeat.beat().await?;
             self.queue.leave_redis();
             (watch.is_left, watch.is_republished) = (true, false);
             gauge!("outboxd_queue_fallback").set(1.0);
@@ -126,7 +124,7 @@ impl Fallback<'_> {
         let presence = &self.heartbeat.presence;
         if presence.is_on_fallback() && !self.queue.uses_memory() {
             presence.set_fallback(None);
-            self.heartbeat.beat(Some(self.clock_skew_ms)).await?;
+            self.heartbeat.beat().await?;
         }
         Ok(())
     }

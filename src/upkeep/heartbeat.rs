@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -47,8 +46,8 @@ impl Heartbeat {
     }
 
     /// Says it. `None`: our row is gone.
-    async fn tell(&self, clock_skew_ms: Option<i32>) -> crate::store::Result<Option<()>> {
-        let told = self.store.beat(self.instance.get(), &self.presence.beat(clock_skew_ms)).await;
+    async fn tell(&self) -> crate::store::Result<Option<()>> {
+        let told = self.store.beat(self.instance.get(), &self.presence.beat()).await;
         let Some(peers) = told.inspect_err(|_| self.presence.beat_failed())? else { return Ok(None) };
         // The next one in time comes before the second is due.
         self.presence.has_beaten(self.every * 2);
@@ -57,28 +56,23 @@ impl Heartbeat {
     }
 
     /// One heartbeat.
-    pub async fn beat(&self, clock_skew_ms: Option<i32>) -> crate::store::Result<()> {
+    pub async fn beat(&self) -> crate::store::Result<()> {
         let _turn = self.turn.lock().await;
-        if self.tell(clock_skew_ms).await?.is_none() {
+        if self.tell().await?.is_none() {
             self.presence.beat_failed();
             let registered = self.register().await?;
             info!(instance = registered.id, "was not known any more and registered anew");
-            self.tell(clock_skew_ms).await?;
+            self.tell().await?;
         }
         Ok(())
     }
 }
 
-/// Our clock minus the database's.
-pub fn clock_skew_ms(database_time: DateTime<Utc>) -> i32 {
-    i32::try_from((Utc::now() - database_time).num_milliseconds()).unwrap_or(i32::MAX)
-}
-
 /// Beats until `stop`.
-pub async fn run(heartbeat: &Heartbeat, clock_skew_ms: i32, stop: &CancellationToken) {
+pub async fn run(heartbeat: &Heartbeat, stop: &CancellationToken) {
     let mut outage = Outage::default();
     while !stop.is_cancelled() {
-        let beaten = heartbeat.beat(Some(clock_skew_ms)).await;
+        let beaten = heartbeat.beat().await;
         outage.note(beaten, "no heartbeat; after the TTL this instance counts as dead");
         let wait = if outage.is_on() { heartbeat.every.min(ERROR_WAIT) } else { heartbeat.every };
         let asleep = Instant::now();

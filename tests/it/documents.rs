@@ -203,17 +203,17 @@ fn every_test_that_a_page_names_exists() {
     let mut named = 0;
     for page in pages() {
         let text = read(&page);
-        for name in
-            text.split('`').skip(1).step_by(2).filter(|name| name.contains("::") && name.split("::").all(is_part))
-        {
+        for name in text.split(|c: char| c.is_whitespace() || c == '`').filter(|name| name.split("::").all(is_part)) {
             let Some((modules, test)) = name.rsplit_once("::") else { continue };
-            let file = root().join("tests/it").join(modules.replace("::", "/")).with_extension("rs");
-            let Ok(source) = fs::read_to_string(&file) else { continue };
-            named += 1;
+            let file = |dir: &str| root().join(dir).join(modules.replace("::", "/")).with_extension("rs");
+            let sources = ["tests/it", "tests/it/support"].map(|dir| fs::read_to_string(file(dir)));
             // A whole module may be named too.
-            let is_module = file.with_extension("").join(test).with_extension("rs").exists();
-            if !is_module && !source.contains(&format!("fn {test}(")) {
-                missing.push(format!("{page}: {name}"));
+            let is_module = file("tests/it").with_extension("").join(test).with_extension("rs").exists();
+            for source in sources.into_iter().flatten() {
+                named += 1;
+                if !is_module && !source.contains(&format!("fn {test}(")) {
+                    missing.push(format!("{page}: {name}"));
+                }
             }
         }
     }

@@ -266,21 +266,6 @@ async fn the_schema_is_the_one_checked_in() {
 }
 
 #[test]
-fn every_test_that_the_documents_name_exists() {
-    let mut code = String::new();
-    for dir in ["src", "tests"] {
-        code.extend(files(&root().join(dir), "rs").iter().map(|path| fs::read_to_string(path).unwrap()));
-    }
-    for document in ["README.md", "ARCHITECTURE.md"] {
-        let text = fs::read_to_string(root().join(document)).unwrap();
-        for quoted in text.split('`').skip(1).step_by(2).filter(|quoted| quoted.contains("::")) {
-            let name = quoted.rsplit("::").next().unwrap();
-            assert!(code.contains(&format!("fn {name}(")), "{document} names `{quoted}`, which does not exist");
-        }
-    }
-}
-
-#[test]
 fn imports_are_read_from_every_form_of_use() {
     let code = "use crate::store::{Store, connect::{Target, Tls}};\nuse crate::{queue, channel::http};\nlet x = crate::retry::next(1);";
     let expected = ["channel::http", "queue", "retry::next", "store::Store", "store::connect"];

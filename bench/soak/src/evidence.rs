@@ -77,7 +77,7 @@ pub(super) struct Row {
     pub(super) id: i64,
     pub(super) status: String,
     pub(super) dedup_key: Option<String>,
-    /// The how-manieth call was recorded last.
+    /// Which call was recorded last, from 1; 0: none.
     pub(super) attempts: u32,
     /// Rows of `outboxd.attempts`, each with the number of its call; late ones and duplicates have none.
     pub(super) witnesses: Vec<Option<u32>>,

@@ -134,7 +134,7 @@ impl Instance {
     }
 
     /// Once it has ended: remembers a status that nobody expects.
-    pub(super) fn bury(&mut self) -> Result<i32> {
+    pub(super) fn note_end(&mut self) -> Result<i32> {
         let status = self.leash.reap()?;
         if !EXPECTED_STATUSES.contains(&status) {
             self.crashes.push(status);

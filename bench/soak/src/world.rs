@@ -135,7 +135,7 @@ impl World {
                 // Whoever holds it is breaking it, and will start it.
                 let Ok(mut instance) = instance.try_lock() else { continue };
                 if !instance.is_running() {
-                    instance.bury()?;
+                    instance.note_end()?;
                     instance.start()?;
                 }
             }

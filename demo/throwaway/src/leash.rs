@@ -123,6 +123,11 @@ impl Leash {
         Ok(())
     }
 
+    /// The id of the process that stays, unless it was waited for.
+    pub fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
     /// Whether the process that stays was started and has not ended.
     pub fn is_running(&self) -> bool {
         let stat = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
@@ -141,7 +146,7 @@ impl Leash {
     pub fn log_tail(&self) -> String {
         let text = std::fs::read_to_string(self.dir.join("log")).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(8)..].join("\n")
+        lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
     fn write_command(&self, command: &[&str]) -> Result<()> {

@@ -1,5 +1,5 @@
 //! Servers of our own for the demo, the load generator and the soak: on free loopback ports, in directories of their
-//! own, gone with us.
+//! own, gone with us. The tests start theirs on the same leash.
 
 use std::net::TcpListener;
 use std::path::PathBuf;

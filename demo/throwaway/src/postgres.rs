@@ -172,7 +172,7 @@ fn bin_dir() -> Option<PathBuf> {
 }
 
 /// Whom to run the server as, unless as ourselves.
-fn server_user() -> Result<Option<User>> {
+pub fn server_user() -> Result<Option<User>> {
     if id(&["-u"]) != Some(0) {
         return Ok(None);
     }

@@ -10,7 +10,7 @@ pub(super) fn without_names(state: &State) -> State {
     let mut renamed = *state;
     let content = |by: usize| {
         let mut process = state.processes[by];
-        (process.number, process.buried) = (0, 0);
+        (process.number, process.dealt_with) = (0, 0);
         let pushes = state.pushes.iter().flatten().filter(|push| push.number == state.processes[by].number);
         (
             fingerprint(&process),
@@ -34,7 +34,7 @@ pub(super) fn without_names(state: &State) -> State {
     renamed.pushes.sort_unstable_by(|one, other| other.cmp(one));
     renamed.memory_numbers = names.of_all(renamed.memory_numbers);
     for process in &mut renamed.processes {
-        process.buried = names.of_all(process.buried);
+        process.dealt_with = names.of_all(process.dealt_with);
     }
     renamed.next_number = 0;
     renamed

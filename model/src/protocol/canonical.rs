@@ -113,6 +113,6 @@ fn forget_numbers(state: &mut State) {
     let known = rows.chain(pushes).chain(current).filter(|number| *number != NOBODY);
     let known: u8 = known.fold(0, |numbers, number| numbers | 1 << number);
     for process in &mut state.processes {
-        process.buried &= known;
+        process.dealt_with &= known;
     }
 }

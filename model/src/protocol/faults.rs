@@ -68,7 +68,7 @@ impl Protocol {
         if self.guards.the_dead_are_buried_again {
             let bit = 1 << after.processes[by].number;
             for process in &mut after.processes {
-                process.buried &= !bit;
+                process.dealt_with &= !bit;
             }
         }
     }

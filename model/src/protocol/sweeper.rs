@@ -15,7 +15,7 @@ impl Protocol {
         self.end_leases(steps, by);
         self.republish_lost(steps, by);
         self.republish_orphans(steps, by);
-        self.bury(steps, by);
+        self.republish_of_dead(steps, by);
     }
 
     /// `relay/recall_publications.sql`, 5 s after the reservation. Whoever still pushes must be slow for that.
@@ -123,19 +123,19 @@ impl Protocol {
     }
 
     /// `Undelivered::PublishedBy`: what dead instances had in their in-process queues. Once for each.
-    fn bury(&self, steps: &mut Steps<'_>, by: usize) {
+    fn republish_of_dead(&self, steps: &mut Steps<'_>, by: usize) {
         if !self.guards.dead_queues_are_republished {
             return;
         }
         let before = steps.before;
         for number in 0..before.next_number {
             let bit = 1 << number;
-            let is_known = before.memory_numbers & bit != 0 && before.processes[by].buried & bit == 0;
+            let is_known = before.memory_numbers & bit != 0 && before.processes[by].dealt_with & bit == 0;
             if !is_known || !before.is_dead(number) || !matters(before, number) {
                 continue;
             }
-            steps.add(Action::Bury { by, number }, |after| {
-                after.processes[by].buried |= bit;
+            steps.add(Action::RepublishOfDead { by, number }, |after| {
+                after.processes[by].dealt_with |= bit;
                 for row in self.ids() {
                     if after.work(row).is_some_and(|work| work.instance == number) {
                         self.republish(after, row);

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::input::{self, InPath, JsonBytes};
-use super::veil;
+use super::redact;
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem, Shape};
 use crate::server::readiness::Ready;
@@ -73,7 +73,7 @@ pub(super) async fn show(caller: Caller, Ready(store): Ready, InPath(id): InPath
         .await?
         .ok_or_else(|| Problem::new(Kind::NotFound, format!("there is no bulk action {id}")))?;
     if !caller.may_see_payloads() {
-        veil::row(&mut row);
+        redact::row(&mut row);
     }
     Ok(Json(row))
 }

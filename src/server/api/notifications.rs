@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{InPath, InQuery};
-use super::veil;
+use super::redact;
 use crate::config::Scope;
 use crate::notification::Status;
 use crate::server::access::Caller;
@@ -56,7 +56,7 @@ pub(in crate::server) async fn details(store: &Store, caller: &Caller, id: i64) 
     let may_see = |details: &Details| caller.scope() != Scope::Write || caller.may_use_topic(&details.found.topic);
     let mut details = details.filter(may_see);
     if !caller.may_see_payloads() {
-        details.iter_mut().for_each(veil::details);
+        details.iter_mut().for_each(redact::details);
     }
     Ok(details)
 }
@@ -145,7 +145,7 @@ pub(in crate::server) async fn search(store: &Store, caller: &Caller, asked: Ask
         None => scan(store, &filter, from, limit).await?,
     };
     if !caller.may_see_payloads() {
-        listed.notifications.iter_mut().for_each(veil::found);
+        listed.notifications.iter_mut().for_each(redact::found);
     }
     Ok(listed)
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::InQuery;
-use super::veil;
+use super::redact;
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem, Shape};
 use crate::server::readiness::Ready;
@@ -65,7 +65,7 @@ pub(super) async fn show(
     }
     let mut rows = store.read_view(view, limit).await?;
     if !caller.may_see_payloads() {
-        rows.iter_mut().for_each(veil::row);
+        rows.iter_mut().for_each(redact::row);
     }
     Ok(Json(Rows { rows }))
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::listing;
 use crate::config::Scope;
 use crate::server::access::Caller;
-use crate::server::api::{notifications, veil};
+use crate::server::api::{notifications, redact};
 use crate::server::problem::Problem;
 use crate::store::Store;
 use crate::store::request::Answer;
@@ -89,8 +89,8 @@ impl Place {
     /// What tells it apart from others, as far as the look goes. Who may see payloads sees another one, but for the first
     /// page, which has none.
     pub(super) fn name(&self, caller: &Caller) -> String {
-        let veiled = if caller.may_see_payloads() || *self == Place::Now { "" } else { "veiled:" };
-        format!("{veiled}{}", self.address())
+        let redacted = if caller.may_see_payloads() || *self == Place::Now { "" } else { "redacted:" };
+        format!("{redacted}{}", self.address())
     }
 
     fn address(&self) -> String {
@@ -126,7 +126,7 @@ impl Place {
         if !caller.may_see_payloads() {
             // Filters and subjects may name recipients.
             for rows in ["entries", "actions"] {
-                found[rows].as_array_mut().into_iter().flatten().for_each(veil::row);
+                found[rows].as_array_mut().into_iter().flatten().for_each(redact::row);
             }
         }
         Ok(found)

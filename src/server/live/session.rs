@@ -28,7 +28,7 @@ const TOGETHER_MAX: usize = 32;
 /// How long one write may take.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a client may take to read our last word and to answer it.
-const FAREWELL_MAX: Duration = Duration::from_secs(2);
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 /// What a client may send between two heartbeats: answers to pings, and pings of its own.
 const RECEIVED_MAX: u32 = 64;
 
@@ -78,7 +78,7 @@ impl Session {
         gauge!("outboxd_live_sessions").decrement(1.0);
         counter!("outboxd_live_closed_total", "reason" => end.name()).increment(1);
         debug!(session = self.listener.number, end = end.name(), "a live session ended");
-        say_farewell(&mut socket, end).await;
+        close(&mut socket, end).await;
     }
 
     async fn serve(&self, socket: &mut Socket) -> End {
@@ -238,14 +238,14 @@ fn is_wanted(frame: &Frame, skipped: &mut HashMap<Arc<str>, i64>) -> bool {
     }
 }
 
-async fn say_farewell(socket: &mut Socket, end: End) {
+async fn close(socket: &mut Socket, end: End) {
     let close = CloseFrame { code: end.code(), reason: end.reason().into() };
-    let farewell = async {
+    let closing = async {
         if socket.send(Message::Close(Some(close))).await.is_ok() {
             // Closing before the client has read our last word may take it away.
             while let Some(Ok(_)) = socket.next().await {}
         }
     };
     // Who does not answer is left without an answer.
-    let _ = timeout(FAREWELL_MAX, farewell).await;
+    let _ = timeout(CLOSE_TIME_MAX, closing).await;
 }

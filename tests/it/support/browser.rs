@@ -4,7 +4,6 @@
 //! A client of our own, because what is needed is small: navigate, evaluate, type, take a picture. The crates that have
 //! all of the protocol are larger than outboxd.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -14,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-use super::process::{self, Leashed};
+use super::process::{self, Leash};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -44,20 +43,19 @@ pub struct Browser {
     calls: u64,
     complaints: Vec<String>,
     base: String,
-    _process: Leashed,
+    _leash: Leash,
 }
 
 impl Browser {
     /// Starts one; `base` is put before every path.
     pub async fn start(base: &str) -> Browser {
-        let dir = process::scratch_dir("browser");
-        let mut command = vec!["chromium".to_owned()];
-        command.extend(FLAGS.map(String::from));
-        command.extend([format!("--user-data-dir={}", dir.display()), "about:blank".to_owned()]);
-        let process = process::leash(&command, &dir.join("log"), "KILL", Some(&dir));
-        let (socket, _) = tokio_tungstenite::connect_async(address(&dir).await).await.expect("the browser listens");
+        let mut leash = process::leash("browser");
+        let profile = format!("--user-data-dir={}", leash.dir().display());
+        let command = [&["chromium"], &FLAGS[..], &[&profile, "about:blank"]].concat();
+        leash.start(&command, "KILL").expect("Chromium starts");
+        let (socket, _) = tokio_tungstenite::connect_async(address(&leash).await).await.expect("the browser listens");
         let (complaints, base) = (Vec::new(), base.to_owned());
-        let mut browser = Browser { socket, session: Value::Null, calls: 0, complaints, base, _process: process };
+        let mut browser = Browser { socket, session: Value::Null, calls: 0, complaints, base, _leash: leash };
         let targets = browser.call("Target.getTargets", json!({})).await["targetInfos"].clone();
         let page = targets.as_array().expect("a list").iter().find(|target| target["type"] == "page").expect("a page");
         let attach = json!({"targetId": page["targetId"], "flatten": true});
@@ -223,14 +221,14 @@ impl Browser {
 }
 
 /// Where it listens: it writes down its port and path.
-async fn address(dir: &Path) -> String {
+async fn address(leash: &Leash) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let told = std::fs::read_to_string(dir.join("DevToolsActivePort")).unwrap_or_default();
+        let told = std::fs::read_to_string(leash.dir().join("DevToolsActivePort")).unwrap_or_default();
         if let Some((port, path)) = told.trim_end().split_once('\n') {
             return format!("ws://127.0.0.1:{port}{path}");
         }
-        assert!(Instant::now() < deadline, "Chromium does not start:\n{}", process::log_tail(&dir.join("log")));
+        assert!(Instant::now() < deadline, "Chromium does not start:\n{}", leash.log_tail());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::postgres::{Database, as_postgres};
-use super::process::{self, Leashed};
+use super::postgres::Database;
+use super::process::{self, Leash};
 
 #[derive(Debug)]
 pub struct PgBouncer {
     pub port: u16,
-    _process: Leashed,
+    _leash: Leash,
 }
 
 impl PgBouncer {
@@ -20,28 +20,23 @@ impl PgBouncer {
 
     /// With these settings.
     pub async fn with(database: &Database, settings: &str) -> PgBouncer {
-        let dir = process::scratch_dir("pgbouncer");
+        let mut leash = process::leash_as_postgres("pgbouncer");
         let port = process::free_port();
         let ini = format!(
             "[databases]\n* = host=127.0.0.1 port={} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
              auth_type = any\nmax_client_conn = 200\nunix_socket_dir =\n{settings}",
             database.port
         );
-        let file = dir.join("pgbouncer.ini");
+        let file = leash.path("pgbouncer.ini");
         std::fs::write(&file, ini).expect("the configuration is written");
-        if nix::unistd::geteuid().is_root() {
-            std::process::Command::new("chown").args(["-R", "postgres"]).arg(&dir).status().expect("chown runs");
-        }
-        let log = dir.join("log");
-        let command = as_postgres(std::path::Path::new("/usr/sbin/pgbouncer"), &[file.to_str().unwrap()]);
-        let process = process::leash(&command, &log, "TERM", Some(&dir));
+        leash.start(&["/usr/sbin/pgbouncer", &file], "TERM").expect("PgBouncer starts");
         for _ in 0..600 {
             if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
-                return PgBouncer { port, _process: process };
+                return PgBouncer { port, _leash: leash };
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("PgBouncer does not answer:\n{}", process::log_tail(&log));
+        panic!("PgBouncer does not answer:\n{}", leash.log_tail());
     }
 
     /// The database by way of this pooler.

@@ -1,7 +1,6 @@
 //! One throwaway Postgres per test run, and per test a database cloned from a migrated template.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use nix::unistd::Pid;
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 
-use super::process::{self, Leashed};
+use super::process::{self, Leash};
 
 static SERVER: OnceCell<Server> = OnceCell::const_new();
 static TEMPLATE: OnceCell<()> = OnceCell::const_new();
@@ -20,10 +19,7 @@ static DATABASES: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub struct Server {
     pub port: u16,
-    pub dir: PathBuf,
-    /// After a restart: the server that runs now. It ends before the first one's leash removes the directory.
-    pub restarted: Option<Leashed>,
-    pub process: Leashed,
+    leash: Leash,
 }
 
 /// A database of our own; it is dropped with the server.
@@ -46,15 +42,9 @@ pub fn bin_dir() -> PathBuf {
     PathBuf::from(format!("/usr/lib/postgresql/{}/bin", versions.last().expect("a server version")))
 }
 
-/// Postgres refuses to run as root: drop to the postgres user.
-pub fn as_postgres(program: &Path, args: &[&str]) -> Vec<String> {
-    let mut command: Vec<String> = Vec::new();
-    if nix::unistd::geteuid().is_root() {
-        command.extend(["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--"].map(String::from));
-    }
-    command.push(program.display().to_string());
-    command.extend(args.iter().map(ToString::to_string));
-    command
+/// One of the server's programs.
+fn program(name: &str) -> String {
+    bin_dir().join(name).display().to_string()
 }
 
 /// Starts a new server with these settings beside the tests' usual ones.
@@ -68,16 +58,12 @@ pub async fn start_with_small_disk(megabytes: u32) -> Server {
     let mount = format!(
         "mkdir small; mount -t tmpfs -o size={megabytes}m tmpfs small; chown --reference=data small; exec \"$@\""
     );
-    let mut wrapper = vec!["unshare", "--mount"];
-    if !nix::unistd::geteuid().is_root() {
-        wrapper.extend(["--user", "--map-current-user", "--keep-caps"]);
-    }
-    wrapper.extend(["sh", "-ec", &mount, "small-disk"]);
+    let unshare = ["unshare", "--mount", "--user", "--map-current-user", "--keep-caps"];
+    let wrapper = [&unshare[..], &["sh", "-ec", &mount, "small-disk"]].concat();
     // Vacuum would give back what an aborted statement has filled.
     let server = start_within(&wrapper, &[("autovacuum", "off")]).await;
-    let location = server.dir.join("small");
     let admin = connect(&server.url("postgres")).await;
-    let create = format!("CREATE TABLESPACE small LOCATION '{}'", location.display());
+    let create = format!("CREATE TABLESPACE small LOCATION '{}'", server.leash.path("small"));
     admin.batch_execute(&create).await.expect("a tablespace on the small disk");
     server
 }
@@ -85,72 +71,50 @@ pub async fn start_with_small_disk(megabytes: u32) -> Server {
 /// Starts a new server by way of `wrapper`, which runs in the server's directory and gives way to the rest of its
 /// arguments.
 async fn start_within(wrapper: &[&str], settings: &[(&str, &str)]) -> Server {
-    let dir = process::scratch_dir("postgres");
-    if nix::unistd::geteuid().is_root() {
-        let owner = Command::new("chown").arg("postgres:postgres").arg(&dir).status().expect("chown runs");
-        assert!(owner.success(), "the postgres user exists");
-    }
-    let data = dir.join("data");
-    let initdb = as_postgres(
-        &bin_dir().join("initdb"),
-        &["-D", data.to_str().unwrap(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N"],
-    );
-    let output = Command::new(&initdb[0]).args(&initdb[1..]).current_dir(&dir).output().expect("initdb runs");
-    assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
-
+    let mut leash = process::leash_as_postgres("postgres");
+    let data = leash.path("data");
+    let options = ["-D", &data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N"];
+    leash.run(&[&[program("initdb").as_str()], &options[..]].concat()).expect("a new cluster");
     let port = process::free_port();
     let mut conf = format!(
         "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\n\
          max_connections = 300\nshared_buffers = 128MB\nfsync = off\nsynchronous_commit = on\nfull_page_writes = off\n\
          max_prepared_transactions = 10\nlog_min_messages = warning\n",
-        dir.display()
+        leash.dir().display()
     );
     for (name, value) in settings {
         conf.push_str(&format!("{name} = {value}\n"));
     }
-    let conf_file = data.join("postgresql.auto.conf");
-    std::fs::write(&conf_file, conf).expect("the server's settings are written");
-    let mut command: Vec<String> = Vec::new();
-    if !wrapper.is_empty() {
-        command.extend(["env", "-C", dir.to_str().unwrap()].map(String::from));
-        command.extend(wrapper.iter().map(ToString::to_string));
-    }
-    command.extend(as_postgres(&bin_dir().join("postgres"), &["-D", data.to_str().unwrap()]));
-    let log = dir.join("log");
-    let process = process::leash(&command, &log, "QUIT", Some(&dir));
-    let server = Server { port, dir, restarted: None, process };
-    server.wait_until_ready(&log).await;
+    std::fs::write(settings_file(&data), conf).expect("the server's settings are written");
+    let mut server = Server { port, leash };
+    server.start(wrapper).await;
     server
 }
 
 /// Starts a standby of the primary that is reached through `port`.
 pub async fn start_standby(port: u16) -> Server {
-    let dir = process::scratch_dir("standby");
-    if nix::unistd::geteuid().is_root() {
-        let owner = Command::new("chown").arg("postgres:postgres").arg(&dir).status().expect("chown runs");
-        assert!(owner.success(), "the postgres user exists");
-    }
-    let data = dir.join("data");
+    let mut leash = process::leash_as_postgres("standby");
+    let data = leash.path("data");
     let way = format!("host=127.0.0.1 port={port} user=postgres");
-    let copy =
-        as_postgres(&bin_dir().join("pg_basebackup"), &["-D", data.to_str().unwrap(), "-R", "-c", "fast", "-d", &way]);
-    let mut copy_all = Command::new(&copy[0]);
-    copy_all.args(&copy[1..]).current_dir(&dir);
+    let copy = ["-D", &data, "-R", "-c", "fast", "-d", &way].map(String::from);
     // Beside this thread: the way to the primary may be a proxy of ours.
-    let output = tokio::task::spawn_blocking(move || copy_all.output()).await.unwrap().expect("pg_basebackup runs");
-    assert!(output.status.success(), "pg_basebackup: {}", String::from_utf8_lossy(&output.stderr));
+    let copying = tokio::task::spawn_blocking(move || {
+        let words: Vec<&str> = copy.iter().map(String::as_str).collect();
+        leash.run(&[&[program("pg_basebackup").as_str()], &words[..]].concat()).map(|()| leash)
+    });
+    let leash = copying.await.unwrap().expect("a copy of the primary");
     let own_port = process::free_port();
-    let conf_file = data.join("postgresql.auto.conf");
-    let mut conf = std::fs::read_to_string(&conf_file).expect("the primary's settings");
+    let mut conf = std::fs::read_to_string(settings_file(&data)).expect("the primary's settings");
     // The last word counts.
-    conf.push_str(&format!("port = {own_port}\nunix_socket_directories = '{}'\n", dir.display()));
-    std::fs::write(&conf_file, conf).expect("the standby's settings are written");
-    let command = as_postgres(&bin_dir().join("postgres"), &["-D", data.to_str().unwrap()]);
-    let log = dir.join("log");
-    let process = process::leash(&command, &log, "QUIT", Some(&dir));
-    let server = Server { port: own_port, dir, restarted: None, process };
-    server.wait_until_ready(&log).await;
+    conf.push_str(&format!("port = {own_port}\nunix_socket_directories = '{}'\n", leash.dir().display()));
+    std::fs::write(settings_file(&data), conf).expect("the standby's settings are written");
+    let mut server = Server { port: own_port, leash };
+    server.start(&[]).await;
     server
+}
+
+fn settings_file(data: &str) -> PathBuf {
+    Path::new(data).join("postgresql.auto.conf")
 }
 
 /// The processes that this one has started.
@@ -160,14 +124,17 @@ fn children(pid: i32) -> Vec<i32> {
 }
 
 impl Server {
-    async fn wait_until_ready(&self, log: &Path) {
+    /// Starts it on the data it has, by way of `wrapper`, and waits until it answers.
+    async fn start(&mut self, wrapper: &[&str]) {
+        let (postgres, data) = (program("postgres"), self.leash.path("data"));
+        self.leash.start(&[wrapper, &[postgres.as_str(), "-D", &data]].concat(), "QUIT").expect("Postgres starts");
         for _ in 0..600 {
             if tokio_postgres::connect(&self.url("postgres"), NoTls).await.is_ok() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("Postgres does not answer:\n{}", process::log_tail(log));
+        panic!("Postgres does not answer:\n{}", self.leash.log_tail());
     }
 
     pub fn url(&self, database: &str) -> String {
@@ -176,40 +143,32 @@ impl Server {
 
     /// `pg_ctl stop -m immediate`: no checkpoint, every session cut.
     pub async fn stop_immediately(&mut self) {
-        self.restarted.as_ref().unwrap_or(&self.process).signal(Signal::SIGQUIT);
-        while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_ok() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        // The postmaster may outlive its listener for a moment.
-        while self.dir.join("data/postmaster.pid").exists() {
+        process::signal(&self.leash, Signal::SIGQUIT);
+        while self.leash.is_running() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
     /// Starts it again on the same data and port.
     pub async fn start_again(&mut self) {
-        let data = self.dir.join("data");
-        let command = as_postgres(&bin_dir().join("postgres"), &["-D", data.to_str().unwrap()]);
-        let log = self.dir.join("log");
-        self.restarted = Some(process::leash(&command, &log, "QUIT", None));
-        self.wait_until_ready(&log).await;
+        self.start(&[]).await;
     }
 
     /// Stops the server and every process of it where they are: the kernel still takes connections and acknowledges.
     pub fn freeze(&mut self) {
         // The postmaster first: it starts no other meanwhile.
-        self.process.signal(Signal::SIGSTOP);
-        for child in children(self.process.pid()) {
+        process::signal(&self.leash, Signal::SIGSTOP);
+        for child in children(process::pid(&self.leash)) {
             let _gone = kill(Pid::from_raw(child), Signal::SIGSTOP);
         }
     }
 
     /// They go on.
     pub fn thaw(&mut self) {
-        for child in children(self.process.pid()) {
+        for child in children(process::pid(&self.leash)) {
             let _gone = kill(Pid::from_raw(child), Signal::SIGCONT);
         }
-        self.process.signal(Signal::SIGCONT);
+        process::signal(&self.leash, Signal::SIGCONT);
     }
 
     /// A standby becomes the primary; a session on it.

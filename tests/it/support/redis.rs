@@ -8,14 +8,13 @@ pub use cluster::RedisCluster;
 pub use secure::{SecureRedis, documented_user_rules};
 pub use sentinel::{RedisPair, SecureSentinel};
 
-use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::process::{Leashed, free_port, leash, log_tail, scratch_dir};
+use super::process::{self, Leash, free_port, leash};
 
 /// How long a server may take to answer its first PING on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -23,9 +22,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// A private server. Ends, and its directory with it, when dropped.
 #[derive(Debug)]
 pub struct RedisServer {
-    /// The last one runs, or was killed; the others' leashes are kept because letting one go removes `dir`.
-    processes: Vec<Leashed>,
-    dir: PathBuf,
+    leash: Leash,
     port: u16,
     args: Vec<String>,
     url: String,
@@ -64,12 +61,12 @@ impl RedisServer {
         let port = free_port();
         let mut all = vec!["--port".to_string(), port.to_string()];
         all.extend(args.iter().map(ToString::to_string));
-        RedisServer::start_at(port, all, format!("redis://127.0.0.1:{port}"), scratch_dir("redis"))
+        RedisServer::start_at(port, all, format!("redis://127.0.0.1:{port}"), leash("redis"))
     }
 
     /// `args` must name the port; `url` is how clients and the first PING get in.
-    pub(super) fn start_at(port: u16, args: Vec<String>, url: String, dir: PathBuf) -> RedisServer {
-        let mut server = RedisServer { processes: Vec::new(), dir, port, args, url };
+    pub(super) fn start_at(port: u16, args: Vec<String>, url: String, leash: Leash) -> RedisServer {
+        let mut server = RedisServer { leash, port, args, url };
         server.restart();
         server
     }
@@ -79,8 +76,7 @@ impl RedisServer {
         self.launch();
         let started = Instant::now();
         while !self.answers() {
-            let tail = log_tail(&self.log());
-            let pid = self.processes.last().map(Leashed::pid);
+            let (tail, pid) = (self.leash.log_tail(), self.leash.pid());
             assert!(started.elapsed() < START_TIMEOUT, "redis-server (pid {pid:?}) does not answer:\n{tail}");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -88,10 +84,11 @@ impl RedisServer {
 
     /// Starts it again without waiting for it to answer.
     pub fn launch(&mut self) {
-        let mut command = vec![program()];
-        command.extend(self.args.iter().cloned());
-        command.extend(["--bind".into(), "127.0.0.1".into(), "--dir".into(), self.dir.display().to_string()]);
-        self.processes.push(leash(&command, &self.log(), "TERM", Some(&self.dir)));
+        let (program, dir) = (program(), self.leash.path(""));
+        let mut command = vec![program.as_str()];
+        command.extend(self.args.iter().map(String::as_str));
+        command.extend(["--bind", "127.0.0.1", "--dir", &dir]);
+        self.leash.start(&command, "TERM").expect("redis-server starts");
     }
 
     fn answers(&self) -> bool {
@@ -107,12 +104,14 @@ impl RedisServer {
     /// Ends it at once, as a crash or a power cut would.
     pub fn kill(&mut self) {
         self.signal(Signal::SIGKILL);
-        eventually_closed(self.port);
+        while self.leash.is_running() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// SIGSTOP, SIGCONT, …
     pub fn signal(&self, signal: Signal) {
-        self.processes.last().expect("it was started").signal(signal);
+        process::signal(&self.leash, signal);
     }
 
     /// How clients reach it.
@@ -163,17 +162,6 @@ impl RedisServer {
     /// TLS servers also listen without, for the tests' own looks.
     fn plain_url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
-    }
-
-    fn log(&self) -> PathBuf {
-        self.dir.join("log")
-    }
-}
-
-/// A killed process has let go of its port once nothing answers there.
-fn eventually_closed(port: u16) {
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -15,7 +15,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::certs::{self, Ca, ServerCert};
-use super::process::{Leashed, free_port, leash, log_tail, scratch_dir};
+use super::postgres::bin_dir;
+use super::process::{Leash, free_port, leash, leash_as_postgres};
 
 /// A Postgres that all tests share.
 pub static POSTGRES: LazyLock<TlsServer> = LazyLock::new(|| postgres("on"));
@@ -29,63 +30,60 @@ pub struct TlsServer {
     pub port: u16,
     pub ca: PathBuf,
     pub other_ca: PathBuf,
-    _process: Leashed,
+    _leash: Leash,
 }
 
 /// Starts Postgres with `ssl` on or off; anyone may log in, but `guarded` only with a password.
 pub fn postgres(ssl: &str) -> TlsServer {
-    let dir = scratch_dir("tls-postgres");
-    let certificates = certificates(&dir);
-    postgres_in(&dir, ssl, certificates)
+    let leash = leash_as_postgres("tls-postgres");
+    let certificates = certificates(leash.dir());
+    postgres_on(leash, ssl, certificates)
 }
 
 /// Starts Postgres with a self-signed certificate, which is then its own CA.
 pub fn self_signed_postgres() -> TlsServer {
-    let dir = scratch_dir("tls-postgres");
-    let cert = certs::self_signed(&dir, "localhost");
-    let certificates = (cert.cert.clone(), Ca::new(&dir, "other").file, cert);
-    postgres_in(&dir, "on", certificates)
+    let leash = leash_as_postgres("tls-postgres");
+    let cert = certs::self_signed(leash.dir(), "localhost");
+    let certificates = (cert.cert.clone(), Ca::new(leash.dir(), "other").file, cert);
+    postgres_on(leash, "on", certificates)
 }
 
-fn postgres_in(dir: &Path, ssl: &str, (ca, other_ca, cert): (PathBuf, PathBuf, ServerCert)) -> TlsServer {
-    let bin = postgres_bin();
+fn postgres_on(mut leash: Leash, ssl: &str, (ca, other_ca, cert): (PathBuf, PathBuf, ServerCert)) -> TlsServer {
+    let program = |name: &str| bin_dir().join(name).display().to_string();
     only_owner_reads(&cert.key);
-    give_to_postgres(dir);
-    let data = dir.join("data");
-    let data_text = data.to_str().unwrap();
-    let initdb = as_postgres(&bin.join("initdb"), &["-D", data_text, "-U", "postgres", "-A", "trust", "-N"]);
-    let made = Command::new(&initdb[0]).args(&initdb[1..]).current_dir(dir).output().unwrap();
-    assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-    let hba = data.join("pg_hba.conf");
+    give_to_postgres(leash.dir());
+    let data = leash.path("data");
+    leash.run(&[&program("initdb"), "-D", &data, "-U", "postgres", "-A", "trust", "-N"]).unwrap();
+    let hba = Path::new(&data).join("pg_hba.conf");
     let rules = std::fs::read_to_string(&hba).unwrap();
     std::fs::write(&hba, format!("host all guarded all scram-sha-256\n{rules}")).unwrap();
     let port = free_port();
     let settings = [
         "listen_addresses=127.0.0.1,::1".to_owned(),
         format!("port={port}"),
-        format!("unix_socket_directories={}", dir.display()),
+        format!("unix_socket_directories={}", leash.dir().display()),
         format!("ssl={ssl}"),
         format!("ssl_cert_file={}", cert.cert.display()),
         format!("ssl_key_file={}", cert.key.display()),
         "fsync=off".to_owned(),
     ];
-    let mut args = vec!["-D", data_text];
-    args.extend(settings.iter().flat_map(|setting| ["-c", setting]));
-    let log = dir.join("log");
-    let process = leash(&as_postgres(&bin.join("postgres"), &args), &log, "QUIT", Some(dir));
+    let postgres = program("postgres");
+    let mut command = vec![postgres.as_str(), "-D", &data];
+    command.extend(settings.iter().flat_map(|setting| ["-c", setting]));
+    leash.start(&command, "QUIT").unwrap();
     let port_text = port.to_string();
     let probe = ["-q", "-h", "127.0.0.1", "-p", &port_text];
-    wait_until(&log, || Command::new(bin.join("pg_isready")).args(probe).status().unwrap().success());
-    TlsServer { port, ca, other_ca, _process: process }
+    wait_until(&leash, || Command::new(program("pg_isready")).args(probe).status().unwrap().success());
+    TlsServer { port, ca, other_ca, _leash: leash }
 }
 
 /// Starts Redis, which speaks nothing but TLS.
 pub fn redis(policy: &str) -> TlsServer {
-    let dir = scratch_dir("tls-redis");
-    let (ca, other_ca, cert) = certificates(&dir);
+    let mut leash = leash("tls-redis");
+    let (ca, other_ca, cert) = certificates(leash.dir());
     let port = free_port();
     let text = |path: &Path| path.to_str().unwrap().to_owned();
-    let command: Vec<String> = [
+    let settings = [
         ("--port", "0".to_owned()),
         ("--bind", "127.0.0.1".to_owned()),
         ("--tls-port", port.to_string()),
@@ -95,16 +93,12 @@ pub fn redis(policy: &str) -> TlsServer {
         ("--tls-auth-clients", "no".to_owned()),
         ("--maxmemory-policy", policy.to_owned()),
         ("--save", String::new()),
-        ("--dir", text(&dir)),
-    ]
-    .into_iter()
-    .flat_map(|(name, value)| [name.to_owned(), value])
-    .collect();
-    let command: Vec<String> = std::iter::once("redis-server".to_owned()).chain(command).collect();
-    let log = dir.join("log");
-    let process = leash(&command, &log, "TERM", Some(&dir));
-    wait_until(&log, || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
-    TlsServer { port, ca, other_ca, _process: process }
+        ("--dir", text(leash.dir())),
+    ];
+    let settings = settings.iter().flat_map(|(name, value)| [*name, value]);
+    leash.start(&std::iter::once("redis-server").chain(settings).collect::<Vec<_>>(), "TERM").unwrap();
+    wait_until(&leash, || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    TlsServer { port, ca, other_ca, _leash: leash }
 }
 
 /// Speaks TLS as `localhost` and passes on to a server that does not.
@@ -157,32 +151,15 @@ fn only_owner_reads(key: &Path) {
     std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-fn wait_until(log: &Path, ready: impl Fn() -> bool) {
+fn wait_until(leash: &Leash, ready: impl Fn() -> bool) {
     let start = Instant::now();
     while !ready() {
-        assert!(start.elapsed() < PATIENCE, "no answer; its log says:\n{}", log_tail(log));
+        assert!(start.elapsed() < PATIENCE, "no answer; its log says:\n{}", leash.log_tail());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Where the newest installed server's programs are.
-fn postgres_bin() -> PathBuf {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").expect("Postgres is installed");
-    let newest = versions.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok()).max();
-    PathBuf::from(format!("/usr/lib/postgresql/{}/bin", newest.expect("a version of Postgres")))
-}
-
-/// Postgres refuses to run as root.
-fn as_postgres(program: &Path, args: &[&str]) -> Vec<String> {
-    let mut command = Vec::new();
-    if nix::unistd::geteuid().is_root() {
-        command.extend(["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--"].map(str::to_owned));
-    }
-    command.push(program.to_str().unwrap().to_owned());
-    command.extend(args.iter().map(|arg| (*arg).to_owned()));
-    command
-}
-
+/// It refuses a key that is not its own, too.
 fn give_to_postgres(dir: &Path) {
     if nix::unistd::geteuid().is_root() {
         let status = Command::new("chown").args(["-R", "postgres:postgres"]).arg(dir).status().unwrap();

@@ -39,7 +39,7 @@ async fn end(instance: &mut Instance, signal: &str) -> Result<()> {
         ensure!(began.elapsed() < DRAIN_TIMEOUT, "the instance does not end after SIG{signal}");
         tokio::time::sleep(LOOK_AGAIN).await;
     }
-    instance.bury().map(|_| ())
+    instance.note_end().map(|_| ())
 }
 
 /// SIGSTOP beyond its lease, SIGCONT.

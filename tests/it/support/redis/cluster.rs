@@ -1,6 +1,6 @@
 //! A real Redis Cluster on loopback: three primaries, and replicas where a test wants them.
 
-use super::super::process::{free_port, scratch_dir};
+use super::super::process::{free_port, leash};
 use super::{RedisServer, wait};
 
 /// Long enough for a busy machine, short enough for a failover within a test.
@@ -90,7 +90,7 @@ fn start_node() -> RedisServer {
          --cluster-replica-validity-factor 0 --repl-diskless-sync-delay 0 --appendonly yes"
     );
     let args = args.split(' ').map(ToString::to_string).collect();
-    RedisServer::start_at(port, args, format!("redis://127.0.0.1:{port}"), scratch_dir("cluster"))
+    RedisServer::start_at(port, args, format!("redis://127.0.0.1:{port}"), leash("cluster"))
 }
 
 async fn introduce(node: &RedisServer, other: &RedisServer) {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-use super::super::process::{free_port, scratch_dir};
+use super::super::process::{free_port, leash};
 use super::RedisServer;
 
 /// The rules that the documentation of `redis_url` gives for a user of its own.
@@ -28,7 +28,7 @@ pub struct SecureRedis {
 impl SecureRedis {
     /// Starts it with a certificate for localhost and 127.0.0.1.
     pub fn start() -> SecureRedis {
-        let dir = scratch_dir("redis-tls");
+        let leash = leash("redis-tls");
         let mut ca = CertificateParams::new(Vec::new()).expect("good parameters");
         ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate().expect("a key")).expect("a CA");
@@ -37,7 +37,7 @@ impl SecureRedis {
         let certificate =
             CertificateParams::new(names).and_then(|params| params.signed_by(&key, &ca)).expect("a certificate");
         let write = |name: &str, pem: String| {
-            let file = dir.join(name);
+            let file = leash.dir().join(name);
             std::fs::write(&file, pem).expect("a writable directory");
             file
         };
@@ -49,7 +49,7 @@ impl SecureRedis {
         let own = [["port", &port.to_string()], ["tls-port", &tls_port.to_string()], ["save", ""]];
         let own = own.map(|setting| setting.map(ToString::to_string));
         let args = own.iter().chain(&tls).flat_map(|[name, value]| [format!("--{name}"), value.clone()]).collect();
-        let server = RedisServer::start_at(port, args, format!("rediss://localhost:{tls_port}"), dir);
+        let server = RedisServer::start_at(port, args, format!("rediss://localhost:{tls_port}"), leash);
         SecureRedis { server, tls_port, ca_file, cert_file, key_file }
     }
 

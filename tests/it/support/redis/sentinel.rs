@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::process::{Leashed, free_port, leash, log_tail, scratch_dir};
+use super::super::process::{self, Leash, free_port};
 use super::{RedisServer, SecureRedis, wait};
 
 /// The name that Sentinel knows the primary by.
@@ -14,7 +14,7 @@ pub struct RedisPair {
     pub primary: RedisServer,
     pub replica: RedisServer,
     sentinel_port: u16,
-    _sentinel: Leashed,
+    _sentinel: Leash,
 }
 
 impl RedisPair {
@@ -64,7 +64,7 @@ async fn in_step(replica: &RedisServer) -> bool {
 #[derive(Debug)]
 pub struct SecureSentinel {
     pub port: u16,
-    _process: Leashed,
+    _leash: Leash,
 }
 
 impl SecureSentinel {
@@ -75,31 +75,30 @@ impl SecureSentinel {
             "port 0\ntls-port {port}\n{}\ntls-replication yes\nrequirepass {password}\n",
             secure.tls_settings().map(|[name, value]| format!("{name} {value}")).join("\n")
         );
-        SecureSentinel { port, _process: start(&config, port, secure.tls_port) }
+        SecureSentinel { port, _leash: start(&config, port, secure.tls_port) }
     }
 }
 
-fn start_sentinel(primary: &RedisServer) -> (Leashed, u16) {
+fn start_sentinel(primary: &RedisServer) -> (Leash, u16) {
     let port = free_port();
     (start(&format!("port {port}\n"), port, primary.port()), port)
 }
 
 /// Starts a Sentinel that watches the server at `watched` and waits until it listens at `port`.
-fn start(config: &str, port: u16, watched: u16) -> Leashed {
-    let dir = scratch_dir("sentinel");
-    let file = dir.join("sentinel.conf");
+fn start(config: &str, port: u16, watched: u16) -> Leash {
+    let mut leash = process::leash("sentinel");
+    let file = leash.path("sentinel.conf");
     let config = format!(
         "{config}bind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {watched} 1\n\
          sentinel down-after-milliseconds {NAME} 1000\nsentinel failover-timeout {NAME} 5000\n",
-        dir.display(),
+        leash.dir().display(),
     );
     std::fs::write(&file, config).expect("a writable directory");
-    let log = dir.join("log");
-    let sentinel = leash(&["redis-sentinel".into(), file.display().to_string()], &log, "TERM", Some(&dir));
+    leash.start(&["redis-sentinel", &file], "TERM").expect("redis-sentinel starts");
     let started = std::time::Instant::now();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(started.elapsed() < super::START_TIMEOUT, "redis-sentinel does not listen:\n{}", log_tail(&log));
+        assert!(started.elapsed() < super::START_TIMEOUT, "redis-sentinel does not listen:\n{}", leash.log_tail());
         std::thread::sleep(Duration::from_millis(10));
     }
-    sentinel
+    leash
 }
