@@ -23,12 +23,12 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_postgres::GenericClient;
-use tokio_postgres::types::ToSql;
 use tracing::debug;
 
 use crate::config::Config;
 use crate::notification::NotificationId;
 use crate::queue::{self, Queue};
+use crate::store::notify::NewNotification;
 use crate::store::{BATCH_ROWS, StageError, Store, pooler};
 
 /// Notifications that may wait to be pushed; what does not fit is left to the relay.
@@ -120,17 +120,18 @@ impl Producer {
     ) -> Result<Ticket, tokio_postgres::Error> {
         let payload = notification.payload.to_string();
         let headers = notification.headers.as_ref().map(Value::to_string);
-        let arguments: [&(dyn ToSql + Sync); 8] = [
-            &notification.topic,
-            &notification.recipient,
-            &payload,
-            &notification.send_at,
-            &notification.dedup_key,
-            &notification.ordering_key,
-            &notification.expires_at,
-            &headers,
-        ];
-        let row = transaction.query_one(include_str!("../../sql/queries/producer/notify.sql"), &arguments).await?;
+        let new = NewNotification {
+            topic: notification.topic,
+            recipient: notification.recipient,
+            payload: &payload,
+            send_at: notification.send_at,
+            dedup_key: notification.dedup_key,
+            ordering_key: notification.ordering_key,
+            expires_at: notification.expires_at,
+            headers: headers.as_deref(),
+        };
+        let statement = include_str!("../../sql/queries/producer/notify.sql");
+        let row = transaction.query_one(statement, &new.parameters()).await?;
         Ok(Ticket { id: NotificationId(row.get(0)) })
     }
 

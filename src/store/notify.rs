@@ -1,6 +1,7 @@
 //! Writing notifications for callers over HTTP.
 
 use chrono::{DateTime, Utc};
+use tokio_postgres::types::ToSql;
 
 use super::refusal::Values;
 use super::request::{Answer, RequestError};
@@ -25,6 +26,22 @@ pub struct NewNotification<'a> {
     pub expires_at: Option<DateTime<Utc>>,
     /// An object of strings; JSON.
     pub headers: Option<&'a str>,
+}
+
+impl NewNotification<'_> {
+    /// The parameters of `producer/notify`, in their order.
+    pub(crate) fn parameters(&self) -> [&(dyn ToSql + Sync); 8] {
+        [
+            &self.topic,
+            &self.recipient,
+            &self.payload,
+            &self.send_at,
+            &self.dedup_key,
+            &self.ordering_key,
+            &self.expires_at,
+            &self.headers,
+        ]
+    }
 }
 
 /// What tells a request from others.
@@ -53,17 +70,7 @@ impl Store {
     /// One notification; its id. One statement, one round trip.
     pub async fn notify(&self, new: &NewNotification<'_>) -> Answer<i64> {
         let query = query!("producer/notify", Request, [TEXT, TEXT, TEXT, TIMESTAMPTZ, TEXT, TEXT, TIMESTAMPTZ, TEXT]);
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 8] = [
-            &new.topic,
-            &new.recipient,
-            &new.payload,
-            &new.send_at,
-            &new.dedup_key,
-            &new.ordering_key,
-            &new.expires_at,
-            &new.headers,
-        ];
-        let rows = self.ask(query, &params).await?;
+        let rows = self.ask(query, &new.parameters()).await?;
         let row = rows.first().ok_or_else(|| Error::Bug("notify() gave no id".to_owned()))?;
         Ok(row.value(0)?)
     }

@@ -12,17 +12,14 @@ use super::{Commit, Query, Store};
 pub struct View {
     /// Its name, below `outboxd.`.
     pub name: &'static str,
-    /// What it answers.
-    pub about: &'static str,
     sql: &'static str,
 }
 
 /// Payloads are shown one at a time, by id: a page of them would have no bound.
 macro_rules! view {
-    ($name:literal, $order:literal, $about:literal) => {
+    ($name:literal, $order:literal) => {
         View {
             name: $name,
-            about: $about,
             sql: concat!(
                 "SELECT row_to_json(v)::text FROM (SELECT * FROM outboxd.",
                 $name,
@@ -34,30 +31,29 @@ macro_rules! view {
     };
 }
 
-/// Every public view but `notifications`, which is searched.
+/// Every public view but `notifications`, which is searched. What each answers is its comment in `sql/views/`.
 pub const VIEWS: [View; 17] = [
-    view!("health", "v.level = 'ok', v.name", "One row per check: level, value, what to do."),
-    view!("queue_state", "v.topic, v.status", "Per topic and status: how many, how old."),
-    view!("outbox_lag", "1", "What is ready and not yet published."),
-    view!("stuck", "v.since", "What is past its time, and why."),
+    view!("health", "v.level = 'ok', v.name"),
+    view!("queue_state", "v.topic, v.status"),
+    view!("outbox_lag", "1"),
+    view!("stuck", "v.since"),
     View {
         name: "dead_letters",
-        about: "What was given up, and why; the last first.",
         sql: "SELECT row_to_json(v)::text FROM (SELECT d.id, d.topic, d.recipient, d.channel, d.attempts, d.error, \
               d.http_status, d.failed_at, d.created_at FROM outboxd.dead_letters d ORDER BY d.failed_at DESC LIMIT $1) v",
     },
-    view!("attempts", "v.id DESC", "Failed, unknown, late and duplicate attempts; the last first."),
-    view!("workers", "v.worker", "Instances at work, heartbeats, calls in flight."),
-    view!("instances", "v.worker DESC", "Stopped and dead instances too."),
-    view!("throughput", "v.minute DESC", "Per minute: queued, sent, failed, retried."),
-    view!("latency", "v.topic", "Per topic: p50, p95, p99."),
-    view!("channel_health", "v.channel, v.origin", "Circuits, pauses, success rate, last error."),
-    view!("bulk_actions", "v.id DESC", "Big retries and cancels, and how far they are."),
-    view!("schedules", "v.name", "Campaigns."),
-    view!("schedule_runs", "v.run DESC", "What became of each slot."),
-    view!("events_waiting", "v.topic", "Events not yet in their stream."),
-    view!("event_consumers", "v.topic, v.consumer_group", "Who reads the streams, how far behind."),
-    view!("audit", "v.id DESC", "What operators did; the last first."),
+    view!("attempts", "v.id DESC"),
+    view!("workers", "v.worker"),
+    view!("instances", "v.worker DESC"),
+    view!("throughput", "v.minute DESC"),
+    view!("latency", "v.topic"),
+    view!("channel_health", "v.channel, v.origin"),
+    view!("bulk_actions", "v.id DESC"),
+    view!("schedules", "v.name"),
+    view!("schedule_runs", "v.run DESC"),
+    view!("events_waiting", "v.topic"),
+    view!("event_consumers", "v.topic, v.consumer_group"),
+    view!("audit", "v.id DESC"),
 ];
 
 impl Store {

@@ -1,7 +1,5 @@
 //! Consumer groups of event streams: one that comes close to the stream's cap is told before it loses anything.
 
-use std::time::Duration;
-
 use crate::support::redis::{self as redis_support, RedisServer};
 use crate::support::world::{Carrier, World};
 use crate::support::{sql, stream};
@@ -44,6 +42,15 @@ impl Scene {
         sql::until(&self.world.app, &seen).await;
     }
 
+    /// Waits until an instance has looked at the group twice: the first look may have begun before this.
+    async fn seen_again(&self) {
+        for _ in 0..2 {
+            let now: String = sql::value(&self.world.app, "SELECT clock_timestamp()::text").await;
+            let seen = format!("SELECT bool_and(seen_at > '{now}') FROM outboxd.event_group");
+            sql::until(&self.world.app, &seen).await;
+        }
+    }
+
     async fn health(&self) -> (String, String, Option<String>) {
         let check = "SELECT level, value, action FROM outboxd.health WHERE name = 'event_consumers'";
         let row = self.world.app.query_one(check, &[]).await.expect("the check has its row");
@@ -73,7 +80,7 @@ async fn a_group_is_told_at_80_percent_of_the_cap_and_before_it_loses_anything()
 
     // What it was given and has not acknowledged counts as well: it may have to be given again.
     scene.take(80).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    scene.seen_again().await;
     assert_eq!(scene.health().await.0, "warn");
     let mut connection = scene.redis.connection().await;
     let entries: redis::streams::StreamRangeReply =
@@ -126,7 +133,7 @@ async fn a_group_whose_unacknowledged_entries_were_dropped_counts_as_cut() {
     let cut = "SELECT cut_events FROM outboxd.event_consumers";
     assert_eq!(sql::value::<i64>(&scene.world.app, cut).await, 3);
     scene.publish(100).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    scene.seen_again().await;
     assert_eq!(sql::value::<i64>(&scene.world.app, cut).await, 3, "counted once");
     let from = "SELECT cut_from = (SELECT min(created_at) FROM outboxd.event) FROM outboxd.event_consumers";
     assert!(sql::value::<bool>(&scene.world.app, from).await);

