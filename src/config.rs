@@ -327,6 +327,9 @@ pub enum WhileHeld {
     Failover,
 }
 
+/// The route of topics that have none of their own.
+pub const DEFAULT_ROUTE: &str = "default";
+
 /// `[routes.TOPIC]`
 #[derive(Debug, Clone)]
 pub struct RouteConfig {

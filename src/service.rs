@@ -35,6 +35,7 @@ use crate::store::instance::{InstanceId, Presence};
 use crate::store::leader::LeaderLease;
 use crate::store::repair::Undelivered;
 use crate::store::{self, Store, migrate};
+use crate::telemetry;
 use crate::telemetry::otlp::{self, Exporter, Tracer};
 use crate::telemetry::statistics::{Counts, Statistics};
 use crate::upkeep::fallback::{self, Fallback};
@@ -107,7 +108,7 @@ pub async fn run(
     let work = async {
         let instance = Instance::start(config, roles).await?;
         let id = instance.heartbeat.instance.get();
-        info!(instance = id, queue = instance.queue.kind(), version = env!("CARGO_PKG_VERSION"), "started");
+        info!(instance = id, queue = instance.queue.kind(), version = telemetry::VERSION, "started");
         readiness.started(instance.parts());
         on_ready(id);
         Ok(Box::pin(instance.live(shutdown)).await)

@@ -26,6 +26,8 @@ pub mod trace;
 
 /// This binary's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// How it names itself to those it calls.
+pub const USER_AGENT: &str = concat!("outboxd/", env!("CARGO_PKG_VERSION"));
 /// The commit it was built from, where the build said so (`OUTBOXD_COMMIT`).
 pub const COMMIT: &str = match option_env!("OUTBOXD_COMMIT") {
     Some(commit) => commit,

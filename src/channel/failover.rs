@@ -8,10 +8,7 @@ use metrics::{Counter, Histogram};
 
 use super::limit::Limits;
 use super::{Channel, Error};
-use crate::config::{ChannelConfig, RouteConfig};
-
-/// The route of topics that have none of their own.
-pub(crate) const DEFAULT: &str = "default";
+use crate::config::{ChannelConfig, DEFAULT_ROUTE, RouteConfig};
 
 /// A channel with its limits: what a worker needs to make a call.
 #[derive(Debug)]
@@ -96,7 +93,7 @@ impl Router {
     /// The topics that have a route, if not every topic has one. An instance that only relays needs no routes: without any it
     /// publishes everything.
     pub fn topics(&self) -> Option<impl Iterator<Item = &str>> {
-        let has_all = self.routes.is_empty() || self.routes.contains_key(DEFAULT);
+        let has_all = self.routes.is_empty() || self.routes.contains_key(DEFAULT_ROUTE);
         (!has_all).then(|| self.routes.keys().map(String::as_str))
     }
 
@@ -107,6 +104,6 @@ impl Router {
 
     /// The topic's route, else the default one.
     pub fn route_for(&self, topic: &str) -> Result<&Route, NoRoute> {
-        self.routes.get(topic).or_else(|| self.routes.get(DEFAULT)).ok_or_else(|| NoRoute(topic.to_owned()))
+        self.routes.get(topic).or_else(|| self.routes.get(DEFAULT_ROUTE)).ok_or_else(|| NoRoute(topic.to_owned()))
     }
 }

@@ -12,6 +12,7 @@ use super::sign::Signer;
 use super::template::{Templates, Text};
 use crate::config::ChannelConfig;
 use crate::config::forward::OWN_HEADERS;
+use crate::telemetry;
 
 /// Bytes of a rendered header at most.
 const HEADER_BYTES_MAX: usize = 8 << 10;
@@ -37,7 +38,7 @@ impl Headers {
     pub(super) fn new(templates: &mut Templates, channel: &str, config: &ChannelConfig) -> Result<Headers, String> {
         let content_type =
             HeaderValue::from_str(&config.content_type).map_err(|_| "content_type is not a header value".to_owned())?;
-        let user_agent = HeaderValue::from_static(concat!("outboxd/", env!("CARGO_PKG_VERSION")));
+        let user_agent = HeaderValue::from_static(telemetry::USER_AGENT);
         let mut headers = Headers {
             fixed: vec![
                 (CONTENT_TYPE, content_type),

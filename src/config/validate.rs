@@ -11,7 +11,7 @@ use super::key::KeyPath;
 use super::live;
 use super::redis_url::Address;
 use super::settings::Settings;
-use super::{Config, QueueKind, Role, Wakeup};
+use super::{Config, DEFAULT_ROUTE, QueueKind, Role, Wakeup};
 use crate::tls;
 
 mod channel;
@@ -73,7 +73,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     for name in config.channels.keys().filter(|name| !used.contains(name)) {
         warnings.push(format!("channels.{name} is in no route, so nothing uses it"));
     }
-    if !config.routes.is_empty() && !config.routes.contains_key("default") {
+    if !config.routes.is_empty() && !config.routes.contains_key(DEFAULT_ROUTE) {
         warnings.push("there is no routes.default, so topics without a route of their own wait".into());
     }
     for (name, channel) in &config.channels {

@@ -75,7 +75,7 @@ impl Series {
         self.rows.values_mut().for_each(|rows| *rows = 0);
         for found in &snapshot.rows {
             let topic = self.label(&found.topic);
-            *self.rows.entry((topic, found.status)).or_default() += found.rows;
+            *self.rows.entry((topic, found.status.name())).or_default() += found.rows;
         }
         for ((topic, status), rows) in &self.rows {
             gauge!("outboxd_rows", "topic" => topic.clone(), "status" => *status).set(*rows as f64);
@@ -96,10 +96,11 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::notification::Status;
     use crate::store::observe::TopicRows;
 
     fn rows(topic: &str, rows: u64) -> TopicRows {
-        TopicRows { topic: topic.to_owned(), status: "QUEUED", rows }
+        TopicRows { topic: topic.to_owned(), status: Status::Queued, rows }
     }
 
     fn snapshot(rows: Vec<TopicRows>) -> Snapshot {

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::refusal::Values;
 use super::{Error, Result, Store, query};
+use crate::telemetry::VERSION;
 
 /// The number of the instance this process is now. Shared: a process that was away so long that its row was
 /// removed registers anew and goes on under a new number.
@@ -276,9 +277,8 @@ impl Store {
         let query = query!("upkeep/register_instance", Durable, [INT8, INT4, TEXT_ARRAY, TEXT, TEXT, TEXT]);
         let ttl_ms = millis(description.ttl);
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
-        let version = env!("CARGO_PKG_VERSION");
         let rows = self
-            .query(query, &[&ttl_ms, &pid, &description.roles, &description.queue_kind, &description.host, &version])
+            .query(query, &[&ttl_ms, &pid, &description.roles, &description.queue_kind, &description.host, &VERSION])
             .await?;
         let row = rows.first().ok_or_else(|| Error::Bug("an INSERT returned no row".into()))?;
         Ok(Registered { id: row.value(0)?, install_id: row.value(1)?, started_at: row.value(2)? })

@@ -15,6 +15,7 @@ use tracing::{info, warn};
 
 use super::command;
 use super::session::{Purpose, Settings};
+use crate::telemetry;
 
 mod error;
 
@@ -333,7 +334,7 @@ fn fingerprint() -> String {
         hasher.update(sql);
     }
     let hash: String = hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("{} {hash}", env!("CARGO_PKG_VERSION"))
+    format!("{} {hash}", telemetry::VERSION)
 }
 
 /// The version in a fingerprint; a text without one is older than any.

@@ -2,6 +2,7 @@
 
 use super::refusal::Values;
 use super::{Result, Store, query};
+use crate::notification::Status;
 
 /// Rows of one topic in one status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,7 +10,7 @@ pub struct TopicRows {
     /// The topic.
     pub topic: String,
     /// PENDING, QUEUED, PROCESSING or FAILED.
-    pub status: &'static str,
+    pub status: Status,
     /// How many.
     pub rows: u64,
 }
@@ -44,9 +45,7 @@ impl Store {
         let Some(first) = found.first() else { return Ok(None) };
         let mut topics = Vec::with_capacity(found.len());
         for row in &found {
-            let status: Option<&str> = row.value("status")?;
-            let known = ["PENDING", "QUEUED", "PROCESSING", "FAILED"];
-            let Some(status) = known.into_iter().find(|known| Some(*known) == status) else { continue };
+            let Some(status) = row.value::<Option<&str>>("status")?.and_then(Status::parse) else { continue };
             let rows = u64::try_from(row.value::<i64>("rows")?).unwrap_or(0);
             topics.push(TopicRows { topic: row.value("topic")?, status, rows });
         }

@@ -10,9 +10,9 @@ use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::channel::failover::DEFAULT;
-use crate::config::RouteConfig;
+use crate::config::{DEFAULT_ROUTE, RouteConfig};
 use crate::failpoint;
+use crate::notification::Status;
 use crate::queue::Queue;
 use crate::store::instance::InstanceId;
 use crate::store::statistics::{QueueReport, Report};
@@ -104,12 +104,14 @@ impl Reporter {
     /// that nothing else tells.
     async fn count(&self, told: &mut Told) -> Result<()> {
         self.store.take_snapshot().await?;
-        let has_route = |topic: &str| self.routes.iter().any(|(routed, ..)| routed == topic || routed == DEFAULT);
-        if self.routes.is_empty() || has_route(DEFAULT) {
+        let has_route = |topic: &str| self.routes.iter().any(|(routed, ..)| routed == topic || routed == DEFAULT_ROUTE);
+        if self.routes.is_empty() || has_route(DEFAULT_ROUTE) {
             return Ok(());
         }
         let snapshot = self.store.read_snapshot().await?.unwrap_or_default();
-        for found in snapshot.rows.into_iter().filter(|found| found.status == "QUEUED" && !has_route(&found.topic)) {
+        for found in
+            snapshot.rows.into_iter().filter(|found| found.status == Status::Queued && !has_route(&found.topic))
+        {
             if told.unrouted.len() < UNROUTED_MAX && !told.unrouted.contains(&found.topic) {
                 let topic = &found.topic;
                 warn!(

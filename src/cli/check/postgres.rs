@@ -6,7 +6,7 @@ use tokio_postgres::SimpleQueryRow;
 
 use super::report::{Finding, State};
 use super::schema;
-use crate::config::Config;
+use crate::config::{Config, DEFAULT_ROUTE};
 use crate::store::command::Session;
 use crate::store::{self, connect, migrate, pooler};
 
@@ -124,7 +124,7 @@ fn clock(facts: &Facts, ours_ms: i64) -> Option<Finding> {
 
 /// What is in a topic without a route waits until an instance has one.
 async fn topics(session: &Session, config: &Config) -> Result<Option<Finding>, tokio_postgres::Error> {
-    if config.routes.contains_key("default") {
+    if config.routes.contains_key(DEFAULT_ROUTE) {
         return Ok(None);
     }
     let waiting = session.simple_rows(include_str!("../../../sql/queries/cli/find_waiting_topics.sql")).await?;

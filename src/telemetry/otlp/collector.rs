@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use super::exporter::{Error, Tally};
 use crate::config::TelemetryConfig;
-use crate::tls;
+use crate::{telemetry, tls};
 
 /// Bytes of an answer that are read: it says how many spans were not accepted.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
@@ -103,7 +103,7 @@ impl HttpClient for Collector {
 
 fn headers(config: &TelemetryConfig) -> Result<HeaderMap, Error> {
     let mut map = HeaderMap::new();
-    map.insert(USER_AGENT, HeaderValue::from_static(concat!("outboxd/", env!("CARGO_PKG_VERSION"))));
+    map.insert(USER_AGENT, HeaderValue::from_static(telemetry::USER_AGENT));
     for header in &config.otlp_headers {
         // What was written stays unsaid: it is a secret.
         let wrong = || Error("otlp_headers holds what is no header".to_owned());

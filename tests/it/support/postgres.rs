@@ -43,8 +43,16 @@ pub fn bin_dir() -> PathBuf {
 }
 
 /// One of the server's programs.
-fn program(name: &str) -> String {
+pub fn program(name: &str) -> String {
     bin_dir().join(name).display().to_string()
+}
+
+/// Makes a new cluster in a server's directory; where its data is.
+pub fn create_cluster(leash: &mut Leash) -> String {
+    let data = leash.path("data");
+    let options = ["-D", &data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N"];
+    leash.run(&[&[program("initdb").as_str()], &options[..]].concat()).expect("a new cluster");
+    data
 }
 
 /// Starts a new server with these settings beside the tests' usual ones.
@@ -72,9 +80,7 @@ pub async fn start_with_small_disk(megabytes: u32) -> Server {
 /// arguments.
 async fn start_within(wrapper: &[&str], settings: &[(&str, &str)]) -> Server {
     let mut leash = process::leash_as_postgres("postgres");
-    let data = leash.path("data");
-    let options = ["-D", &data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N"];
-    leash.run(&[&[program("initdb").as_str()], &options[..]].concat()).expect("a new cluster");
+    let data = create_cluster(&mut leash);
     let port = process::free_port();
     let mut conf = format!(
         "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\n\

@@ -15,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::certs::{self, Ca, ServerCert};
-use super::postgres::bin_dir;
+use super::postgres::{create_cluster, program};
 use super::process::{Leash, free_port, leash, leash_as_postgres};
 
 /// A Postgres that all tests share.
@@ -49,11 +49,9 @@ pub fn self_signed_postgres() -> TlsServer {
 }
 
 fn postgres_on(mut leash: Leash, ssl: &str, (ca, other_ca, cert): (PathBuf, PathBuf, ServerCert)) -> TlsServer {
-    let program = |name: &str| bin_dir().join(name).display().to_string();
     only_owner_reads(&cert.key);
     give_to_postgres(leash.dir());
-    let data = leash.path("data");
-    leash.run(&[&program("initdb"), "-D", &data, "-U", "postgres", "-A", "trust", "-N"]).unwrap();
+    let data = create_cluster(&mut leash);
     let hba = Path::new(&data).join("pg_hba.conf");
     let rules = std::fs::read_to_string(&hba).unwrap();
     std::fs::write(&hba, format!("host all guarded all scram-sha-256\n{rules}")).unwrap();
@@ -159,7 +157,7 @@ fn wait_until(leash: &Leash, ready: impl Fn() -> bool) {
     }
 }
 
-/// It refuses a key that is not its own, too.
+/// And one that it does not own.
 fn give_to_postgres(dir: &Path) {
     if nix::unistd::geteuid().is_root() {
         let status = Command::new("chown").args(["-R", "postgres:postgres"]).arg(dir).status().unwrap();
