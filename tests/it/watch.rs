@@ -87,7 +87,8 @@ async fn the_watch_fits_windows_of_any_size_and_says_what_it_leaves_out() {
         assert!(text.contains('…'), "{size}: something is left out:\n{text}");
     }
     let usual = frame(&database, 80, 24);
-    assert!(usual.len() > 20, "the room is used:\n{}", usual.join("\n"));
+    // A table that does not fit goes as a whole, so some lines may stay free.
+    assert!(usual.len() >= 20, "the room is used:\n{}", usual.join("\n"));
     for part in ["INSTANCES", "HEARTBEAT", "CHANNELS", "COUNT"] {
         assert!(usual.iter().any(|line| line.contains(part)), "{part} is missing:\n{}", usual.join("\n"));
     }
