@@ -128,7 +128,14 @@ impl RedisServer {
     pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
         let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(20)));
         let client = redis::Client::open(self.plain_url()).expect("a good url");
-        client.get_multiplexed_async_connection_with_config(&config).await.expect("it accepts connections")
+        loop {
+            match client.get_multiplexed_async_connection_with_config(&config).await {
+                Ok(connection) => return connection,
+                // A Sentinel cuts off the clients of a server that it promotes.
+                Err(error) if error.is_connection_dropped() => {}
+                Err(error) => panic!("it accepts connections: {error}"),
+            }
+        }
     }
 
     /// Runs one command by hand, its words separated by single spaces (two make an empty word).
