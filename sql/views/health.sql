@@ -13,7 +13,7 @@ WITH alive AS MATERIALIZED (
                                    ORDER BY l.failed_at DESC LIMIT 10000) f) AS dead
 ), checks (ordinal, name, level, value, meaning, action) AS (
     SELECT 1, 'workers', CASE WHEN w.working = 0 THEN 2 WHEN w.dead > 0 THEN 1 ELSE 0 END,
-           format('%s alive, %s of them call providers; %s died within the hour', w.alive, w.working, w.dead),
+           format('%s alive, %s calling providers; %s died within the hour', w.alive, w.working, w.dead),
            'Instances with a fresh heartbeat. Without one nothing is sent; what is committed waits safely.',
            CASE WHEN w.working = 0 THEN 'Start an instance: outboxd run'
                 WHEN w.dead > 0 THEN 'SELECT * FROM outboxd.instances WHERE state = ''dead''; then look at its logs' END
@@ -49,15 +49,17 @@ WITH alive AS MATERIALIZED (
            CASE WHEN c.held = 0 THEN 'all closed' || coalesce(', but most calls fail by ' || f.names, '')
                 ELSE format('%s%s%s', c.names, CASE WHEN c.held > 5 THEN format(' and %s more', c.held - 5) END,
                             '; waits for the next notification to probe with: ' || c.idle) END,
-           'Providers that failed so often in a row that they are left alone; their work waits. When an open circuit is half-open, '
-           'the next notification probes the provider.',
+           'Providers that failed so often in a row that they are left alone. Their work goes to the next channel of its route; '
+           'it waits where there is none, or where the provider refuses our credentials. Once a circuit is half-open, the next '
+           'notification probes the provider.',
            CASE WHEN c.held > 0
                 THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed''; then ask the provider, '
-                     'or renew the credentials if it says 401 or 403; then SELECT outboxd.probe_channel(''channel'')'
+                     'or renew the credentials if it says 401 or 403; then SELECT outboxd.probe_channel(' || c.first || ')'
                 WHEN f.names IS NOT NULL THEN 'SELECT channel, success_percent, last_error FROM outboxd.channel_health' END
       FROM (SELECT count(*) AS held, count(*) FILTER (WHERE h.origin = '' AND (h.is_open OR h.has_work)) AS holding,
                    array_to_string((array_agg(concat_ws(' ', h.channel, nullif(h.origin, ''), CASE WHEN h.is_open THEN 'is open'
                        ELSE 'is half-open' END) ORDER BY h.origin, h.channel))[1:5], ', ') AS names,
+                   (array_agg(concat_ws(', ', quote_literal(h.channel), quote_literal(nullif(h.origin, ''))) ORDER BY h.origin, h.channel))[1] AS first,
                    array_to_string((array_agg(h.channel ORDER BY h.channel)
                        FILTER (WHERE h.origin = '' AND NOT (h.is_open OR h.has_work)))[1:5], ', ') AS idle
               FROM (SELECT s.channel, s.origin, s.held_until > now() AS is_open,
@@ -164,7 +166,7 @@ WITH alive AS MATERIALIZED (
               FROM outboxd.bulk_action a WHERE a.ended_at IS NULL) b
     UNION ALL
     SELECT 13, 'schedules', CASE WHEN s.invalid + s.failed > 0 THEN 2 WHEN s.missed > 0 THEN 1 ELSE 0 END,
-           CASE WHEN s.bad IS NULL THEN format('%s, all well', s.schedules)
+           CASE WHEN s.schedules = 0 THEN 'none' WHEN s.bad IS NULL THEN format('%s, all well', s.schedules)
                 ELSE format('%s invalid, %s failed, %s missed their last slot: %s', s.invalid, s.failed, s.missed, s.bad) END,
            'Schedules that cannot run, or whose last slot failed or passed while nobody ran.',
            CASE WHEN s.bad IS NOT NULL

@@ -22,7 +22,7 @@ macro_rules! operate {
 }
 
 /// What is done to one notification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NotificationAction {
     /// FAILED or CANCELED → QUEUED.
@@ -48,7 +48,7 @@ pub struct Acted {
 }
 
 /// What is done to a topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TopicAction {
     /// Its work waits.
@@ -58,7 +58,7 @@ pub enum TopicAction {
 }
 
 /// What is done to a schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleAction {
     /// Keeps it from running.
@@ -70,7 +70,7 @@ pub enum ScheduleAction {
 }
 
 /// What is done to a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChannelAction {
     /// Its work waits.

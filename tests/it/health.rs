@@ -49,7 +49,7 @@ async fn an_empty_installation_only_lacks_an_instance() {
     run(&client, INSTANCE).await;
     assert_eq!(level(&client, "workers").await, "ok");
     run(&client, "UPDATE outboxd.instance SET heartbeat_at = now() - interval '1 min'").await;
-    assert_eq!(check(&client, "workers").await.1, "0 alive, 0 of them call providers; 1 died within the hour");
+    assert_eq!(check(&client, "workers").await.1, "0 alive, 0 calling providers; 1 died within the hour");
 }
 
 #[tokio::test]
@@ -82,7 +82,9 @@ async fn what_is_late_dead_held_or_paused_is_told() {
     run(&client, "DELETE FROM outboxd.statistics_channel").await;
 
     run(&client, "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason) VALUES ('hook', 'https://a', now() + interval '1 min', 'failures')").await;
-    assert_eq!(level(&client, "circuits").await, "warn");
+    let (level_found, _, action) = check(&client, "circuits").await;
+    assert_eq!(level_found, "warn");
+    assert!(action.unwrap().ends_with("outboxd.probe_channel('hook', 'https://a')"), "it can be run as it stands");
     run(&client, "INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now() + interval '1 min', 'unauthorized'), ('push', now() + interval '1 min', 'retry_after')").await;
     let (level_found, measured, _) = check(&client, "circuits").await;
     assert_eq!((level_found.as_str(), measured.as_str()), ("critical", "sms is open, hook https://a is open"));

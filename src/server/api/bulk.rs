@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -14,6 +15,32 @@ use crate::server::problem::{Kind, Problem, Shape};
 use crate::server::readiness::Ready;
 use crate::store::action::{Bulk, BulkAction, BulkRun};
 
+/// What a bulk action is about; everything that is given must hold.
+#[derive(ToSchema)]
+#[schema(as = BulkFilter)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes the filter, which Postgres reads")]
+struct Filter {
+    /// Its topic.
+    topic: Option<String>,
+    /// Due, or for a retry failed, at or after this time.
+    since: Option<DateTime<Utc>>,
+    /// Due, or for a retry failed, before this time.
+    until: Option<DateTime<Utc>>,
+    /// Its recipient, whole.
+    recipient: Option<String>,
+    /// Nothing written after the notification of this id.
+    id_max: Option<i64>,
+    /// Of a retry: a LIKE pattern for its error.
+    error_like: Option<String>,
+    /// Of a retry: its cause, as the dead letters are grouped by it.
+    cause: Option<String>,
+    /// Of a retry: the channel that failed last.
+    channel: Option<String>,
+    /// Of a retry: what the provider answered last.
+    http_status: Option<i32>,
+}
+
 /// What to do, to which.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -22,7 +49,7 @@ pub(super) struct Wanted<'a> {
     action: BulkAction,
     /// topic, since, until, recipient, id_max; for retry also error_like, cause, channel, http_status.
     #[serde(borrow)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Filter)]
     filter: &'a RawValue,
     /// Whether only to count; true unless told otherwise.
     dry_run: Option<bool>,

@@ -43,7 +43,7 @@ pub(super) async fn preview(
         Err(problem) => Err(problem),
     };
     let (title, what) = match action {
-        "cancel" => ("Cancel all that match", "waiting notifications"),
+        "cancel" => ("Cancel all that wait or are scheduled", "notifications that wait or are scheduled"),
         _ => ("Retry all that match", "dead letters"),
     };
     let filters: Vec<Vec<String>> = filter
