@@ -105,6 +105,26 @@ async fn a_bulk_action_that_was_not_counted_or_not_confirmed_is_refused() {
 }
 
 #[tokio::test]
+async fn a_bulk_action_is_offered_only_where_it_takes_the_filters_of_the_list() {
+    let world = World::new(Carrier::Memory).await;
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    for (filters, is_offered) in [
+        ("status=QUEUED", true),
+        ("status=FAILED&topic=orders&recipient=r1", true),
+        ("status=QUEUED&since=1h", false),
+        ("status=FAILED&q=%7B%22n%22%3A1%7D", false),
+        ("status=SENT", false),
+    ] {
+        let page = get(addr, &format!("/notifications?{filters}"), &[HTML]).await;
+        let has = |button: &str| page.body.contains(&format!("{button}…</a>"));
+        let offered = has("Retry all that match") || has("Cancel all that wait or are scheduled");
+        assert_eq!((page.status, offered), (200, is_offered), "{filters}");
+    }
+    assert_eq!(instance.drain().await, 0);
+}
+
+#[tokio::test]
 async fn schedules_are_paused_resumed_and_dropped() {
     let world = World::new(Carrier::Memory).await;
     let mut instance = world.setup.start().await;

@@ -27,7 +27,7 @@ const SHOTS: [(&str, &str, &str); 11] = [
 /// What is wider than the window or than what it stands in.
 const CUT_OFF: &str = "document.documentElement.scrollWidth > innerWidth ? ['the page'] : \
     [...document.querySelectorAll('main *')].filter(e => !e.closest('.sr, svg, .clip, .answer, thead, details:not([open]) > :not(summary)') && \
-     e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 120))";
+     e.getBoundingClientRect().right > innerWidth + 1 || e.matches('.figures *') && e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML.slice(0, 120))";
 
 /// Short names that stand in more than one line on a wide screen.
 const BROKEN: &str = "[...document.querySelectorAll('main td:not(.last)')].filter(e => innerWidth > 760 && /^\\S{1,16}$/.test(e.innerText.trim())) \

@@ -29,10 +29,10 @@ INSERT INTO outboxd.statistics_channel (minute, channel, origin, sent, failed, u
 SELECT date_trunc('minute', now()) - n * interval '1 min', c.channel, c.origin, c.sent, c.failed, 0, c.error,
        CASE WHEN c.error IS NOT NULL THEN now() - n * interval '1 min' END
   FROM generate_series(1, 4) n, (VALUES
-       ('push', '', 2310, 21, 'answered 410: {"error": "the device token is no longer registered"}'),
+       ('push', '', 2310, 21, 'status 410 Gone'),
        ('sms', '', 0, 19, 'connect: connection refused'),
        ('alimtalk', '', 610, 0, NULL),
-       ('webhook', 'https://hooks.customer.example:443', 88, 9, 'answered 503'),
+       ('webhook', 'https://hooks.customer.example:443', 88, 9, 'status 503 Service Unavailable'),
        ('webhook', '', 412, 0, NULL)) c (channel, origin, sent, failed, error)
 ON CONFLICT DO NOTHING;
 
@@ -53,15 +53,15 @@ SELECT c.topic, 'device-' || md5(c.cause || n), jsonb_build_object('text', 'Your
        now() - n * interval '11 s' - interval '2 min', now() - n * interval '11 s' - interval '2 min', now() - n * interval '11 s',
        now() - n * interval '11 s', c.channel, c.attempts,
        c.http_status, c.error, CASE WHEN n = 1 THEN '{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}'::jsonb END
-  FROM (VALUES ('gone', 'orders', 'push', 1, 410, 'answered 410: {"error": "the device token is no longer registered"}', 214),
+  FROM (VALUES ('gone', 'orders', 'push', 1, 410, 'status 410 Gone', 214),
                ('down', 'security', 'sms', 8, NULL, 'connect: connection refused', 57),
-               ('slow', 'receipt.issued', 'alimtalk', 4, 503, 'answered 503', 12),
+               ('slow', 'receipt.issued', 'alimtalk', 4, 503, 'status 503 Service Unavailable', 12),
                ('late', 'orders', NULL, 0, NULL, 'expired', 3)) c (cause, topic, channel, attempts, http_status, error, count),
        LATERAL generate_series(1, c.count) n;
 INSERT INTO outboxd.attempt (notification_id, token, number, started_at, ended_at, duration_ms, instance, http_status, outcome, channel, error, response)
 SELECT l.id, a.n, a.n, l.failed_at - (9 - a.n) * interval '12 s', l.failed_at - (9 - a.n) * interval '12 s' + interval '210 ms', 200 + a.n * 7, 1,
        CASE a.channel WHEN 'push' THEN 503 END::smallint, 'failed', a.channel,
-       CASE a.channel WHEN 'push' THEN 'answered 503' ELSE 'connect: connection refused' END,
+       CASE a.channel WHEN 'push' THEN 'status 503 Service Unavailable' ELSE 'connect: connection refused' END,
        CASE a.channel WHEN 'push' THEN '{"error": "overloaded", "retry": true}' END
   FROM (SELECT * FROM outboxd.notification_log WHERE error LIKE 'connect:%' ORDER BY failed_at DESC LIMIT 1) l,
        (VALUES (1, 'push'), (2, 'push'), (3, 'push'), (4, 'sms'), (5, 'sms'), (6, 'sms'), (7, 'sms'), (8, 'sms')) a (n, channel);

@@ -31,12 +31,19 @@ function start() {
     if ($("#stale")?.firstElementChild) show("lost", "Not live, old values");
     else show("live", "Live");
   });
-  source.addEventListener("error", () => {
+  source.addEventListener("error", async () => {
     stop();
     live.tries += 1;
     show("lost", "Not live, trying again");
+    if (await isLoggedOut()) return show("lost", "Logged out, reload to log in");
     setTimeout(() => !live.source && start(), Math.min(1000 * 2 ** live.tries, 15000));
   });
+}
+
+// Whether the server leads to its login: a session that is over does not come back by itself.
+async function isLoggedOut() {
+  const asked = { method: "HEAD", redirect: "manual", headers: { Accept: "text/html" } };
+  return fetch(location.href, asked).then((answer) => answer.type === "opaqueredirect", () => false);
 }
 
 function update(parts) {
