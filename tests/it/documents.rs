@@ -78,6 +78,15 @@ fn folder(page: &str) -> PathBuf {
 }
 
 #[test]
+fn every_picture_of_the_dashboard_is_on_a_page() {
+    let shown: String = pages().iter().map(|page| read(page)).collect();
+    for entry in fs::read_dir(root().join("docs/dashboard")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(shown.contains(&format!("dashboard/{name}")), "{name} is on no page");
+    }
+}
+
+#[test]
 fn every_page_can_be_reached_from_the_readme() {
     let (mut seen, mut next) = (BTreeSet::new(), vec!["README.md".to_owned()]);
     while let Some(page) = next.pop() {

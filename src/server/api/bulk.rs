@@ -22,22 +22,31 @@ use crate::store::action::{Bulk, BulkAction, BulkRun};
 #[expect(dead_code, reason = "describes the filter, which Postgres reads")]
 struct Filter {
     /// Its topic.
+    #[schema(nullable = false)]
     topic: Option<String>,
     /// Due, or for a retry failed, at or after this time.
+    #[schema(nullable = false)]
     since: Option<DateTime<Utc>>,
     /// Due, or for a retry failed, before this time.
+    #[schema(nullable = false)]
     until: Option<DateTime<Utc>>,
     /// Its recipient, whole.
+    #[schema(nullable = false)]
     recipient: Option<String>,
     /// Nothing written after the notification of this id.
+    #[schema(nullable = false)]
     id_max: Option<i64>,
     /// Of a retry: a LIKE pattern for its error.
+    #[schema(nullable = false)]
     error_like: Option<String>,
     /// Of a retry: its cause, as the dead letters are grouped by it.
+    #[schema(nullable = false)]
     cause: Option<String>,
     /// Of a retry: the channel that failed last.
+    #[schema(nullable = false)]
     channel: Option<String>,
     /// Of a retry: what the provider answered last.
+    #[schema(nullable = false)]
     http_status: Option<i32>,
 }
 

@@ -69,7 +69,7 @@ pub(in crate::server) struct Asked {
     /// Its topic.
     topic: Option<String>,
     /// PENDING, QUEUED, PROCESSING, SENT, FAILED or CANCELED.
-    #[param(pattern = "^(PENDING|QUEUED|PROCESSING|SENT|FAILED|CANCELED)$")]
+    #[param(pattern = "^(PENDING|QUEUED|PROCESSING|SENT|FAILED|CANCELED)?$")]
     status: Option<String>,
     /// Its recipient, whole.
     recipient: Option<String>,

@@ -33,7 +33,7 @@ struct Draft<'a> {
     /// Device token, phone number, URL … 1 to 2048 bytes.
     #[schema(min_length = 1, max_length = 2048)]
     recipient: String,
-    /// Any JSON, up to 256 KiB.
+    /// Any JSON but null, up to 256 KiB.
     #[serde(borrow)]
     #[schema(value_type = serde_json::Value)]
     payload: &'a RawValue,
@@ -152,6 +152,9 @@ fn check(caller: &Caller, drafts: &[Draft<'_>]) -> Result<(), Problem> {
     if drafts.is_empty() || drafts.len() > BATCH_MAX {
         let detail = format!("an array has 1 to {BATCH_MAX} notifications, not {}", drafts.len());
         return Err(Problem::new(Kind::Invalid, detail));
+    }
+    if drafts.iter().any(|draft| draft.payload.get() == "null") {
+        return Err(Problem::new(Kind::Invalid, "payload must not be null"));
     }
     match drafts.iter().find(|draft| !caller.may_use_topic(&draft.topic)) {
         None => Ok(()),
