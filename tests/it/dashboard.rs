@@ -254,6 +254,11 @@ async fn without_scripts_pages_are_whole_and_forms_work() {
     browser.open("/notifications").await;
     browser.follow("document.querySelector('[data-row] a').click()").await;
     assert!(!browser.has("#live:not(.hide)").await);
+    assert_eq!(
+        browser.evaluate("document.querySelector('#help').checkVisibility()").await,
+        false,
+        "keys do nothing here"
+    );
     browser.follow("document.querySelector('form[action=\"/act/discard\"] button').click()").await;
     assert!(browser.text().await.contains("discarded"));
     browser.follow("document.querySelector('#theme button').click()").await;
