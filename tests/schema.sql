@@ -343,6 +343,7 @@ TABLE instance_report WITH (fillfactor=50)
     queue_memory_bytes bigint
     queue_memory_max_bytes bigint
     sessions_shared boolean
+    topics text[]
     CONSTRAINT instance_report_pkey PRIMARY KEY (instance)
     CREATE UNIQUE INDEX instance_report_pkey ON outboxd.instance_report USING btree (instance)
     POLICY grants_decide USING true CHECK true
