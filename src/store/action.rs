@@ -90,6 +90,8 @@ pub enum ChannelAction {
 pub enum BulkAction {
     /// Dead letters back to work.
     Retry,
+    /// Dead letters that nobody will retry: FAILED → CANCELED.
+    Discard,
     /// What waits is taken back.
     Cancel,
 }
@@ -106,7 +108,7 @@ pub struct Bulk {
     /// The newest notification that was looked at. Given back as `id_max` of the filter, with `until` where there is one,
     /// it means the same ones.
     pub id_max: i64,
-    /// For retry: only what failed before.
+    /// For retry and discard: only what failed before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
 }
@@ -182,6 +184,7 @@ impl Store {
     pub async fn act_on_all(&self, token: &str, action: BulkAction, filter: &str, run: BulkRun) -> Answer<Bulk> {
         let query: &Query = match action {
             BulkAction::Retry => query!("api/retry_where", Request, [TEXT, TEXT, BOOL]),
+            BulkAction::Discard => query!("api/discard_where", Request, [TEXT, TEXT, BOOL]),
             BulkAction::Cancel => query!("api/cancel_where", Request, [TEXT, TEXT, BOOL]),
         };
         let rows = self.ask(query, &[&token, &filter, &(run == BulkRun::Dry)]).await?;

@@ -1,4 +1,4 @@
-//! `/v1/bulk`: what matches a filter is retried or canceled, here or in the background.
+//! `/v1/bulk`: what matches a filter is retried, discarded or canceled, here or in the background.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -18,9 +18,9 @@ use crate::store::action::{Bulk, BulkAction, BulkRun};
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted<'a> {
-    /// retry: dead letters back to work. cancel: what waits is taken back.
+    /// retry: dead letters back to work. discard: dead letters that nobody will retry. cancel: what waits is taken back.
     action: BulkAction,
-    /// topic, since, until, recipient, id_max; for retry also error_like, cause, channel, http_status.
+    /// topic, since, until, recipient, id_max; for retry and discard also error_like, cause, channel, http_status.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     filter: &'a RawValue,
@@ -28,7 +28,7 @@ pub(super) struct Wanted<'a> {
     dry_run: Option<bool>,
 }
 
-/// Retries or cancels what matches a filter; unless told otherwise it only counts.
+/// Retries, discards or cancels what matches a filter; unless told otherwise it only counts.
 ///
 /// Up to 1,000 are changed at once. More go on in the background, and `bulk_id` says under which number.
 #[utoipa::path(

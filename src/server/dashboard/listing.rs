@@ -81,6 +81,7 @@ pub(super) fn view(found: &Value, fields: &Fields, viewer: &Viewer) -> Context {
         is_later => fields.contains_key("cursor"),
         first => with(fields, &[]),
         bulk_retry => bulk("retry"),
+        bulk_discard => bulk("discard"),
         bulk_cancel => bulk("cancel"),
         may_operate => viewer.may_operate(),
     }

@@ -141,6 +141,11 @@ async fn a_dry_run_counts_exactly_what_the_run_with_its_id_max_changes() {
     let cancel = json!({"action": "cancel", "filter": {"topic": "t", "id_max": 3}, "dry_run": false});
     assert_eq!(bulk(cancel).await.json()["done"], 3);
     assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.dead_letters").await, 3);
+    let discard = |dry_run: bool| json!({"action": "discard", "filter": {"topic": "t"}, "dry_run": dry_run});
+    let dry = bulk(discard(true)).await.json();
+    assert_eq!((&dry["matched"], &dry["done"], dry["until"].is_string()), (&json!(3), &json!(0), true), "{dry}");
+    assert_eq!(bulk(discard(false)).await.json()["done"], 3);
+    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.dead_letters").await, 0);
     for (body, status, name) in [
         (json!({"action": "retry", "filter": {"colour": "red"}}), 422, "invalid"),
         (json!({"action": "retry", "filter": []}), 422, "invalid"),
