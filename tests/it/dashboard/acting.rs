@@ -128,6 +128,8 @@ async fn schedules_are_paused_resumed_and_dropped() {
         assert_eq!(page.contains("/act/pause_schedule"), offered, "{verb}: {page}");
         assert_eq!(page.contains("/act/resume_schedule"), !offered, "{verb}: {page}");
         assert!(page.contains("/act/drop_schedule") && !page.contains("<quiz>"), "{verb}: {page}");
+        let now = get(addr, "/", &[HTML]).await.body;
+        assert_eq!(now.contains("/act/resume_schedule"), !offered, "{verb}: {now}");
         let said = submit(addr, &format!("/act/{verb}"), &name).await;
         assert_eq!((said.status, said.header("location")), (303, Some("/schedules")), "{said:?}");
         assert!(said.header("set-cookie").unwrap().contains("outboxd_said=ok"), "{said:?}");
