@@ -4,7 +4,7 @@
 CREATE OR REPLACE VIEW outboxd.health AS
 WITH alive AS MATERIALIZED (
     SELECT i.id, i.roles, i.host, i.queue_kind, i.fallback_since, r.clock_skew_ms, r.queue_reachable, r.queue_error, r.queue_policy,
-           r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared
+           r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared, r.topics
       FROM outboxd.instance i LEFT JOIN outboxd.instance_report r ON r.instance = i.id
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl
 ), measured AS MATERIALIZED ( -- each once, however often it is spoken of
@@ -178,16 +178,26 @@ WITH alive AS MATERIALIZED (
                        FILTER (WHERE c.state = 'invalid' OR c.last_state IN ('failed', 'missed')))[1:5], ', ') AS bad
               FROM outboxd.schedules c) s
     UNION ALL
-    SELECT 14, 'routes', CASE WHEN r.names IS NULL THEN 0 ELSE 2 END, coalesce('no route for ' || r.names
-               || CASE WHEN (SELECT count(*) FROM alive) > 1 THEN ' on the instance that started last' ELSE '' END, 'every topic with work has one'),
-           'Topics with work that no route of the configuration leads anywhere; it waits for an instance that has one. Each instance '
-           'logs the topics that it has no route for.',
-           CASE WHEN r.names IS NOT NULL THEN 'Add [routes.TOPIC] or [routes.default] to the configuration of every instance and restart' END
-      FROM (SELECT string_agg(format('%s (%s waiting)', w.topic, w.count), ', ' ORDER BY w.topic) AS names
-              FROM (SELECT n.topic, n.count FROM outboxd.snapshot_count n
-                     WHERE n.status = 'QUEUED' AND EXISTS (SELECT FROM outboxd.route t)
-                       AND NOT EXISTS (SELECT FROM outboxd.route t WHERE t.topic IN (n.topic, 'default'))
-                     ORDER BY n.topic LIMIT 5) w) r
+    SELECT 14, 'routes', coalesce(r.level, 0), coalesce('no route for ' || r.names, 'every topic with work or a schedule has one'),
+           'Topics with work, or of a schedule, that no route of a running instance leads anywhere; what they have waits for an '
+           'instance that has one.',
+           CASE WHEN r.level > 0 THEN 'Add [routes.TOPIC] or [routes.default] to the configuration of every instance and restart' END
+      FROM (SELECT max(w.level) AS level, string_agg(w.what, ', ' ORDER BY w.what) AS names
+              FROM (SELECT CASE WHEN i.lacking = i.instances AND t.waiting > 0 THEN 2 ELSE 1 END AS level,
+                           format('%s (%s)%s', t.topic, concat_ws(', ', CASE WHEN t.waiting > 0 THEN t.waiting || ' waiting' END,
+                                                                  'schedule ' || t.schedules),
+                                  CASE WHEN i.lacking < i.instances
+                                       THEN format(' on %s of %s instances: %s', i.lacking, i.instances, i.names) END) AS what
+                      FROM (SELECT n.topic, sum(n.count) AS waiting, string_agg(n.schedule, ', ' ORDER BY n.schedule) AS schedules
+                              FROM (SELECT c.topic, c.count, NULL AS schedule FROM outboxd.snapshot_count c WHERE c.status = 'QUEUED'
+                                    UNION ALL
+                                    SELECT s.topic, 0, s.name FROM outboxd.schedule s) n GROUP BY 1) t
+                     CROSS JOIN LATERAL (
+                           SELECT count(*) AS instances, count(*) FILTER (WHERE l.lacks) AS lacking,
+                                  array_to_string((array_agg(format('%s on %s', l.id, l.host) ORDER BY l.id) FILTER (WHERE l.lacks))[1:5], ', ') AS names
+                             FROM (SELECT a.id, a.host, NOT a.topics && ARRAY[t.topic, 'default'] AS lacks
+                                     FROM alive a WHERE a.topics IS NOT NULL AND a.roles && '{relay,worker}') l) i
+                     WHERE i.lacking > 0 ORDER BY 1 DESC, t.topic LIMIT 5) w) r
     UNION ALL
     SELECT 15, 'events', CASE WHEN e.waits > interval '5 min' THEN 2 WHEN e.waits > interval '30 s' THEN 1 ELSE 0 END,
            CASE WHEN e.waits IS NOT NULL THEN format('%s wait, the oldest for %s s', CASE WHEN e.events > 9999 THEN 'at least 10000'

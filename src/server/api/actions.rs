@@ -116,7 +116,8 @@ pub(super) struct Canceled {
     ),
     responses(
         (status = 200, description = "It is so", body = Canceled),
-        (status = 404, description = "There is no such schedule or action", body = Shape)
+        (status = 404, description = "There is no such schedule or action", body = Shape),
+        (status = 409, description = "It takes longer than a request may, and nothing was changed", body = Shape)
     )
 )]
 pub(super) async fn on_schedule(

@@ -84,6 +84,7 @@ pub(super) fn view(found: &Value, fields: &Fields, viewer: &Viewer) -> Context {
         // What bulk actions filter by.
         is_bulk => fields.keys().all(|key| ["topic", "recipient", "status", "cursor"].contains(&key.as_str())),
         bulk_retry => bulk("retry"),
+        bulk_discard => bulk("discard"),
         bulk_cancel => bulk("cancel"),
         may_operate => viewer.may_operate(),
     }

@@ -165,7 +165,9 @@ fn dead(found: &Value) -> Context {
         group["said"] = notification::said(group).into();
         let topic: String =
             url::form_urlencoded::byte_serialize(group["topic"].as_str().unwrap_or("").as_bytes()).collect();
-        group["retry"] = format!("/bulk/new?action=retry&{}", filter.finish()).into();
+        let filter = filter.finish();
+        group["retry"] = format!("/bulk/new?action=retry&{filter}").into();
+        group["discard"] = format!("/bulk/new?action=discard&{filter}").into();
         group["list"] = format!("/notifications?status=FAILED&topic={topic}").into();
     }
     context! { page => drawable(&page) }
@@ -189,7 +191,9 @@ fn audit(found: &Value, is_later: bool) -> Context {
         let is_id = subject.bytes().all(|byte| byte.is_ascii_digit());
         let link = match entry["action"].as_str().unwrap_or_default() {
             "retry" | "cancel" | "resend" | "discard" if is_id => format!("/notifications/{subject}"),
-            "stop_bulk" | "bulk_retry_finished" | "bulk_cancel_finished" if is_id => format!("/bulk/{subject}"),
+            "stop_bulk" | "bulk_retry_finished" | "bulk_discard_finished" | "bulk_cancel_finished" if is_id => {
+                format!("/bulk/{subject}")
+            }
             _ => continue,
         };
         entry["link"] = link.into();

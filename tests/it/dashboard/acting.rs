@@ -57,7 +57,8 @@ async fn a_group_of_dead_letters_is_retried_as_it_is_listed_and_nothing_else() {
     let page = unescape(&get(addr, "/dead", &[HTML]).await.body);
     let counts = between(&page, "<td class=\"num\"><strong>", "<");
     let links = between(&page, "href=\"/bulk/new?", "\"");
-    assert_eq!((counts.len(), links.len()), (CAUSES.len(), CAUSES.len()), "{page}");
+    let (links, discards): (Vec<&str>, Vec<&str>) = links.iter().partition(|link| link.starts_with("action=retry&"));
+    assert_eq!((counts.len(), links.len(), discards.len()), (CAUSES.len(), CAUSES.len(), CAUSES.len()), "{page}");
     let mut forms = Vec::new();
     for (count, link) in counts.iter().zip(links) {
         let preview = get(addr, &format!("/bulk/new?{link}"), &[HTML]).await.body;
@@ -82,6 +83,14 @@ async fn a_group_of_dead_letters_is_retried_as_it_is_listed_and_nothing_else() {
     }
     let left = "SELECT count(*) FROM outboxd.dead_letters";
     assert_eq!(value::<i64>(&world.app, left).await, 31, "what failed since is still there");
+    let page = get(addr, &format!("/bulk/new?{}", discards[0]), &[HTML]).await.body;
+    let (count, filter) =
+        (between(&page, "class=\"big\">", "<")[0], between(&page, "name=\"filter\" value=\"", "\"")[0]);
+    let filter = &*unescape(filter);
+    assert!(page.contains(&format!("Discard {count}</button>")), "{page}");
+    let fields = [("action", "discard"), ("filter", filter), ("matched", count), ("typed", count)];
+    assert_eq!(submit(addr, "/bulk", &fields).await.header("location"), Some("/dead"));
+    assert_eq!(value::<i64>(&world.app, left).await, 31 - count.parse::<i64>().unwrap());
 }
 
 #[tokio::test]
@@ -139,6 +148,8 @@ async fn schedules_are_paused_resumed_and_dropped() {
         assert_eq!(page.contains("/act/pause_schedule"), offered, "{verb}: {page}");
         assert_eq!(page.contains("/act/resume_schedule"), !offered, "{verb}: {page}");
         assert!(page.contains("/act/drop_schedule") && !page.contains("<quiz>"), "{verb}: {page}");
+        let now = get(addr, "/", &[HTML]).await.body;
+        assert_eq!(now.contains("/act/resume_schedule"), !offered, "{verb}: {now}");
         let said = submit(addr, &format!("/act/{verb}"), &name).await;
         assert_eq!((said.status, said.header("location")), (303, Some("/schedules")), "{said:?}");
         assert!(said.header("set-cookie").unwrap().contains("outboxd_said=ok"), "{said:?}");
