@@ -34,7 +34,9 @@ CREATE TABLE outboxd.instance_report (
     queue_memory_bytes     bigint,
     queue_memory_max_bytes bigint,
     -- Whether a transaction-mode pooler that its configuration does not mention shares its sessions.
-    sessions_shared        boolean
+    sessions_shared        boolean,
+    -- The topics that it has routes for, `default` among them. NULL: it only relays, and needs none.
+    topics                 text[]
 ) WITH (fillfactor = 50);
 
 -- Leader leases that one instance does at a time for all: a lease, by the database's clock. A row lock or an advisory

@@ -59,7 +59,7 @@ CREATE TABLE outboxd.bulk_action (
     stepped_at timestamptz,
     next_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     error      text,
-    CONSTRAINT bulk_actions_retry_or_cancel CHECK (action IN ('retry', 'cancel')),
+    CONSTRAINT bulk_actions_retry_discard_or_cancel CHECK (action IN ('retry', 'discard', 'cancel')),
     CONSTRAINT only_ended_bulk_actions_are_stopped CHECK (stopped_by IS NULL OR ended_at IS NOT NULL)
 );
 CREATE INDEX bulk_action_open ON outboxd.bulk_action (id) WHERE ended_at IS NULL;

@@ -32,7 +32,7 @@ BEGIN
         -- What queue_state calls, it calls as whoever asks.
         GRANT EXECUTE ON FUNCTION outboxd._count_active TO outboxd_operator;
         GRANT EXECUTE ON FUNCTION outboxd.status, outboxd.retry, outboxd.retry_dead, outboxd.retry_where, outboxd.resend,
-            outboxd.cancel, outboxd.cancel_where, outboxd.discard, outboxd.stop_bulk, outboxd.replay_events, outboxd.pause,
+            outboxd.cancel, outboxd.cancel_where, outboxd.discard, outboxd.discard_where, outboxd.stop_bulk, outboxd.replay_events, outboxd.pause,
             outboxd.resume, outboxd.pause_channel, outboxd.resume_channel, outboxd.close_circuit, outboxd.probe_channel,
             outboxd.create_schedule, outboxd.alter_schedule, outboxd.pause_schedule, outboxd.resume_schedule,
             outboxd.drop_schedule TO outboxd_operator;

@@ -103,7 +103,7 @@ TABLE bulk_action
     next_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()
     error text
     CONSTRAINT bulk_action_pkey PRIMARY KEY (id)
-    CONSTRAINT bulk_actions_retry_or_cancel CHECK ((action = ANY (ARRAY['retry'::text, 'cancel'::text])))
+    CONSTRAINT bulk_actions_retry_discard_or_cancel CHECK ((action = ANY (ARRAY['retry'::text, 'discard'::text, 'cancel'::text])))
     CONSTRAINT only_ended_bulk_actions_are_stopped CHECK (((stopped_by IS NULL) OR (ended_at IS NOT NULL)))
     CREATE INDEX bulk_action_open ON outboxd.bulk_action USING btree (id) WHERE (ended_at IS NULL)
     CREATE UNIQUE INDEX bulk_action_pkey ON outboxd.bulk_action USING btree (id)
@@ -343,6 +343,7 @@ TABLE instance_report WITH (fillfactor=50)
     queue_memory_bytes bigint
     queue_memory_max_bytes bigint
     sessions_shared boolean
+    topics text[]
     CONSTRAINT instance_report_pkey PRIMARY KEY (instance)
     CREATE UNIQUE INDEX instance_report_pkey ON outboxd.instance_report USING btree (instance)
     POLICY grants_decide USING true CHECK true
@@ -796,6 +797,7 @@ FUNCTION _circuit_changed(action text, channel text, origin text, was_held boole
 FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _delete_older_by_id(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _delete_older_by_time(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _discard(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _end_retention_step(name text, through bigint, is_caught_up boolean) RETURNS boolean LANGUAGE sql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _hasten(channel text, rows_max integer) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _items(items jsonb) RETURNS TABLE(n bigint, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -823,6 +825,7 @@ FUNCTION cancel_where(filter jsonb, dry_run boolean DEFAULT true) RETURNS TABLE(
 FUNCTION close_circuit(channel text, origin text DEFAULT ''::text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION create_schedule(name text, cron text, timezone text, topic text, audience text, lead interval DEFAULT '00:10:00'::interval, spread interval DEFAULT '00:00:00'::interval, catch_up interval DEFAULT '01:00:00'::interval, expires_after interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION discard(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION discard_where(filter jsonb, dry_run boolean DEFAULT true) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION drop_schedule(name text) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION notify(topic text, recipient text, payload json, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE sql GRANT TO outboxd_app, outboxd_service
 FUNCTION notify(topic text, recipient text, payload jsonb, send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, dedup_key text DEFAULT NULL::text, ordering_key text DEFAULT NULL::text, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, headers jsonb DEFAULT NULL::jsonb) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER GRANT TO outboxd_app, outboxd_service

@@ -1,11 +1,11 @@
-// Prints events as they come: OUTBOXD_URL=ws://127.0.0.1:8080 node listen.mjs order
+// Prints events as they come: LIVE_URL=ws://127.0.0.1:8080 LIVE_TOKEN=… node listen.mjs order
 //
-// A program of your own presents a token, OUTBOXD_TOKEN, and needs no ticket. Needs npm's `ws`: the WebSocket that Node
+// A program of your own presents a token and needs no ticket. Needs npm's `ws` (npm install ws): the WebSocket that Node
 // brings sends no headers.
 import WebSocket from 'ws';
 
-const url = process.env.OUTBOXD_URL ?? 'ws://127.0.0.1:8080';
-const headers = process.env.OUTBOXD_TOKEN ? { Authorization: `Bearer ${process.env.OUTBOXD_TOKEN}` } : {};
+const url = process.env.LIVE_URL ?? 'ws://127.0.0.1:8080';
+const headers = process.env.LIVE_TOKEN ? { Authorization: `Bearer ${process.env.LIVE_TOKEN}` } : {};
 const topics = process.argv.slice(2);
 const positions = new Map();
 let failures = 0;

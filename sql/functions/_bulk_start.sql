@@ -13,7 +13,7 @@ BEGIN
     SELECT filter || coalesce(jsonb_object_agg(e.key, e.value::timestamptz), '{}') INTO filter
       FROM jsonb_each_text(filter) e WHERE e.key IN ('since', 'until');
     -- The functions give their rows in order, and an array keeps it.
-    IF action = 'retry' THEN
+    IF action IN ('retry', 'discard') THEN
         SELECT count(*), array_agg(d.id) INTO matched, ids FROM outboxd._pick_dead(filter, upto, '-infinity', 0, 1000000) d WHERE d.matches;
     ELSE
         SELECT count(*), array_agg(d.id) INTO matched, ids FROM (
@@ -29,7 +29,7 @@ BEGIN
     END IF;
     IF matched <= 1000 THEN
         ids := coalesce(ids[1:matched], '{}');
-        done := CASE WHEN action = 'retry' THEN outboxd._requeue(ids) ELSE outboxd._cancel(ids) END;
+        done := CASE action WHEN 'retry' THEN outboxd._requeue(ids) WHEN 'discard' THEN outboxd._discard(ids) ELSE outboxd._cancel(ids) END;
     ELSE
         INSERT INTO outboxd.bulk_action (action, filter, actor, started_at, matched, rows_max)
         VALUES (action, filter, session_user, upto, matched, rows_max) RETURNING id INTO bulk_id;

@@ -4,7 +4,7 @@
 -- Retried rows share the queue with live traffic. So the next batch waits until nine tenths of the last one are out of
 -- the queue, and is as big as can be expected to take 12 ms, by how long the last one took: live traffic finds at most
 -- that much in front of it, on a fast machine and on a slow one. Rows that do not even get into the queue within a second
--- (their topic is paused, their channel held) are nobody's burden and are not waited for; nor are canceled ones.
+-- (their topic is paused, their channel held) are nobody's burden and are not waited for; nor are canceled and discarded ones.
 -- An error is written down and the action rests for 5 s, so that it is seen and does not stop the others.
 -- Locks: the action's row, skipped if another holds it; the rows changed. Index: bulk_action_open, outbox_pkey.
 CREATE OR REPLACE FUNCTION outboxd._bulk_step() RETURNS TABLE (bulk_id bigint, changed bigint, ended boolean)
@@ -46,7 +46,7 @@ BEGIN
             SELECT p.part, p.at, p.id, p.matches, count(*) OVER () AS looks,
                    count(*) FILTER (WHERE p.matches) OVER (ORDER BY p.part, p.at, p.id) AS nth
               FROM (SELECT d.* FROM outboxd._pick_dead(b.filter, b.started_at, b.cursor_at, b.cursor_id, looks_max) d
-                     WHERE b.action = 'retry'
+                     WHERE b.action IN ('retry', 'discard')
                     UNION ALL
                     SELECT w.* FROM outboxd._pick_waiting(b.filter, b.started_at, b.phase, b.cursor_part, b.cursor_at, b.cursor_id,
                                                           looks_max) w
@@ -60,8 +60,9 @@ BEGIN
                (array_agg(t.id ORDER BY t.part DESC, t.at DESC, t.id DESC))[1] AS id,
                count(*) = coalesce(max(t.looks), 0) AND count(*) < looks_max AS is_last
           INTO step FROM taken t;
-        changed := CASE WHEN b.action = 'retry' THEN outboxd._requeue(step.ids) ELSE outboxd._cancel(step.ids) END;
-        ended := (step.is_last AND (b.action = 'retry' OR b.phase = 1)) OR b.done + changed >= b.rows_max IS TRUE;
+        changed := CASE b.action WHEN 'retry' THEN outboxd._requeue(step.ids) WHEN 'discard' THEN outboxd._discard(step.ids)
+                                 ELSE outboxd._cancel(step.ids) END;
+        ended := (step.is_last AND (b.action <> 'cancel' OR b.phase = 1)) OR b.done + changed >= b.rows_max IS TRUE;
         UPDATE outboxd.bulk_action a
            SET done = a.done + changed, batch = step.ids, stepped_at = clock_timestamp(), next_at = clock_timestamp(), error = NULL,
                phase = CASE WHEN step.is_last AND b.action = 'cancel' THEN 1 ELSE a.phase END,

@@ -1,4 +1,4 @@
--- What retry_where and cancel_where share: start, audit, and a word to the operator.
+-- What retry_where, discard_where and cancel_where share: start, audit, and a word to the operator.
 CREATE OR REPLACE FUNCTION outboxd._bulk_where(action text, filter jsonb, dry_run boolean)
     RETURNS TABLE (matched bigint, done bigint, bulk_id bigint, note text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

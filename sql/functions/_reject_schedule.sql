@@ -1,4 +1,5 @@
--- Says what is wrong with a schedule and how to mend it; returns if nothing is. `what` names the caller.
+-- Says what is wrong with a schedule and how to mend it; returns if nothing is. `what` names the caller. A topic that has no
+-- route yet is only told of: the configuration may follow.
 CREATE OR REPLACE FUNCTION outboxd._reject_schedule(what text, s outboxd.schedule) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -42,4 +43,8 @@ BEGIN
             HINT = CASE WHEN bad = '42501' THEN format('GRANT USAGE ON its schema, and SELECT (a function: EXECUTE) ON %s, TO outboxd_audience.', s.audience)
                         WHEN bad = '42703' THEN 'It needs the columns recipient (text) and payload (jsonb).' ELSE hint END;
     END;
+    IF EXISTS (SELECT FROM outboxd.route) AND NOT EXISTS (SELECT FROM outboxd.route r WHERE r.topic IN (s.topic, 'default')) THEN
+        RAISE NOTICE 'no route leads % anywhere: what this schedule sends would wait', quote_literal(s.topic)
+            USING HINT = 'Add [routes.TOPIC] or [routes.default] to the configuration and restart.';
+    END IF;
 END $$;

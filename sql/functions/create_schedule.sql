@@ -31,10 +31,6 @@ BEGIN
     INSERT INTO outboxd.audit (action, subject, affected, detail)
     VALUES ('create_schedule', wanted.name, 1, jsonb_build_object('cron', wanted.cron, 'timezone', wanted.timezone,
             'topic', wanted.topic, 'audience', wanted.audience));
-    IF EXISTS (SELECT FROM outboxd.route) AND NOT EXISTS (SELECT FROM outboxd.route r WHERE r.topic IN (wanted.topic, 'default')) THEN
-        RAISE NOTICE 'no route leads % anywhere: what this schedule sends would wait', quote_literal(wanted.topic)
-            USING HINT = 'Add [routes.TOPIC] or [routes.default] to the configuration and restart.';
-    END IF;
     RETURN new_id;
 END $$;
 

@@ -10,10 +10,10 @@ SELECT b.id, b.action, b.filter, b.actor,
   FROM outboxd.bulk_action b;
 
 COMMENT ON VIEW outboxd.bulk_actions IS
-    'Retries and cancels of many notifications and how far they are. Worked off in batches by the running instances; '
+    'Retries, discards and cancels of many notifications and how far they are. Worked off in batches by the running instances; '
     'outboxd.stop_bulk(id) ends one.';
 COMMENT ON COLUMN outboxd.bulk_actions.id IS 'For outboxd.stop_bulk(id).';
-COMMENT ON COLUMN outboxd.bulk_actions.action IS 'retry or cancel.';
+COMMENT ON COLUMN outboxd.bulk_actions.action IS 'retry, discard or cancel.';
 COMMENT ON COLUMN outboxd.bulk_actions.filter IS 'Which notifications.';
 COMMENT ON COLUMN outboxd.bulk_actions.actor IS 'The login that started it; over HTTP, the daemon''s.';
 COMMENT ON COLUMN outboxd.bulk_actions.state IS 'running, failing (see error; it is tried again), finished or stopped.';

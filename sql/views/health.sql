@@ -4,7 +4,7 @@
 CREATE OR REPLACE VIEW outboxd.health AS
 WITH alive AS MATERIALIZED (
     SELECT i.id, i.roles, i.host, i.queue_kind, i.fallback_since, r.clock_skew_ms, r.queue_reachable, r.queue_error, r.queue_policy,
-           r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared
+           r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared, r.topics
       FROM outboxd.instance i LEFT JOIN outboxd.instance_report r ON r.instance = i.id
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl
 ), measured AS MATERIALIZED ( -- each once, however often it is spoken of
@@ -13,7 +13,7 @@ WITH alive AS MATERIALIZED (
                                    ORDER BY l.failed_at DESC LIMIT 10000) f) AS dead
 ), checks (ordinal, name, level, value, meaning, action) AS (
     SELECT 1, 'workers', CASE WHEN w.working = 0 THEN 2 WHEN w.dead > 0 THEN 1 ELSE 0 END,
-           format('%s alive, %s of them call providers; %s died within the hour', w.alive, w.working, w.dead),
+           format('%s alive, %s calling providers; %s died within the hour', w.alive, w.working, w.dead),
            'Instances with a fresh heartbeat. Without one nothing is sent; what is committed waits safely.',
            CASE WHEN w.working = 0 THEN 'Start an instance: outboxd run'
                 WHEN w.dead > 0 THEN 'SELECT * FROM outboxd.instances WHERE state = ''dead''; then look at its logs' END
@@ -49,15 +49,17 @@ WITH alive AS MATERIALIZED (
            CASE WHEN c.held = 0 THEN 'all closed' || coalesce(', but most calls fail by ' || f.names, '')
                 ELSE format('%s%s%s', c.names, CASE WHEN c.held > 5 THEN format(' and %s more', c.held - 5) END,
                             '; waits for the next notification to probe with: ' || c.idle) END,
-           'Providers that failed so often in a row that they are left alone; their work waits. When an open circuit is half-open, '
-           'the next notification probes the provider.',
+           'Providers that failed so often in a row that they are left alone. Their work goes to the next channel of its route; '
+           'it waits where there is none, or where the provider refuses our credentials. Once a circuit is half-open, the next '
+           'notification probes the provider.',
            CASE WHEN c.held > 0
                 THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed''; then ask the provider, '
-                     'or renew the credentials if it says 401 or 403; then SELECT outboxd.probe_channel(''channel'')'
+                     'or renew the credentials if it says 401 or 403; then SELECT outboxd.probe_channel(' || c.first || ')'
                 WHEN f.names IS NOT NULL THEN 'SELECT channel, success_percent, last_error FROM outboxd.channel_health' END
       FROM (SELECT count(*) AS held, count(*) FILTER (WHERE h.origin = '' AND (h.is_open OR h.has_work)) AS holding,
                    array_to_string((array_agg(concat_ws(' ', h.channel, nullif(h.origin, ''), CASE WHEN h.is_open THEN 'is open'
                        ELSE 'is half-open' END) ORDER BY h.origin, h.channel))[1:5], ', ') AS names,
+                   (array_agg(concat_ws(', ', quote_literal(h.channel), quote_literal(nullif(h.origin, ''))) ORDER BY h.origin, h.channel))[1] AS first,
                    array_to_string((array_agg(h.channel ORDER BY h.channel)
                        FILTER (WHERE h.origin = '' AND NOT (h.is_open OR h.has_work)))[1:5], ', ') AS idle
               FROM (SELECT s.channel, s.origin, s.held_until > now() AS is_open,
@@ -164,7 +166,7 @@ WITH alive AS MATERIALIZED (
               FROM outboxd.bulk_action a WHERE a.ended_at IS NULL) b
     UNION ALL
     SELECT 13, 'schedules', CASE WHEN s.invalid + s.failed > 0 THEN 2 WHEN s.missed > 0 THEN 1 ELSE 0 END,
-           CASE WHEN s.bad IS NULL THEN format('%s, all well', s.schedules)
+           CASE WHEN s.schedules = 0 THEN 'none' WHEN s.bad IS NULL THEN format('%s, all well', s.schedules)
                 ELSE format('%s invalid, %s failed, %s missed their last slot: %s', s.invalid, s.failed, s.missed, s.bad) END,
            'Schedules that cannot run, or whose last slot failed or passed while nobody ran.',
            CASE WHEN s.bad IS NOT NULL
@@ -176,16 +178,26 @@ WITH alive AS MATERIALIZED (
                        FILTER (WHERE c.state = 'invalid' OR c.last_state IN ('failed', 'missed')))[1:5], ', ') AS bad
               FROM outboxd.schedules c) s
     UNION ALL
-    SELECT 14, 'routes', CASE WHEN r.names IS NULL THEN 0 ELSE 2 END, coalesce('no route for ' || r.names
-               || CASE WHEN (SELECT count(*) FROM alive) > 1 THEN ' on the instance that started last' ELSE '' END, 'every topic with work has one'),
-           'Topics with work that no route of the configuration leads anywhere; it waits for an instance that has one. Each instance '
-           'logs the topics that it has no route for.',
-           CASE WHEN r.names IS NOT NULL THEN 'Add [routes.TOPIC] or [routes.default] to the configuration of every instance and restart' END
-      FROM (SELECT string_agg(format('%s (%s waiting)', w.topic, w.count), ', ' ORDER BY w.topic) AS names
-              FROM (SELECT n.topic, n.count FROM outboxd.snapshot_count n
-                     WHERE n.status = 'QUEUED' AND EXISTS (SELECT FROM outboxd.route t)
-                       AND NOT EXISTS (SELECT FROM outboxd.route t WHERE t.topic IN (n.topic, 'default'))
-                     ORDER BY n.topic LIMIT 5) w) r
+    SELECT 14, 'routes', coalesce(r.level, 0), coalesce('no route for ' || r.names, 'every topic with work or a schedule has one'),
+           'Topics with work, or of a schedule, that no route of a running instance leads anywhere; what they have waits for an '
+           'instance that has one.',
+           CASE WHEN r.level > 0 THEN 'Add [routes.TOPIC] or [routes.default] to the configuration of every instance and restart' END
+      FROM (SELECT max(w.level) AS level, string_agg(w.what, ', ' ORDER BY w.what) AS names
+              FROM (SELECT CASE WHEN i.lacking = i.instances AND t.waiting > 0 THEN 2 ELSE 1 END AS level,
+                           format('%s (%s)%s', t.topic, concat_ws(', ', CASE WHEN t.waiting > 0 THEN t.waiting || ' waiting' END,
+                                                                  'schedule ' || t.schedules),
+                                  CASE WHEN i.lacking < i.instances
+                                       THEN format(' on %s of %s instances: %s', i.lacking, i.instances, i.names) END) AS what
+                      FROM (SELECT n.topic, sum(n.count) AS waiting, string_agg(n.schedule, ', ' ORDER BY n.schedule) AS schedules
+                              FROM (SELECT c.topic, c.count, NULL AS schedule FROM outboxd.snapshot_count c WHERE c.status = 'QUEUED'
+                                    UNION ALL
+                                    SELECT s.topic, 0, s.name FROM outboxd.schedule s) n GROUP BY 1) t
+                     CROSS JOIN LATERAL (
+                           SELECT count(*) AS instances, count(*) FILTER (WHERE l.lacks) AS lacking,
+                                  array_to_string((array_agg(format('%s on %s', l.id, l.host) ORDER BY l.id) FILTER (WHERE l.lacks))[1:5], ', ') AS names
+                             FROM (SELECT a.id, a.host, NOT a.topics && ARRAY[t.topic, 'default'] AS lacks
+                                     FROM alive a WHERE a.topics IS NOT NULL AND a.roles && '{relay,worker}') l) i
+                     WHERE i.lacking > 0 ORDER BY 1 DESC, t.topic LIMIT 5) w) r
     UNION ALL
     SELECT 15, 'events', CASE WHEN e.waits > interval '5 min' THEN 2 WHEN e.waits > interval '30 s' THEN 1 ELSE 0 END,
            CASE WHEN e.waits IS NOT NULL THEN format('%s wait, the oldest for %s s', CASE WHEN e.events > 9999 THEN 'at least 10000'

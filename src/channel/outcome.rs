@@ -102,6 +102,11 @@ impl Failed {
         }
     }
 
+    /// How it is counted: a failure in which nobody was called is no call.
+    pub fn outcome(&self) -> &'static str {
+        if self.cause.is_before_the_call() { "refused" } else { self.failure.name() }
+    }
+
     /// Whether the provider did not accept our credentials: one such answer is permanent, a streak of them
     /// says that the channel is misconfigured, not the notification.
     pub fn is_unauthorized(&self) -> bool {

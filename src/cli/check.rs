@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::channel::failover::Router;
 use crate::config::{self, Config, Role, Sources};
 
+use super::fit::Window;
 use super::{Exit, Failure, print};
 use report::{Finding, Report, State};
 
@@ -70,7 +71,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     };
     let findings = findings(&loaded.config, &roles).await;
     let report = Report { loaded: &loaded, warnings: config::warnings(&loaded.config), findings };
-    print(&if args.json { report.as_json() } else { report.as_text() })?;
+    print(&if args.json { report.as_json() } else { report.as_text(Window::of_stdout()) })?;
     Ok(match report.exit() {
         Exit::Clean if args.strict && report.has_warnings() => Exit::Config,
         exit => exit,

@@ -1,5 +1,7 @@
 //! Connecting for commands that look or act: they need the database, and nothing else of the configuration.
 
+use tokio_postgres::error::DbError;
+
 use super::Failure;
 use crate::config::{self, Database, Sources};
 use crate::store::command::Session;
@@ -20,5 +22,11 @@ pub(super) async fn connect(sources: &Sources) -> Result<Session, Failure> {
 
 /// Connects to this database.
 pub(super) async fn open(database: &Database) -> Result<Session, Failure> {
-    Ok(Session::connect(&database.url, &database.settings).await?)
+    Ok(Session::connect(&database.url, &database.settings, remark).await?)
+}
+
+/// What a function remarked beside its answer.
+fn remark(notice: &DbError) {
+    let hint = notice.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+    eprintln!("outboxd: {}{hint}", notice.message());
 }

@@ -21,10 +21,11 @@ Examples:
   outboxd dead retry --topic orders --http-status 503     asks first: how many
   outboxd dead retry --error-like '%timeout%' --yes
   outboxd dead discard 4711                               nobody will retry it
+  outboxd dead discard --topic orders --http-status 410   asks first: how many
 
 Times are a span back from now (90m, 2h, 1day) or a timestamp. In SQL:
 outboxd.dead_letters, outboxd.attempts, outboxd.retry(id), outboxd.retry_where(filter),
-outboxd.discard(id).";
+outboxd.discard(id), outboxd.discard_where(filter).";
 
 /// Lists, shows, retries and discards notifications that were given up.
 #[derive(Debug, clap::Args)]
@@ -56,24 +57,34 @@ enum Command {
         json: bool,
     },
     /// Back to work: the ids given, or all that match.
-    Retry {
-        /// Ids; none: all that match the filter.
-        ids: Vec<i64>,
-        #[command(flatten)]
-        filter: Filter,
-        /// Does not ask first.
-        #[arg(long)]
-        yes: bool,
-        /// Only says how many.
-        #[arg(long, conflicts_with_all = ["yes", "ids"])]
-        dry_run: bool,
-    },
-    /// CANCELED instead of FAILED: the ids given, which nobody will retry.
-    Discard {
-        /// Ids.
-        #[arg(required = true)]
-        ids: Vec<i64>,
-    },
+    Retry(Which),
+    /// CANCELED instead of FAILED: the ids given, or all that match, which nobody will retry.
+    Discard(Which),
+}
+
+/// To which dead letters it is done, and after which question.
+#[derive(Debug, clap::Args)]
+struct Which {
+    /// Ids; none: all that match the filter.
+    ids: Vec<i64>,
+    #[command(flatten)]
+    filter: Filter,
+    /// Does not ask first.
+    #[arg(long)]
+    yes: bool,
+    /// Only says how many.
+    #[arg(long, conflicts_with_all = ["yes", "ids"])]
+    dry_run: bool,
+}
+
+impl Which {
+    fn ask(&self) -> Ask {
+        match (self.dry_run, self.yes) {
+            (true, _) => Ask::OnlyCount,
+            (_, true) => Ask::Nothing,
+            _ => Ask::First,
+        }
+    }
 }
 
 /// Which dead letters.
@@ -131,18 +142,8 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     match &args.command {
         Command::List { filter, limit, json } => list(&session, filter, *limit, *json).await,
         Command::Show { id, json } => show(&session, *id, *json).await,
-        Command::Retry { ids, filter, yes, dry_run } if ids.is_empty() => {
-            let ask = if *dry_run {
-                Ask::OnlyCount
-            } else if *yes {
-                Ask::Nothing
-            } else {
-                Ask::First
-            };
-            retry_where(&session, &filter.as_json(), ask).await
-        }
-        Command::Retry { ids, .. } => retry(&session, ids).await,
-        Command::Discard { ids } => discard(&session, ids).await,
+        Command::Retry(which) => act(&session, RETRY, which).await,
+        Command::Discard(which) => act(&session, DISCARD, which).await,
     }
 }
 
@@ -215,25 +216,49 @@ async fn show(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure
     Ok(Exit::Clean)
 }
 
-async fn retry(session: &Session, ids: &[i64]) -> Result<Exit, Failure> {
-    for id in ids {
-        let row = view::one(session, "SELECT outboxd.retry($1)", &[(id, Type::INT8)]).await?;
-        let word = if row.get(0) { "is QUEUED again" } else { "is neither FAILED nor CANCELED: nothing to retry" };
-        print(&format!("{id} {word}\n"))?;
+/// What is done to dead letters, and how it is told.
+#[derive(Debug, Clone, Copy)]
+struct Act {
+    /// The SQL function for one; with `_where` the one for many.
+    function: &'static str,
+    /// How the question before many are changed begins.
+    question: &'static str,
+    /// What one is then.
+    done: &'static str,
+    /// Why one is not.
+    refused: &'static str,
+    /// What many are then.
+    all_done: &'static str,
+}
+
+const RETRY: Act = Act {
+    function: "retry",
+    question: "Retry",
+    done: "is QUEUED again",
+    refused: "is neither FAILED nor CANCELED: nothing to retry",
+    all_done: "are QUEUED again",
+};
+const DISCARD: Act = Act {
+    function: "discard",
+    question: "Discard",
+    done: "is CANCELED: discarded",
+    refused: "is not FAILED: nothing to discard",
+    all_done: "are CANCELED: discarded",
+};
+
+async fn act(session: &Session, act: Act, which: &Which) -> Result<Exit, Failure> {
+    if which.ids.is_empty() {
+        return act_on_all(session, act, &which.filter.as_json(), which.ask()).await;
+    }
+    for id in &which.ids {
+        let sql = format!("SELECT outboxd.{}($1)", act.function);
+        let row = view::one(session, &sql, &[(id, Type::INT8)]).await?;
+        print(&format!("{id} {}\n", if row.get(0) { act.done } else { act.refused }))?;
     }
     Ok(Exit::Clean)
 }
 
-async fn discard(session: &Session, ids: &[i64]) -> Result<Exit, Failure> {
-    for id in ids {
-        let row = view::one(session, "SELECT outboxd.discard($1)", &[(id, Type::INT8)]).await?;
-        let word = if row.get(0) { "is CANCELED: discarded" } else { "is not FAILED: nothing to discard" };
-        print(&format!("{id} {word}\n"))?;
-    }
-    Ok(Exit::Clean)
-}
-
-/// What is asked before a retry of many.
+/// What is asked before many are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ask {
     OnlyCount,
@@ -241,35 +266,35 @@ enum Ask {
     Nothing,
 }
 
-async fn retry_where(session: &Session, filter: &Value, ask: Ask) -> Result<Exit, Failure> {
+async fn act_on_all(session: &Session, act: Act, filter: &Value, ask: Ask) -> Result<Exit, Failure> {
     if ask != Ask::Nothing {
-        let sql = "SELECT matched FROM outboxd.retry_where($1)";
-        let matched: i64 = view::one(session, sql, &[(filter, Type::JSONB)]).await?.get(0);
+        let sql = format!("SELECT matched FROM outboxd.{}_where($1)", act.function);
+        let matched: i64 = view::one(session, &sql, &[(filter, Type::JSONB)]).await?.get(0);
         if ask == Ask::OnlyCount || matched == 0 {
             print(&format!("{matched} dead letters match\n"))?;
             return Ok(Exit::Clean);
         }
-        if !confirmed(matched)? {
+        if !confirmed(act, matched)? {
             return Ok(Exit::Clean);
         }
     }
-    let sql = "SELECT matched, done, bulk_id FROM outboxd.retry_where($1, dry_run => false)";
-    let row = view::one(session, sql, &[(filter, Type::JSONB)]).await?;
+    let sql = format!("SELECT matched, done, bulk_id FROM outboxd.{}_where($1, dry_run => false)", act.function);
+    let row = view::one(session, &sql, &[(filter, Type::JSONB)]).await?;
     match row.get::<_, Option<i64>>(2) {
-        None => print(&format!("{} are QUEUED again\n", row.get::<_, i64>(1)))?,
-        Some(bulk) => follow(session, bulk).await?,
+        None => print(&format!("{} {}\n", row.get::<_, i64>(1), act.all_done))?,
+        Some(bulk) => follow(session, act, bulk).await?,
     }
     Ok(Exit::Clean)
 }
 
-fn confirmed(matched: i64) -> Result<bool, Failure> {
+fn confirmed(act: Act, matched: i64) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new(
             Exit::Usage,
-            anyhow::anyhow!("{matched} dead letters match; add --yes to retry them"),
+            anyhow::anyhow!("{matched} dead letters match; add --yes to {} them", act.function),
         ));
     }
-    print(&format!("Retry {matched} dead letters? [y/N] "))?;
+    print(&format!("{} {matched} dead letters? [y/N] ", act.question))?;
     std::io::Write::flush(&mut std::io::stdout()).context("cannot write the question")?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).context("cannot read the answer")?;
@@ -277,7 +302,7 @@ fn confirmed(matched: i64) -> Result<bool, Failure> {
 }
 
 /// Shows a bar until the instances have worked it off. Ctrl-C only stops looking.
-async fn follow(session: &Session, bulk: i64) -> Result<(), Failure> {
+async fn follow(session: &Session, act: Act, bulk: i64) -> Result<(), Failure> {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {per_sec} {eta} left  {msg}");
     let bar = ProgressBar::new(0).with_style(style.context("the progress bar's template")?);
     loop {
@@ -289,7 +314,7 @@ async fn follow(session: &Session, bulk: i64) -> Result<(), Failure> {
         bar.set_message(row.get::<_, Option<String>>(3).unwrap_or_default());
         if state == "finished" || state == "stopped" {
             bar.finish_and_clear();
-            return print(&format!("{state}: {done} of {matched} are QUEUED again\n"));
+            return print(&format!("{state}: {done} of {matched} {}\n", act.all_done));
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::color::{Level, Paint};
+use super::fit::{self, Window};
 use super::{Exit, Failure, database, print, view};
 use crate::config::Sources;
 
@@ -35,8 +36,8 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     if args.json {
         print(&format!("{:#}\n", json!({ "ok": worst != Level::Critical, "checks": checks })))?;
     } else {
-        let paint = Paint::for_stdout();
-        print(&checks.iter().map(|check| show(check, paint)).collect::<String>())?;
+        let (paint, window) = (Paint::for_stdout(), Window::of_stdout());
+        print(&checks.iter().map(|check| show(check, paint, window)).collect::<String>())?;
     }
     let limit = if args.strict { Level::Warn } else { Level::Critical };
     Ok(if worst >= limit { Exit::Runtime } else { Exit::Clean })
@@ -46,12 +47,13 @@ fn level(check: &Value) -> Level {
     Level::parse(check["level"].as_str().unwrap_or_default())
 }
 
-fn show(check: &Value, paint: Paint) -> String {
+fn show(check: &Value, paint: Paint, window: Option<Window>) -> String {
     let of = |field: &str| check[field].as_str().unwrap_or_default();
-    let mut text = format!("{} {:18} {}\n", level(check).show(paint), of("name"), of("value"));
+    let lead = format!("{} {:18} ", level(check).show(paint), of("name"));
+    let mut text = fit::hang(&lead, of("value"), window);
     if level(check) != Level::Ok {
-        text.push_str(&format!("{:28}{}\n", "", of("meaning")));
-        text.push_str(&format!("{:28}{} {}\n", "", paint.with("36", "→"), of("action")));
+        text.push_str(&fit::hang(&" ".repeat(28), of("meaning"), window));
+        text.push_str(&fit::hang(&format!("{:28}{} ", "", paint.with("36", "→")), of("action"), window));
     }
     text
 }

@@ -8,6 +8,8 @@ use super::view::{Column, Show, shown};
 
 /// A column of text is not made narrower than this.
 const TEXT_WIDTH_MIN: usize = 8;
+/// What is broken into lines has this much room at least, however narrow the window.
+const HANGING_WIDTH_MIN: usize = 24;
 /// A table keeps its header and one row.
 const LINES_MIN: usize = 2;
 
@@ -117,6 +119,28 @@ pub(super) fn cut(line: &str, width: usize) -> String {
     format!("{kept}…{reset}")
 }
 
+/// A text behind its lead. In a window it is broken between words, and what follows stands below its beginning; elsewhere it
+/// stays one line, for whoever searches it.
+pub(super) fn hang(lead: &str, text: &str, window: Option<Window>) -> String {
+    let Some(Window { width, .. }) = window else { return format!("{lead}{text}\n") };
+    let indent: usize = columns(lead).map(|(_, columns)| columns).sum();
+    let width = width.max(indent + HANGING_WIDTH_MIN);
+    let (mut lines, mut used) = (lead.to_owned(), indent);
+    for (n, word) in text.split(' ').enumerate() {
+        let fits = used + 1 + word.width() <= width;
+        if n > 0 && fits {
+            lines.push(' ');
+            used += 1;
+        } else if n > 0 {
+            lines.push_str(&format!("\n{:indent$}", ""));
+            used = indent;
+        }
+        lines.push_str(word);
+        used += word.width();
+    }
+    lines + "\n"
+}
+
 /// Each character and the columns that it takes.
 fn columns(line: &str) -> impl Iterator<Item = (char, usize)> {
     let mut is_sequence = false;
@@ -146,6 +170,24 @@ mod tests {
         assert_eq!(cut("안녕하세요", 8), "안녕하…");
         assert_eq!(cut("\x1b[1mabc\x1b[0m", 3), "\x1b[1mabc\x1b[0m");
         assert_eq!(cut("\x1b[1mabcdef\x1b[0m", 3), "\x1b[1mab…\x1b[0m");
+    }
+
+    #[test]
+    fn a_text_is_broken_between_words_and_hangs_below_its_beginning() {
+        let window = |width| Some(Window { width, height: 24 });
+        assert_eq!(hang("warn  ", "one two  three", None), "warn  one two  three\n");
+        assert_eq!(hang("warn  ", "one two  three", window(40)), "warn  one two  three\n");
+        let text = "a text that takes more than one line";
+        assert_eq!(
+            hang("\x1b[1mwarn\x1b[0m  ", text, window(30)),
+            "\x1b[1mwarn\x1b[0m  a text that takes more\n      than one line\n"
+        );
+        assert_eq!(
+            hang("warn  ", text, window(5)),
+            "warn  a text that takes more\n      than one line\n",
+            "room to read"
+        );
+        assert_eq!(hang("", "안녕하세요 안녕하세요 안녕하세요", window(24)), "안녕하세요 안녕하세요\n안녕하세요\n");
     }
 
     #[test]

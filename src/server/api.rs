@@ -122,18 +122,26 @@ impl utoipa::Modify for BearerToken {
     }
 }
 
-/// Whatever says no is a problem.
+/// Whatever says no is a problem, also where an operation does not list its status.
 struct Problems;
 
 impl utoipa::Modify for Problems {
     fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
+        use utoipa::openapi::{Content, Ref, ResponseBuilder};
         let items = description.paths.paths.values_mut();
         let operations = items.flat_map(|item| [&mut item.get, &mut item.post]).flatten();
-        for (status, response) in operations.flat_map(|operation| &mut operation.responses.responses) {
-            if let (true, utoipa::openapi::RefOr::T(response)) = (status.as_str() >= "400", response)
-                && let Some(content) = response.content.swap_remove("application/json")
-            {
-                response.content.insert("application/problem+json".to_owned(), content);
+        for operation in operations {
+            let shape = Content::new(Some(Ref::from_schema_name("Problem")));
+            let other = ResponseBuilder::new()
+                .description("Whatever else says no; docs/api.md lists the types")
+                .content("application/problem+json", shape);
+            operation.responses.responses.insert("default".to_owned(), other.build().into());
+            for (status, response) in &mut operation.responses.responses {
+                if let (true, utoipa::openapi::RefOr::T(response)) = (status.as_str() >= "400", response)
+                    && let Some(content) = response.content.swap_remove("application/json")
+                {
+                    response.content.insert("application/problem+json".to_owned(), content);
+                }
             }
         }
     }

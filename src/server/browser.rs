@@ -38,3 +38,25 @@ pub(super) async fn only_local_names(request: Request, next: Next) -> Response {
     let detail = "without a token only localhost and loopback addresses are answered as Host";
     Problem::new(Kind::Misdirected, detail).into()
 }
+
+/// A page of ours to go to next: never somebody else's.
+pub(super) fn own_page(given: &str) -> &str {
+    let is_plain = given.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    if is_plain && given.starts_with('/') && !given.starts_with("//") { given } else { "/" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_next_is_one_of_our_pages() {
+        for given in ["/", "/channels", "/notifications?topic=a%20b&status=FAILED"] {
+            assert_eq!(own_page(given), given);
+        }
+        for given in ["", "https://example.com", "//example.com", "/\\example.com", "/a\r\nx: y", "javascript:alert(1)"]
+        {
+            assert_eq!(own_page(given), "/", "{given}");
+        }
+    }
+}

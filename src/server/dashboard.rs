@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, COOKIE, HeaderMap, HeaderName, LOCATION, SET_COOKIE};
-use axum::http::{StatusCode, Uri};
+use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
@@ -36,6 +36,7 @@ use self::place::{NAVIGATION, Place};
 use self::view::Viewer;
 use super::Readiness;
 use super::access::Caller;
+use super::browser::own_page;
 use super::problem::{Kind, Problem};
 use crate::config::{ChannelConfig, Config, LOCAL, Scope};
 
@@ -117,7 +118,7 @@ async fn admit(State(needed): State<Scope>, request: Request, next: Next) -> Res
     let is_person = takes_html(request.headers());
     let theme = cookie(request.headers(), THEME_COOKIE);
     match request.extensions().get::<Caller>() {
-        None if is_person => (StatusCode::SEE_OTHER, [(LOCATION, "/login")]).into_response(),
+        None if is_person => lead_to_login(&request),
         None => Problem::new(Kind::Unauthorized, "present a token: Authorization: Bearer <token>").into_response(),
         Some(caller) => match caller.check(needed) {
             Ok(()) => next.run(request).await,
@@ -130,6 +131,19 @@ async fn admit(State(needed): State<Scope>, request: Request, next: Next) -> Res
             Err(problem) => problem.into_response(),
         },
     }
+}
+
+/// The login leads back to the page that was asked for.
+fn lead_to_login(request: &Request) -> Response {
+    let page = request.uri().path_and_query().map_or("/", |whole| whole.as_str());
+    let to = match request.method() {
+        &Method::GET if page != "/" => {
+            let next: String = url::form_urlencoded::byte_serialize(page.as_bytes()).collect();
+            format!("/login?next={next}")
+        }
+        _ => "/login".to_owned(),
+    };
+    (StatusCode::SEE_OTHER, [(LOCATION, to)]).into_response()
 }
 
 /// Every page.
@@ -146,15 +160,14 @@ async fn show(State(dashboard): State<Arc<Dashboard>>, uri: Uri, caller: Caller,
 
 /// `/login`: asks for a token, where there are some.
 async fn login(caller: Option<Caller>, uri: Uri, headers: HeaderMap) -> Response {
+    let asked: BTreeMap<_, _> = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).collect();
+    let next = own_page(asked.get("next").map_or("/", |next| next)).to_owned();
     if caller.is_some() {
-        return (StatusCode::SEE_OTHER, [(LOCATION, "/")]).into_response();
+        return (StatusCode::SEE_OTHER, [(LOCATION, next)]).into_response();
     }
-    let problem = uri
-        .query()
-        .filter(|query| query.starts_with("failed"))
-        .map(|_| "This is none of the tokens that outboxd knows.");
+    let problem = asked.contains_key("failed").then_some("This is none of the tokens that outboxd knows.");
     let theme = cookie(&headers, THEME_COOKIE);
-    alone(StatusCode::OK, context! { title => "Log in", login => true, problem, theme })
+    alone(StatusCode::OK, context! { title => "Log in", login => true, problem, next, theme })
 }
 
 impl Dashboard {

@@ -163,6 +163,10 @@ impl From<RequestError> for Problem {
                 let hint = denied.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
                 Problem::new(kind, format!("{}{hint}", denied.message))
             }
+            RequestError::OutOfTime => Problem::new(
+                Kind::Unavailable,
+                "it takes longer than a request may, and nothing was changed; try again when Postgres is less busy",
+            ),
             RequestError::Store(error) if error.is_passing() => {
                 debug!(%error, "a request could not be answered");
                 Problem::new(Kind::Unavailable, "Postgres is away or busy; try again")

@@ -23,7 +23,7 @@ macro_rules! operate {
 }
 
 /// What is done to one notification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NotificationAction {
     /// FAILED or CANCELED → QUEUED.
@@ -49,7 +49,7 @@ pub struct Acted {
 }
 
 /// What is done to a topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TopicAction {
     /// Its work waits.
@@ -59,7 +59,7 @@ pub enum TopicAction {
 }
 
 /// What is done to a schedule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleAction {
     /// Keeps it from running.
@@ -71,7 +71,7 @@ pub enum ScheduleAction {
 }
 
 /// What is done to a channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChannelAction {
     /// Its work waits.
@@ -91,6 +91,8 @@ pub enum ChannelAction {
 pub enum BulkAction {
     /// Dead letters back to work.
     Retry,
+    /// Dead letters that nobody will retry: FAILED → CANCELED.
+    Discard,
     /// What waits is taken back.
     Cancel,
 }
@@ -107,7 +109,7 @@ pub struct Bulk {
     /// The newest notification that was looked at. Given back as `id_max` of the filter, with `until` where there is one,
     /// it means the same ones.
     pub id_max: i64,
-    /// For retry: only what failed before.
+    /// For retry and discard: only what failed before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
 }
@@ -168,14 +170,22 @@ impl Store {
     /// Pauses, resumes or ends the schedule of this name; how many prepared notifications that canceled.
     pub async fn act_on_schedule(&self, token: &str, action: ScheduleAction, schedule: &str) -> Answer<i64> {
         let params: [&(dyn ToSql + Sync); 2] = [&token, &schedule];
-        match action {
-            ScheduleAction::Pause => self.ask_one(operate!("pause_schedule($2)", [TEXT]), &params).await,
-            ScheduleAction::Drop => self.ask_one(operate!("drop_schedule($2)", [TEXT]), &params).await,
+        let (verb, canceled) = match action {
+            ScheduleAction::Pause => ("pause", self.ask_one(operate!("pause_schedule($2)", [TEXT]), &params).await),
+            ScheduleAction::Drop => ("drop", self.ask_one(operate!("drop_schedule($2)", [TEXT]), &params).await),
             ScheduleAction::Resume => {
-                self.ask(operate!("resume_schedule($2)", [TEXT]), &params).await?;
-                Ok(0)
+                let resumed = self.ask(operate!("resume_schedule($2)", [TEXT]), &params).await;
+                ("resume", resumed.map(|_| 0))
             }
-        }
+        };
+        // All of it or nothing: what was prepared for a run is not canceled by halves.
+        canceled.map_err(|error| match error {
+            RequestError::OutOfTime => RequestError::wrong_state(format!(
+                "to {verb} {schedule} takes longer than a request may, and nothing was changed: very much is prepared for its \
+                 next slot, or another transaction holds it; the command has the time: outboxd schedule {verb} {schedule}"
+            )),
+            error => error,
+        })
     }
 
     /// Does it to a channel. Of its circuits the one of this origin is meant; an empty origin: that of the channel.
@@ -194,6 +204,7 @@ impl Store {
     pub async fn act_on_all(&self, token: &str, action: BulkAction, filter: &str, run: BulkRun) -> Answer<Bulk> {
         let query: &Query = match action {
             BulkAction::Retry => query!("api/retry_where", Request, [TEXT, TEXT, BOOL]),
+            BulkAction::Discard => query!("api/discard_where", Request, [TEXT, TEXT, BOOL]),
             BulkAction::Cancel => query!("api/cancel_where", Request, [TEXT, TEXT, BOOL]),
         };
         let rows = self.ask(query, &[&token, &filter, &(run == BulkRun::Dry)]).await?;

@@ -1,11 +1,14 @@
 //! A command's session. Each statement brings its settings with its transaction: through a pooler that nobody mentioned,
 //! settings of a session would be left to whoever shares it.
 
-use secrecy::SecretString;
-use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row, SimpleQueryMessage, SimpleQueryRow};
+use std::future::poll_fn;
 
-use super::connect::{self, Target};
+use secrecy::SecretString;
+use tokio_postgres::error::DbError;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, SimpleQueryRow};
+
+use super::connect::{self, Opened, Target};
 use super::session::{Purpose, Settings};
 use crate::config::{Config, DatabaseConfig};
 
@@ -27,18 +30,30 @@ pub struct Session {
 impl Session {
     /// Connects as configured.
     pub async fn open(config: &Config) -> Result<Session, connect::Error> {
-        Session::connect(&config.database_url, &config.database).await
+        Session::connect(&config.database_url, &config.database, |_| ()).await
     }
 
-    /// Connects by what commands know that need only the database. A standby is good enough to look at.
-    pub async fn connect(url: &SecretString, database: &DatabaseConfig) -> Result<Session, connect::Error> {
-        let opened = Target::parse(url)?.open(database.connect_timeout, IS_READ_ONLY).await?;
-        // Ends with the client.
-        tokio::spawn(opened.connection);
+    /// Connects by what commands know that need only the database. A standby is good enough to look at. `tell` gets what the
+    /// server's functions remark (NOTICE, WARNING), before their answer.
+    pub async fn connect(
+        url: &SecretString,
+        database: &DatabaseConfig,
+        tell: fn(&DbError),
+    ) -> Result<Session, connect::Error> {
+        let Opened { client, mut connection, rows } =
+            Target::parse(url)?.open(database.connect_timeout, IS_READ_ONLY).await?;
+        // Ends with the client. What breaks the connection is told to whoever waits for an answer.
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                if let AsyncMessage::Notice(notice) = message {
+                    tell(&notice);
+                }
+            }
+        });
         let settings = Settings::new(Purpose::Command, database.statement_timeout);
-        let is_read_only = opened.rows.iter().any(|row| row.try_get("is_read_only").ok().flatten() == Some("t"));
+        let is_read_only = rows.iter().any(|row| row.try_get("is_read_only").ok().flatten() == Some("t"));
         let begin = if is_read_only { settings.begin_reading() } else { settings.begin() };
-        Ok(Session { client: opened.client, begin, is_read_only })
+        Ok(Session { client, begin, is_read_only })
     }
 
     /// Whether the server takes no writes.

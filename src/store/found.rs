@@ -57,7 +57,7 @@ pub struct Details {
     pub found: Found,
     /// As the app gave it; absent for tokens that may not see payloads.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub payload: Option<Box<RawValue>>,
     /// As the app gave them; absent for tokens that may not see payloads.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -33,6 +33,9 @@ pub enum RequestError {
     /// The caller's to mend.
     #[error("{}", .0.message)]
     Denied(Denied),
+    /// It would have taken longer than a request may: the change was not made.
+    #[error("it takes longer than a request may")]
+    OutOfTime,
     /// Ours or the server's.
     #[error(transparent)]
     Store(#[from] Error),
@@ -54,6 +57,7 @@ impl RequestError {
         let reason = match code {
             "P0002" => Reason::NotFound,
             "55000" => Reason::WrongState,
+            "57014" => return RequestError::OutOfTime,
             "23514" | "23502" => Reason::Invalid,
             _ if code.starts_with("22") || code.starts_with("54") => Reason::Invalid,
             _ => return Error::of(error).into(),

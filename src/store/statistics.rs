@@ -16,6 +16,8 @@ pub struct Report {
     pub queue: QueueReport,
     /// Whether a pooler that its configuration does not mention shares its sessions; `None`: not asked this time.
     pub sessions_shared: Option<bool>,
+    /// The topics that it has routes for; `None`: it only relays, and needs none.
+    pub topics: Option<Vec<String>>,
 }
 
 /// What an instance knows of its queue's server.
@@ -80,7 +82,8 @@ impl Store {
 
     /// Writes down what an instance sees.
     pub async fn report(&self, instance: i32, report: &Report) -> Result<()> {
-        let query = query!("upkeep/report_instance", Relaxed, [INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8, BOOL]);
+        let query =
+            query!("upkeep/report_instance", Relaxed, [INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8, BOOL, TEXT_ARRAY]);
         let (is_reachable, error, facts) = match &report.queue {
             QueueReport::InProcess => (None, None, None),
             QueueReport::Reachable(facts) => (Some(true), None, Some(facts)),
@@ -88,9 +91,9 @@ impl Store {
         };
         let policy = facts.map(|facts| facts.policy.as_str());
         let (used, at_most) = (facts.map(|facts| facts.memory_bytes), facts.map(|facts| facts.memory_max_bytes));
-        let Report { clock_skew_ms, sessions_shared, .. } = report;
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 8] =
-            [&instance, clock_skew_ms, &is_reachable, &error, &policy, &used, &at_most, sessions_shared];
+        let Report { clock_skew_ms, sessions_shared, topics, .. } = report;
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 9] =
+            [&instance, clock_skew_ms, &is_reachable, &error, &policy, &used, &at_most, sessions_shared, topics];
         self.query(query, &params).await.map(|_| ())
     }
 

@@ -83,7 +83,7 @@ pub struct Call {
     pub attempt: u32,
     /// When its message was published.
     pub published_at: DateTime<Utc>,
-    /// As in `outboxd_attempts_total`: sent, transient, permanent, unknown.
+    /// As in `outboxd_attempts_total`: sent, transient, permanent, unknown, refused.
     pub outcome: &'static str,
     /// The provider's status, if it answered.
     pub http_status: Option<u16>,

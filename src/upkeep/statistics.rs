@@ -146,7 +146,9 @@ impl Reporter {
             Err(error) => QueueReport::Unreachable(error.to_string()),
         };
         let sessions_shared = self.ask_for_pooler(told).await;
-        self.store.report(self.instance.get(), &Report { clock_skew_ms, queue, sessions_shared }).await
+        let topics: BTreeSet<&String> = self.routes.iter().map(|(topic, ..)| topic).collect();
+        let topics = (!topics.is_empty()).then(|| topics.into_iter().cloned().collect());
+        self.store.report(self.instance.get(), &Report { clock_skew_ms, queue, sessions_shared, topics }).await
     }
 
     /// The start refuses one. Connections that are made later may be led through it all the same.

@@ -100,7 +100,10 @@ async fn send(
     let name = provider.channel.name();
     let target = match provider.channel.target(outgoing) {
         Ok(target) => target,
-        Err(failed) => return not_called(worker, call, after_failure(claimed, route, position, provider, failed)),
+        Err(failed) => {
+            meters(name, failed.outcome()).0.increment(1);
+            return not_called(worker, call, after_failure(claimed, route, position, provider, failed));
+        }
     };
     let origin = Arc::clone(target.origin());
     // Elsewhere than expected (its route moved on, the id is another's after a restore): it starts again with the right permits.
@@ -171,9 +174,11 @@ async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pas
             *duration
         }
         Outcome::Failed(failed) => {
-            let (attempts, durations) = meters(channel, failed.failure.name());
+            let (attempts, durations) = meters(channel, failed.outcome());
             attempts.increment(1);
-            durations.record(failed.duration.as_secs_f64());
+            if !failed.cause.is_before_the_call() {
+                durations.record(failed.duration.as_secs_f64());
+            }
             failed.duration
         }
     };

@@ -24,7 +24,7 @@ pub(super) fn end(
     let (Some(tracer), Some(begun)) = (&worker.tracer, begun) else { return };
     let (name, http_status, error) = match outcome {
         Some(Outcome::Sent { status, .. }) => ("sent", Some(*status), None),
-        Some(Outcome::Failed(failed)) => (failed.failure.name(), failed.status, Some(failed.cause.name())),
+        Some(Outcome::Failed(failed)) => (failed.outcome(), failed.status, Some(failed.cause.name())),
         // The end of the drain did it.
         None => (Failure::Ambiguous.name(), None, Some("cut off")),
     };

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use crate::support::browser::Browser;
 use crate::support::instance::Instance;
 use crate::support::provider::Reply;
@@ -110,6 +112,20 @@ async fn a_bulk_retry_is_counted_confirmed_and_followed() {
     assert_eq!(sql::value::<Vec<String>>(&desk.world.app, left).await, ["later"]);
     desk.world.provider.wait_for(2_200, SOON).await;
     desk.end().await;
+}
+
+#[tokio::test]
+async fn a_page_that_hears_nothing_more_says_so_and_comes_back() {
+    let mut desk = Desk::with_one_try().await;
+    desk.browser.open("/").await;
+    let is = |state: &str| format!("document.querySelector('#live').dataset.state === '{state}'");
+    desk.browser.until(&is("live")).await;
+    // Its connections stay open, and nothing comes.
+    desk.instance.signal(Signal::SIGSTOP);
+    desk.browser.until(&is("lost")).await;
+    desk.instance.signal(Signal::SIGCONT);
+    desk.browser.until(&is("live")).await;
+    assert_eq!(desk.instance.drain().await, 0);
 }
 
 #[tokio::test]
@@ -238,6 +254,11 @@ async fn without_scripts_pages_are_whole_and_forms_work() {
     browser.open("/notifications").await;
     browser.follow("document.querySelector('[data-row] a').click()").await;
     assert!(!browser.has("#live:not(.hide)").await);
+    assert_eq!(
+        browser.evaluate("document.querySelector('#help').checkVisibility()").await,
+        false,
+        "keys do nothing here"
+    );
     browser.follow("document.querySelector('form[action=\"/act/discard\"] button').click()").await;
     assert!(browser.text().await.contains("discarded"));
     browser.follow("document.querySelector('#theme button').click()").await;

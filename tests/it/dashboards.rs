@@ -8,7 +8,7 @@ use outboxd::telemetry::catalog::METRICS;
 use serde_json::Value;
 
 use crate::support::postgres;
-use crate::support::sql::{value, values};
+use crate::support::sql::{run, value, values};
 
 const RULES: &str = "deploy/prometheus/outboxd.rules.yml";
 const DASHBOARD: &str = "deploy/grafana/outboxd.json";
@@ -79,8 +79,33 @@ async fn every_check_that_an_alert_names_is_one_of_the_health_view() {
             }
         }
     }
-    let wanted = ["event_consumers", "event_streams", "events", "paused", "pooler", "routes", "schedules"];
+    let wanted = ["circuits", "event_consumers", "event_streams", "events", "paused", "pooler", "routes", "schedules"];
     assert_eq!(named.into_iter().collect::<Vec<_>>(), wanted);
+}
+
+/// At which level of a check an alert fires, as the metric has it: 0 ok, 1 warn, 2 critical.
+fn fires(alert: &str, check: &str, level: i32) -> bool {
+    let (_, expression) = rules().into_iter().find(|(name, _)| name == alert).expect("there is such an alert");
+    let above = expression.strip_prefix(&format!("max(outboxd_health_level{{check=\"{check}\"}}) > "));
+    level > above.and_then(|above| above.parse().ok()).unwrap_or_else(|| panic!("{alert}: {expression}"))
+}
+
+#[tokio::test]
+async fn nobody_is_woken_for_a_half_open_circuit_that_no_work_waits_for() {
+    let client = postgres::database().await.connect().await;
+    let held = "INSERT INTO outboxd.route VALUES ('default', 0, 'sms');
+                INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now(), 'failures')";
+    run(&client, held).await;
+    let level = "SELECT array_position('{ok,warn,critical}', level) - 1 FROM outboxd.health WHERE name = 'circuits'";
+    assert!(!fires("OutboxdReachesItsProviders", "circuits", value(&client, level).await));
+    run(&client, "SELECT outboxd.notify('order', 'r', '{}'), outboxd._take_snapshot()").await;
+    assert!(fires("OutboxdReachesItsProviders", "circuits", value(&client, level).await), "its work waits");
+    run(
+        &client,
+        "UPDATE outboxd.channel_state SET held_until = now() + interval '1 min'; DELETE FROM outboxd.snapshot_count",
+    )
+    .await;
+    assert!(fires("OutboxdReachesItsProviders", "circuits", value(&client, level).await), "it is open");
 }
 
 fn panels(dashboard: &Value) -> Vec<&Value> {

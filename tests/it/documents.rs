@@ -78,6 +78,15 @@ fn folder(page: &str) -> PathBuf {
 }
 
 #[test]
+fn every_picture_of_the_dashboard_is_on_a_page() {
+    let shown: String = pages().iter().map(|page| read(page)).collect();
+    for entry in fs::read_dir(root().join("docs/dashboard")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(shown.contains(&format!("dashboard/{name}")), "{name} is on no page");
+    }
+}
+
+#[test]
 fn every_page_can_be_reached_from_the_readme() {
     let (mut seen, mut next) = (BTreeSet::new(), vec!["README.md".to_owned()]);
     while let Some(page) = next.pop() {
@@ -219,4 +228,25 @@ fn every_test_that_a_page_names_exists() {
     }
     assert!(named > 30, "{named} names were found");
     assert_eq!(missing, [""; 0]);
+}
+
+#[test]
+fn the_table_of_versions_has_the_rows_of_the_matrix_in_the_form_that_it_writes() {
+    let listed = std::process::Command::new(root().join("scripts/matrix")).arg("--list").output().unwrap();
+    let names: Vec<&str> = std::str::from_utf8(&listed.stdout).unwrap().lines().collect();
+    let page = read("docs/versions.md");
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .map(|line| line.trim_matches(['|', ' ']).split(" | ").collect())
+        .collect();
+    assert_eq!(rows[0], ["server", "version", "core of the suite", "run on"]);
+    assert_eq!(rows[1..].iter().map(|row| row[0]).collect::<Vec<_>>(), names);
+    for row in &rows[1..] {
+        let [_, version, result, run_on] = row[..] else { panic!("{row:?}") };
+        let (passed, failed) = result.split_once(" passed, ").unwrap_or_else(|| panic!("{row:?}"));
+        let counts = [passed, failed.strip_suffix(" failed").unwrap_or_default()];
+        assert!(counts.iter().all(|count| count.parse::<u32>().is_ok()), "{row:?}");
+        assert!(version.contains('.') && run_on.starts_with("20"), "{row:?}");
+    }
 }

@@ -49,7 +49,7 @@ async fn an_empty_installation_only_lacks_an_instance() {
     run(&client, INSTANCE).await;
     assert_eq!(level(&client, "workers").await, "ok");
     run(&client, "UPDATE outboxd.instance SET heartbeat_at = now() - interval '1 min'").await;
-    assert_eq!(check(&client, "workers").await.1, "0 alive, 0 of them call providers; 1 died within the hour");
+    assert_eq!(check(&client, "workers").await.1, "0 alive, 0 calling providers; 1 died within the hour");
 }
 
 #[tokio::test]
@@ -82,7 +82,9 @@ async fn what_is_late_dead_held_or_paused_is_told() {
     run(&client, "DELETE FROM outboxd.statistics_channel").await;
 
     run(&client, "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason) VALUES ('hook', 'https://a', now() + interval '1 min', 'failures')").await;
-    assert_eq!(level(&client, "circuits").await, "warn");
+    let (level_found, _, action) = check(&client, "circuits").await;
+    assert_eq!(level_found, "warn");
+    assert!(action.unwrap().ends_with("outboxd.probe_channel('hook', 'https://a')"), "it can be run as it stands");
     run(&client, "INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now() + interval '1 min', 'unauthorized'), ('push', now() + interval '1 min', 'retry_after')").await;
     let (level_found, measured, _) = check(&client, "circuits").await;
     assert_eq!((level_found.as_str(), measured.as_str()), ("critical", "sms is open, hook https://a is open"));
@@ -197,13 +199,53 @@ async fn topics_that_no_route_serves_are_told() {
         "SELECT outboxd.notify('lost', 'r', '{}'), outboxd.notify('quiz', 'r', '{}'), outboxd._take_snapshot()",
     )
     .await;
+    run(&client, INSTANCE).await;
     assert_eq!(level(&client, "routes").await, "ok", "no instance has told of its routes yet");
-    run(&client, "INSERT INTO outboxd.route VALUES ('quiz', 0, 'push')").await;
+    let told = |instance: i32, topics: &str| {
+        format!(
+            "INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES ({instance}, 0, {topics})
+             ON CONFLICT (instance) DO UPDATE SET topics = excluded.topics"
+        )
+    };
+    run(&client, &told(1, "'{quiz}'")).await;
     let (level_found, measured, action) = check(&client, "routes").await;
     assert_eq!((level_found.as_str(), measured.as_str()), ("critical", "no route for lost (1 waiting)"));
     assert!(action.unwrap().contains("[routes.default]"));
-    run(&client, "INSERT INTO outboxd.route VALUES ('default', 0, 'push')").await;
+    run(&client, INSTANCE).await;
+    run(&client, &told(2, "'{lost,quiz}'")).await;
+    let (level_found, measured, _) = check(&client, "routes").await;
+    assert_eq!(
+        (level_found.as_str(), measured.as_str()),
+        ("warn", "no route for lost (1 waiting) on 1 of 2 instances: 1 on web-1"),
+        "the other one has it"
+    );
+    run(&client, &told(2, "NULL")).await;
+    assert_eq!(level(&client, "routes").await, "critical", "one that only relays leads nothing anywhere");
+    run(&client, &told(1, "'{default}'")).await;
     assert_eq!(level(&client, "routes").await, "ok");
+}
+
+#[tokio::test]
+async fn a_schedule_whose_topic_has_no_route_is_told_before_it_has_work() {
+    let client = postgres::database().await.connect().await;
+    run(&client, INSTANCE).await;
+    run(&client, "INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES (1, 0, '{orders}')")
+        .await;
+    for (name, topic) in [("daily", "quiz"), ("weekly", "quiz"), ("hourly", "orders")] {
+        let schedule = format!(
+            "INSERT INTO outboxd.schedule (name, cron, timezone, topic, audience, lead, spread, catch_up)
+             VALUES ('{name}', '* * * * *', 'UTC', '{topic}', 'app.audience', '0', '0', '0')"
+        );
+        run(&client, &schedule).await;
+    }
+    let (level_found, measured, _) = check(&client, "routes").await;
+    assert_eq!((level_found.as_str(), measured.as_str()), ("warn", "no route for quiz (schedule daily, weekly)"));
+    run(&client, "SELECT outboxd.notify('quiz', 'r', '{}'), outboxd._take_snapshot()").await;
+    let (level_found, measured, _) = check(&client, "routes").await;
+    assert_eq!(
+        (level_found.as_str(), measured.as_str()),
+        ("critical", "no route for quiz (1 waiting, schedule daily, weekly)")
+    );
 }
 
 #[tokio::test]

@@ -261,6 +261,29 @@ async fn every_metric_is_described_and_named_as_prometheus_wants_it() {
     }
 }
 
+#[tokio::test]
+async fn what_failed_before_anybody_was_called_is_not_counted_as_a_call() {
+    let database = postgres::database().await;
+    let setup =
+        Setup::new(&database.url()).webhook("http://127.0.0.1:9/").set("channels.webhook.url", "{{ recipient }}");
+    let mut instance = setup.set("channels.webhook.body", "{{ payload.text|tojson }}").start().await;
+    let addr = instance.http_addr().await;
+    let app = database.connect().await;
+    // The guard refuses the one, the template the other.
+    sql::run(&app, "SELECT outboxd.notify('orders', 'http://127.0.0.1:9/', '{\"text\": 1}')").await;
+    sql::run(&app, "SELECT outboxd.notify('orders', 'https://provider.example/', '{}')").await;
+    sql::until(&app, "SELECT count(*) = 2 FROM outboxd.notifications WHERE status = 'FAILED'").await;
+    let attempts = |scrape: &Scrape, outcome| {
+        scrape.value("outboxd_attempts_total", &[("channel", "webhook"), ("outcome", outcome)])
+    };
+    let scrape = until(addr, "both are counted", |scrape| attempts(scrape, "refused") == Some(2.0)).await;
+    for outcome in ["sent", "transient", "permanent", "unknown"] {
+        assert_eq!(attempts(&scrape, outcome).unwrap_or_default(), 0.0, "{outcome}");
+    }
+    let took = [("channel", "webhook"), ("outcome", "refused")];
+    assert_eq!(scrape.value("outboxd_attempt_duration_seconds_count", &took).unwrap_or_default(), 0.0);
+}
+
 /// The names that this source file gives to the macros of `metrics`.
 fn emitted(code: &str) -> BTreeSet<String> {
     let calls = ["counter!(", "gauge!(", "histogram!("].iter().flat_map(|call| code.split(call).skip(1));

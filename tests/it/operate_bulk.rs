@@ -149,6 +149,36 @@ async fn retry_dead_of_many_runs_in_the_background_up_to_its_max() {
 }
 
 #[tokio::test]
+async fn dead_letters_that_match_are_discarded_with_their_errors_and_no_other() {
+    let client = postgres::database().await.connect().await;
+    kill(&client, 2_400).await;
+    let few = r#"discard_where('{"recipient": "r7"}'"#;
+    assert_eq!(act(&client, &format!("{few})")).await, "1 0 f", "a dry run");
+    assert_eq!(act(&client, &format!("{few}, false)")).await, "1 1 f");
+    assert_eq!(act(&client, r#"discard_where('{"error_like": "timeout"}', dry_run => false)"#).await, "1200 0 t");
+    // Failed since it was counted: left alone.
+    kill(&client, 2).await;
+    work_off(&client).await;
+    let left = "SELECT string_agg(concat_ws(' ', status, error, count), ', ' ORDER BY status, error)
+                  FROM (SELECT status, error, count(*) FROM outboxd.notifications GROUP BY 1, 2) n";
+    assert_eq!(
+        value::<String>(&client, left).await,
+        "CANCELED refused 1, CANCELED timeout 1200, FAILED refused 1200, FAILED timeout 1"
+    );
+    let audit = "SELECT concat_ws(' ', action, subject, affected) FROM outboxd.audit ORDER BY id";
+    assert_eq!(
+        values::<String>(&client, audit).await,
+        [
+            r#"discard_where {"recipient": "r7"} 1"#,
+            r#"discard_where {"error_like": "timeout"} 1200"#,
+            "bulk_discard_finished 1 1200"
+        ]
+    );
+    let refusal = refused(&client, r#"SELECT outboxd.discard_where('{"topik": "a"}')"#).await;
+    assert_eq!(refusal.message, "discard_where: unknown key in filter: topik");
+}
+
+#[tokio::test]
 async fn a_bulk_action_can_be_stopped_and_one_instance_at_a_time_works_on_it() {
     let database = postgres::database().await;
     let (client, other) = (database.connect().await, database.connect().await);

@@ -237,13 +237,16 @@ async fn check_finds_what_run_would_stumble_over_later() {
     let database = postgres::database().await;
     let client = database.connect().await;
     run(&client, "SELECT outboxd.notify('quiz', 'r', '{}'), outboxd.notify('orders', 'r', '{}')").await;
+    let schedule = "INSERT INTO outboxd.schedule (name, cron, timezone, topic, audience, lead, spread, catch_up)
+                    VALUES ('daily', '0 9 * * *', 'UTC', 'digest', 'app.audience', '0', '0', '0')";
+    run(&client, schedule).await;
     let toml = GOOD.replace("routes.default", "routes.orders");
     let body = "[channels.a]\nurl = \"https://a.example\"\nbody = '{\"text\": \"Hi {{ payload.name }}\"}'\n";
     let dir = dir_with(&format!("{toml}{body}"));
     let ran = run_in(dir.path(), &["check"], &[("DATABASE_URL", &database.url())]).await;
     assert_eq!(ran.code, 0, "{}", ran.all());
     for part in [
-        "warn    routes    no route for quiz, and no [routes.default]",
+        "warn    routes    no route for digest, quiz, and no [routes.default]",
         "channels.a is in no route",
         "channels.a.body has {{ payload.name }} between quotes",
     ] {

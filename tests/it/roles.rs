@@ -11,13 +11,14 @@ use crate::support::postgres::{self, connect};
 use crate::support::sql::{refused, run, value, values};
 
 const APP_FUNCTIONS: [&str; 6] = ["notify", "notify_many", "publish", "receive", "respond", "status"];
-const ACTIONS: [&str; 20] = [
+const ACTIONS: [&str; 21] = [
     "alter_schedule",
     "cancel",
     "cancel_where",
     "close_circuit",
     "create_schedule",
     "discard",
+    "discard_where",
     "drop_schedule",
     "pause",
     "pause_channel",

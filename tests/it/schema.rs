@@ -79,7 +79,7 @@ const ILLEGAL: &[(&str, &str)] = &[
         "INSERT INTO outboxd.statistics_span (minute, measure, subject, bucket, count) VALUES (now(), 'nap', 't', 1, 1)",
     ),
     (
-        "bulk_actions_retry_or_cancel",
+        "bulk_actions_retry_discard_or_cancel",
         "INSERT INTO outboxd.bulk_action (action, filter, actor, matched) VALUES ('delete', '{}', 'a', 1)",
     ),
     (

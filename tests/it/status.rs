@@ -139,9 +139,16 @@ async fn dead_lists_shows_and_retries() {
     assert!(unasked.err.contains("28 dead letters match; add --yes"), "{}", unasked.err);
     let discarded = outboxd(&database, &["dead", "discard", "3", "1"]).await;
     assert_eq!(discarded.out, "3 is CANCELED: discarded\n1 is not FAILED: nothing to discard\n");
+    let filter = ["dead", "discard", "--topic", "orders", "--since", "7m30s"];
+    let count = outboxd(&database, &[&filter[..], &["--dry-run"]].concat()).await;
+    assert_eq!(count.out, "4 dead letters match\n", "{}", count.err);
+    let unasked = outboxd(&database, &filter).await;
+    assert!(unasked.code == 2 && unasked.err.contains("add --yes to discard them"), "{}", unasked.err);
+    let discarded = outboxd(&database, &[&filter[..], &["--yes"]].concat()).await;
+    assert_eq!(discarded.out, "4 are CANCELED: discarded\n", "{}", discarded.err);
     let done = outboxd(&database, &["dead", "retry", "--topic", "orders", "--yes"]).await;
-    assert_eq!(done.out, "27 are QUEUED again\n");
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox").await, 29);
+    assert_eq!(done.out, "23 are QUEUED again\n");
+    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox").await, 25);
 }
 
 #[tokio::test]

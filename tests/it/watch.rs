@@ -1,4 +1,4 @@
-//! `outboxd status --watch` on a real terminal of some size.
+//! What commands show on a real terminal of some size: `outboxd status --watch`, and texts that are broken into lines.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -103,4 +103,45 @@ async fn a_window_with_room_shows_everything() {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }
     assert!(!text.contains('…'), "nothing is left out:\n{text}");
+}
+
+/// All that a command prints on a terminal so wide, as lines without escape sequences.
+fn printed(args: &[&str], env: &[(&str, &str)], columns: u16) -> Vec<String> {
+    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let terminal = openpty(&size, None).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
+    command.args(args).env_clear().envs(env.iter().copied()).stdin(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.stdout(terminal.slave).spawn().unwrap();
+    // It holds the other end of the terminal too.
+    drop(command);
+    let (mut bytes, mut buffer, mut master) = (Vec::new(), [0; 4096], std::fs::File::from(terminal.master));
+    while let Ok(length @ 1..) = master.read(&mut buffer) {
+        bytes.extend_from_slice(&buffer[..length]);
+    }
+    child.wait().unwrap();
+    String::from_utf8_lossy(&bytes).split("\r\n").map(without_sequences).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_check_and_doctor_find_fits_the_window_and_is_one_line_in_a_pipe() {
+    let database = postgres::database().await;
+    run(&database.connect().await, "SELECT outboxd.pause('a.topic.of.some.length')").await;
+    let url = database.url();
+    let env = [
+        ("DATABASE_URL", &*url),
+        ("OUTBOXD_CHANNELS_PUSH_URL", "https://a.example"),
+        ("OUTBOXD_ROUTES_DEFAULT_CHANNELS", "push"),
+    ];
+    for command in ["check", "doctor"] {
+        let lines = printed(&[command], &env, 60);
+        // Above the findings stands the table of settings, which has a width of its own.
+        let first = lines.iter().position(|line| line.starts_with("ok      postgres")).unwrap_or(0);
+        let found = &lines[first..];
+        let wide = found.iter().find(|line| line.width() >= 60 && line.trim().contains(' '));
+        assert_eq!(wide, None, "{command}:\n{}", lines.join("\n"));
+        assert!(found.iter().any(|line| line.starts_with(&" ".repeat(18))), "{command}:\n{}", lines.join("\n"));
+        let piped = Command::new(env!("CARGO_BIN_EXE_outboxd")).arg(command).env_clear().envs(env).output().unwrap();
+        let piped = String::from_utf8(piped.stdout).unwrap();
+        assert!(piped.lines().any(|line| line.width() > 80), "{piped}");
+    }
 }

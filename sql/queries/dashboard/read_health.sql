@@ -7,6 +7,8 @@ SELECT json_build_object(
         SELECT p.name FROM outboxd.topic p WHERE p.paused_at IS NOT NULL ORDER BY p.name LIMIT 10) t),
     'paused_channels', (SELECT json_agg(c.channel ORDER BY c.channel) FROM (
         SELECT h.channel FROM outboxd.channel_state h WHERE h.paused_at IS NOT NULL ORDER BY h.channel LIMIT 10) c),
+    'paused_schedules', (SELECT json_agg(s.name ORDER BY s.name) FROM (
+        SELECT p.name FROM outboxd.schedule p WHERE p.paused_at IS NOT NULL ORDER BY p.name LIMIT 10) s),
     'held', (SELECT json_agg(c ORDER BY c.origin, c.channel) FROM (
         SELECT h.channel, h.origin, h.held_until, h.reason FROM outboxd.channel_state h WHERE h.reason <> 'retry_after'
          ORDER BY h.origin, h.channel LIMIT 5) c),

@@ -4,6 +4,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
 use crate::cli::Exit;
+use crate::cli::fit::{self, Window};
 use crate::config::{DEFAULT_FILES, Errors, Loaded};
 
 /// Columns of the table of settings; longer values are cut for people, and `--json` has them whole.
@@ -70,7 +71,8 @@ impl Report<'_> {
         self.findings.iter().any(|finding| finding.state == State::Warn)
     }
 
-    pub(super) fn as_text(&self) -> String {
+    /// In a window findings are broken into lines that fit it.
+    pub(super) fn as_text(&self, window: Option<Window>) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
         table.set_header(["KEY", "VALUE", "FROM"]);
@@ -90,13 +92,17 @@ impl Report<'_> {
                 DEFAULT_FILES.join(", ")
             ),
         };
-        let mut lines = vec![file, String::new(), table.trim_fmt(), String::new()];
-        lines.extend(self.warnings.iter().map(|warning| format!("{:8}{warning}", "note")));
-        lines.extend(self.findings.iter().map(|f| format!("{:8}{:10}{}", f.state.name(), f.name, f.text)));
+        let mut text = format!("{file}\n\n{}\n\n", table.trim_fmt());
+        text.extend(self.warnings.iter().map(|warning| fit::hang("note    ", warning, window)));
+        text.extend(self.findings.iter().map(|finding| {
+            fit::hang(&format!("{:8}{:10}", finding.state.name(), finding.name), &finding.text, window)
+        }));
         if self.exit() == Exit::Clean {
-            lines.push("\nnothing stands in the way of `outboxd run`; providers were not called".to_owned());
+            text.push('\n');
+            let clean = "nothing stands in the way of `outboxd run`; providers were not called";
+            text.push_str(&fit::hang("", clean, window));
         }
-        lines.join("\n") + "\n"
+        text
     }
 
     pub(super) fn as_json(&self) -> String {

@@ -13,11 +13,18 @@ use serde::Deserialize;
 
 use super::session::{self, Transport};
 use super::{Access, Proof, origin};
+use crate::server::browser::own_page;
 use crate::server::problem::{Kind, Problem};
+
+/// The dashboard's page that asks for a token; with this query it says that the last one was wrong.
+const LOGIN_FAILED: &str = "/login?failed";
 
 #[derive(Deserialize)]
 struct Presented {
     token: String,
+    /// The page that led to the login.
+    #[serde(default)]
+    next: String,
 }
 
 /// `POST /login`, `POST /logout`.
@@ -35,13 +42,18 @@ async fn log_in(
     let Form(presented) = form.map_err(|_| Problem::new(Kind::BadRequest, "send the token as a form: token=…"))?;
     let Some(token) = access.by_token(presented.token.trim().as_bytes()) else {
         return match takes_html(&headers) {
-            // The page says that the token was wrong.
-            true => Ok(go("/login?failed")),
+            true => Ok(go(&match own_page(&presented.next) {
+                "/" => LOGIN_FAILED.to_owned(),
+                next => {
+                    let next: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
+                    format!("{LOGIN_FAILED}&next={next}")
+                }
+            })),
             false => Err(Problem::new(Kind::Unauthorized, "this is none of the tokens that outboxd knows")),
         };
     };
     let cookie = session::begin(token.caller.name(), &token.session_key, transport(&headers));
-    Ok(with_cookie(cookie, &headers, "/"))
+    Ok(with_cookie(cookie, &headers, own_page(&presented.next)))
 }
 
 /// A stranger's page does not log anybody out: its request comes without the cookie, but the answer would take it away.
@@ -50,15 +62,15 @@ async fn log_out(headers: HeaderMap) -> Result<Response, Problem> {
     Ok(with_cookie(session::end(transport(&headers)), &headers, "/login"))
 }
 
-fn with_cookie(cookie: HeaderValue, headers: &HeaderMap, then: &'static str) -> Response {
+fn with_cookie(cookie: HeaderValue, headers: &HeaderMap, then: &str) -> Response {
     let mut response = if takes_html(headers) { go(then) } else { StatusCode::NO_CONTENT.into_response() };
     response.headers_mut().insert(SET_COOKIE, cookie);
     response
 }
 
 /// The same place, asked for with GET.
-fn go(to: &'static str) -> Response {
-    (StatusCode::SEE_OTHER, [(LOCATION, to)]).into_response()
+fn go(to: &str) -> Response {
+    (StatusCode::SEE_OTHER, [(LOCATION, to.to_owned())]).into_response()
 }
 
 fn transport(headers: &HeaderMap) -> Transport {

@@ -19,7 +19,7 @@ use crate::store::action::{Acted, ChannelAction, NotificationAction, ScheduleAct
     tag = "actions",
     params(
         ("id" = i64, Path, description = "The notification"),
-        ("action" = String, Path, description = "retry: FAILED or CANCELED back to work. cancel: takes it back. resend: a \
+        ("action" = inline(NotificationAction), Path, description = "retry: FAILED or CANCELED back to work. cancel: takes it back. resend: a \
             new notification of a SENT one. discard: a dead letter that nobody will retry")
     ),
     responses(
@@ -44,7 +44,7 @@ pub(super) async fn on_notification(
     tag = "actions",
     params(
         ("topic" = String, Path, description = "The topic"),
-        ("action" = String, Path, description = "pause: its work waits, on all instances within a second. resume: ends that")
+        ("action" = inline(TopicAction), Path, description = "pause: its work waits, on all instances within a second. resume: ends that")
     ),
     responses(
         (status = 204, description = "It is so"),
@@ -76,7 +76,7 @@ pub(super) struct OfChannel {
     tag = "actions",
     params(
         ("channel" = String, Path, description = "The channel"),
-        ("action" = String, Path, description = "pause, resume; probe: tries it with one call; close_circuit: ends an open \
+        ("action" = inline(ChannelAction), Path, description = "pause, resume; probe: tries it with one call; close_circuit: ends an open \
             circuit or a provider's Retry-After"),
         OfChannel
     ),
@@ -111,12 +111,13 @@ pub(super) struct Canceled {
     tag = "actions",
     params(
         ("schedule" = String, Path, description = "Its name"),
-        ("action" = String, Path, description = "pause: no slot runs, and what was prepared is canceled. resume: runs again \
+        ("action" = inline(ScheduleAction), Path, description = "pause: no slot runs, and what was prepared is canceled. resume: runs again \
             from its next slot on. drop: ends it for good and cancels what was not yet released; its runs stay on record")
     ),
     responses(
         (status = 200, description = "It is so", body = Canceled),
-        (status = 404, description = "There is no such schedule or action", body = Shape)
+        (status = 404, description = "There is no such schedule or action", body = Shape),
+        (status = 409, description = "It takes longer than a request may, and nothing was changed", body = Shape)
     )
 )]
 pub(super) async fn on_schedule(

@@ -1,7 +1,8 @@
-//! `/v1/bulk`: what matches a filter is retried or canceled, here or in the background.
+//! `/v1/bulk`: what matches a filter is retried, discarded or canceled, here or in the background.
 
 use axum::Json;
 use axum::http::StatusCode;
+use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -14,21 +15,56 @@ use crate::server::problem::{Kind, Problem, Shape};
 use crate::server::readiness::Ready;
 use crate::store::action::{Bulk, BulkAction, BulkRun};
 
+/// What a bulk action is about; everything that is given must hold.
+#[derive(ToSchema)]
+#[schema(as = BulkFilter)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "describes the filter, which Postgres reads")]
+struct Filter {
+    /// Its topic.
+    #[schema(nullable = false)]
+    topic: Option<String>,
+    /// Due, or for a retry or discard failed, at or after this time.
+    #[schema(nullable = false)]
+    since: Option<DateTime<Utc>>,
+    /// Due, or for a retry or discard failed, before this time.
+    #[schema(nullable = false)]
+    until: Option<DateTime<Utc>>,
+    /// Its recipient, whole.
+    #[schema(nullable = false)]
+    recipient: Option<String>,
+    /// Nothing written after the notification of this id.
+    #[schema(nullable = false)]
+    id_max: Option<i64>,
+    /// Of a retry or discard: a LIKE pattern for its error.
+    #[schema(nullable = false)]
+    error_like: Option<String>,
+    /// Of a retry or discard: its cause, as the dead letters are grouped by it.
+    #[schema(nullable = false)]
+    cause: Option<String>,
+    /// Of a retry or discard: the channel that failed last.
+    #[schema(nullable = false)]
+    channel: Option<String>,
+    /// Of a retry or discard: what the provider answered last.
+    #[schema(nullable = false)]
+    http_status: Option<i32>,
+}
+
 /// What to do, to which.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted<'a> {
-    /// retry: dead letters back to work. cancel: what waits is taken back.
+    /// retry: dead letters back to work. discard: dead letters that nobody will retry. cancel: what waits is taken back.
     action: BulkAction,
-    /// topic, since, until, recipient, id_max; for retry also error_like, cause, channel, http_status.
+    /// topic, since, until, recipient, id_max; for retry and discard also error_like, cause, channel, http_status.
     #[serde(borrow)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Filter)]
     filter: &'a RawValue,
     /// Whether only to count; true unless told otherwise.
     dry_run: Option<bool>,
 }
 
-/// Retries or cancels what matches a filter; unless told otherwise it only counts.
+/// Retries, discards or cancels what matches a filter; unless told otherwise it only counts.
 ///
 /// Up to 1,000 are changed at once. More go on in the background, and `bulk_id` says under which number.
 #[utoipa::path(

@@ -69,6 +69,7 @@ pub(in crate::server) struct Asked {
     /// Its topic.
     topic: Option<String>,
     /// PENDING, QUEUED, PROCESSING, SENT, FAILED or CANCELED.
+    #[param(pattern = "^(PENDING|QUEUED|PROCESSING|SENT|FAILED|CANCELED)?$")]
     status: Option<String>,
     /// Its recipient, whole.
     recipient: Option<String>,
@@ -79,6 +80,7 @@ pub(in crate::server) struct Asked {
     /// An id, a dedup_key, or a JSON object that the payload contains; the last needs a token that may see payloads.
     q: Option<String>,
     /// Notifications at most, 1 to 200; 50 unless told otherwise.
+    #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
     /// `next` of the page before.
     cursor: Option<String>,

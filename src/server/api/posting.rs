@@ -28,21 +28,25 @@ const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-re
 #[serde(deny_unknown_fields)]
 struct Draft<'a> {
     /// What it is about; decides the route. 1 to 200 bytes.
+    #[schema(min_length = 1, max_length = 200)]
     topic: String,
     /// Device token, phone number, URL … 1 to 2048 bytes.
+    #[schema(min_length = 1, max_length = 2048)]
     recipient: String,
-    /// Any JSON, up to 256 KiB.
+    /// Any JSON but null, up to 256 KiB.
     #[serde(borrow)]
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
     payload: &'a RawValue,
     /// Not before this time; absent: now.
     #[serde(default, deserialize_with = "input::time", skip_serializing_if = "Option::is_none")]
     send_at: Option<DateTime<Utc>>,
     /// The same (topic, dedup_key) again gives the first one's id and writes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 512)]
     dedup_key: Option<String>,
     /// Those with the same key are sent one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 512)]
     ordering_key: Option<String>,
     /// Past this time it is not sent but FAILED.
     #[serde(default, deserialize_with = "input::time", skip_serializing_if = "Option::is_none")]
@@ -79,7 +83,7 @@ struct Written {
     path = "/v1/notifications",
     operation_id = "writeNotifications",
     tag = "notifications",
-    params(("Idempotency-Key" = Option<String>, Header,
+    params(("Idempotency-Key" = Option<String>, Header, pattern = "^[!-~]{1,255}$",
         description = "A repeat under the same key gets the first answer; keys are each token's own.")),
     request_body = Drafts<'_>,
     responses(
@@ -148,6 +152,9 @@ fn check(caller: &Caller, drafts: &[Draft<'_>]) -> Result<(), Problem> {
     if drafts.is_empty() || drafts.len() > BATCH_MAX {
         let detail = format!("an array has 1 to {BATCH_MAX} notifications, not {}", drafts.len());
         return Err(Problem::new(Kind::Invalid, detail));
+    }
+    if drafts.iter().any(|draft| draft.payload.get() == "null") {
+        return Err(Problem::new(Kind::Invalid, "payload must not be null"));
     }
     match drafts.iter().find(|draft| !caller.may_use_topic(&draft.topic)) {
         None => Ok(()),

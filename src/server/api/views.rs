@@ -24,6 +24,7 @@ const ROWS_MAX: i32 = 1_000;
 #[into_params(parameter_in = Query)]
 pub(super) struct Asked {
     /// Rows at most, 1 to 1000; 100 unless told otherwise.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<i32>,
 }
 

@@ -1,7 +1,7 @@
-//! Retry or cancel of everything that a filter finds: first how many, exactly, then the number typed, then the action.
+//! Retry, discard or cancel of everything that a filter finds: first how many, exactly, then the number typed, then the action.
 //!
 //! **Guarantee.** What is done is what was counted, never more: the count says up to which notification it looked
-//! (`id_max`) and, for a retry, what failed until when (`until`), and the action keeps to both.
+//! (`id_max`) and, for dead letters, what failed until when (`until`), and the action keeps to both.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ pub(super) async fn preview(
         Err(problem) => Err(problem),
     };
     let (title, what) = match action {
-        "cancel" => ("Cancel all that match", "waiting notifications"),
+        "cancel" => ("Cancel all that wait or are scheduled", "notifications that wait or are scheduled"),
+        "discard" => ("Discard all that match", "dead letters"),
         _ => ("Retry all that match", "dead letters"),
     };
     let filters: Vec<Vec<String>> = filter
@@ -92,8 +93,11 @@ pub(super) async fn start(
         }
         Ok((action, bulk)) => {
             let done = words::count(bulk.done);
-            let text =
-                if action == "cancel" { format!("{done} canceled.") } else { format!("{done} are tried again.") };
+            let text = match action {
+                "cancel" => format!("{done} canceled."),
+                "discard" => format!("{done} discarded."),
+                _ => format!("{done} are tried again."),
+            };
             said("ok", &text, if action == "cancel" { "/" } else { "/dead" })
         }
         Err(problem) => answer(Err(problem), "/dead", &headers),
@@ -121,8 +125,9 @@ async fn confirmed<'a>(dashboard: &Dashboard, caller: &Caller, fields: &'a Field
 fn kind(action: &str) -> Result<BulkAction, Problem> {
     match action {
         "retry" => Ok(BulkAction::Retry),
+        "discard" => Ok(BulkAction::Discard),
         "cancel" => Ok(BulkAction::Cancel),
-        _ => Err(Problem::new(Kind::BadRequest, "action is retry or cancel")),
+        _ => Err(Problem::new(Kind::BadRequest, "action is retry, discard or cancel")),
     }
 }
 

@@ -109,7 +109,10 @@ pub(super) fn latency(rows: &Value, newest: DateTime<Utc>) -> String {
     let [p50, p99] = paths;
     let picture = format!("<path class=\"l l-p99\" d=\"{p99}\"/><path class=\"l l-p50\" d=\"{p50}\"/>");
     let keys = [("k-p50", " dash", "p50"), ("k-p99", " dash", "p99")];
-    let axis = [high, (high + low) / 2.0, low].map(|power| words::milliseconds(10f64.powf(power)));
+    let axis = [high, (high + low) / 2.0, low].map(|power| match power {
+        ..3.0 => words::milliseconds(10f64.powf(power)),
+        _ => format!("{} s", words::count(10f64.powf(power - 3.0) as i64)),
+    });
     figure("Latency, notify to sent", &label, &keys, &picture, &points.join("|"), &axis)
 }
 

@@ -80,9 +80,23 @@ pub(super) fn view(found: &Value, fields: &Fields, viewer: &Viewer) -> Context {
         more, has_filter,
         is_later => fields.contains_key("cursor"),
         first => with(fields, &[]),
+        order => order(fields),
+        // What bulk actions filter by.
+        is_bulk => fields.keys().all(|key| ["topic", "recipient", "status", "cursor"].contains(&key.as_str())),
         bulk_retry => bulk("retry"),
+        bulk_discard => bulk("discard"),
         bulk_cancel => bulk("cancel"),
         may_operate => viewer.may_operate(),
+    }
+}
+
+/// In which order the search finds them.
+fn order(fields: &Fields) -> &'static str {
+    match fields.get("status").map(String::as_str) {
+        _ if fields.contains_key("recipient") => "newest first",
+        Some("FAILED") => "last failed first",
+        Some("PENDING") => "by topic and time",
+        _ => "newest first",
     }
 }
 
@@ -103,6 +117,17 @@ mod tests {
         let fields: Fields = [("topic", "a&b"), ("cursor", "old")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         assert_eq!(with(&fields, &[("cursor", "new")]), "/notifications?topic=a%26b&cursor=new");
         assert_eq!(with(&fields, &[]), "/notifications?topic=a%26b");
+    }
+
+    #[test]
+    fn the_order_is_told_as_the_search_has_it() {
+        let told = |fields: &[(&str, &str)]| {
+            order(&fields.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<Fields>())
+        };
+        assert_eq!(told(&[]), "newest first");
+        assert_eq!(told(&[("status", "FAILED"), ("topic", "t")]), "last failed first");
+        assert_eq!(told(&[("status", "PENDING")]), "by topic and time");
+        assert_eq!(told(&[("status", "FAILED"), ("recipient", "r")]), "newest first");
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(super) async fn listen(
 }
 
 impl Listener {
-    /// The next event: the parts that changed, or a comment, so that a browser that has gone is noticed.
+    /// The next event: the parts that changed, or none, so that either side notices when the other has gone.
     async fn next(&mut self) -> Option<Bytes> {
         let dashboard = Arc::clone(&self.dashboard);
         if !self.sent.is_empty() {
@@ -75,10 +75,7 @@ impl Listener {
             dashboard.stop.run_until_cancelled(dashboard.draw(&self.place, &self.viewer, EVERY / 2)).await?;
         drawn.parts.push(("alert".to_owned(), render::alert(drawn.alert).to_string()));
         let changed: Vec<&(String, String)> = drawn.parts.iter().filter(|part| !self.sent.contains(part)).collect();
-        let event = match changed.is_empty() {
-            true => ": nothing new\n\n".to_owned(),
-            false => format!("event: parts\ndata: {}\n\n", serde_json::json!(changed)),
-        };
+        let event = format!("event: parts\ndata: {}\n\n", serde_json::json!(changed));
         self.sent = drawn.parts;
         Some(event.into())
     }

@@ -92,6 +92,14 @@ fn events(n: &Value) -> Vec<Value> {
         }
         _ => {}
     }
+    // How long after it was due, for what has happened.
+    let time = |at: &Value| at.as_str().and_then(|at| at.parse::<DateTime<Utc>>().ok());
+    if let Some(due) = time(&n[if is_later { "send_at" } else { "created_at" }]) {
+        for event in events.iter_mut().filter(|event| event["next"] != true) {
+            let after = time(&event["at"]).map(|at| (at - due).as_seconds_f64() * 1e3);
+            event["after_ms"] = after.filter(|after| *after > 0.0).into();
+        }
+    }
     events
 }
 
@@ -231,6 +239,20 @@ mod tests {
         later["send_at"] = "2026-01-01T09:00:00Z".into();
         later["attempt_history"] = json!([]);
         assert_eq!(told(&later), ["Written", "Due"]);
+    }
+
+    #[test]
+    fn what_happened_is_told_with_its_time_since_the_notification_was_due() {
+        let after = |n: &Value| -> Vec<Option<f64>> { events(n).iter().map(|e| e["after_ms"].as_f64()).collect() };
+        assert_eq!(after(&record("SENT")), [None, Some(1e3), Some(5e3), Some(9e3)]);
+        assert_eq!(after(&record("QUEUED")), [None, Some(1e3), Some(5e3), None], "the next attempt has not happened");
+        let mut later = record("SENT");
+        later["send_at"] = "2026-01-01T00:00:04Z".into();
+        later["attempt_history"] = json!([]);
+        assert_eq!(after(&later), [None, None, Some(5e3)]);
+        later["status"] = "CANCELED".into();
+        later["finished_at"] = "2026-01-01T00:00:02Z".into();
+        assert_eq!(after(&later), [None, None, None], "it was canceled before");
     }
 
     #[test]

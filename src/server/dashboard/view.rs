@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use minijinja::context;
 use minijinja::value::Value as Context;
 use serde_json::Value;
@@ -136,8 +137,11 @@ fn figures(work: &Value) -> Context {
     let count = |status: &str| work["statuses"][status]["count"].as_i64().unwrap_or(0);
     let oldest = ["QUEUED", "PROCESSING"].iter().filter_map(|status| work["statuses"][*status]["oldest_s"].as_f64());
     let minutes = work["minutes"].as_array();
-    let full = minutes.and_then(|minutes| minutes.iter().rfind(|minute| minute["minute"] != work["minute"]));
-    // Not known in the first minute.
+    let time = |minute: &Value| minute.as_str().and_then(|at| at.parse::<DateTime<Utc>>().ok());
+    let last = time(&work["minute"]).map(|now| now - TimeDelta::minutes(1));
+    // Not known in the first minute, nor while nobody measured.
+    let full =
+        minutes.and_then(|minutes| minutes.iter().find(|minute| last.is_some() && time(&minute["minute"]) == last));
     let rate = |name: &str| full.and_then(|minute| minute[name].as_i64());
     context! {
         queued => count("QUEUED"),
@@ -161,7 +165,9 @@ fn dead(found: &Value) -> Context {
         group["said"] = notification::said(group).into();
         let topic: String =
             url::form_urlencoded::byte_serialize(group["topic"].as_str().unwrap_or("").as_bytes()).collect();
-        group["retry"] = format!("/bulk/new?action=retry&{}", filter.finish()).into();
+        let filter = filter.finish();
+        group["retry"] = format!("/bulk/new?action=retry&{filter}").into();
+        group["discard"] = format!("/bulk/new?action=discard&{filter}").into();
         group["list"] = format!("/notifications?status=FAILED&topic={topic}").into();
     }
     context! { page => drawable(&page) }
@@ -185,7 +191,9 @@ fn audit(found: &Value, is_later: bool) -> Context {
         let is_id = subject.bytes().all(|byte| byte.is_ascii_digit());
         let link = match entry["action"].as_str().unwrap_or_default() {
             "retry" | "cancel" | "resend" | "discard" if is_id => format!("/notifications/{subject}"),
-            "stop_bulk" | "bulk_retry_finished" | "bulk_cancel_finished" if is_id => format!("/bulk/{subject}"),
+            "stop_bulk" | "bulk_retry_finished" | "bulk_discard_finished" | "bulk_cancel_finished" if is_id => {
+                format!("/bulk/{subject}")
+            }
             _ => continue,
         };
         entry["link"] = link.into();
@@ -193,4 +201,23 @@ fn audit(found: &Value, is_later: bool) -> Context {
     let is_full = i64::try_from(entries).is_ok_and(|entries| entries >= AUDIT_PAGE);
     let more = last.filter(|_| is_full).map(|last| format!("/audit?before={last}"));
     context! { page => drawable(&page), more, is_later }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rates_are_those_of_the_minute_before_this_one_or_not_known() {
+        let rate = |minutes: Value| {
+            let work = json!({"minute": "2026-01-01T00:10:00+00:00", "minutes": minutes});
+            figures(&work).get_attr("rate_out").unwrap().as_i64()
+        };
+        let minute = |at: &str| json!({"minute": format!("2026-01-01T00:{at}:00+00:00"), "queued": 5, "sent": 7});
+        assert_eq!(rate(json!([minute("08"), minute("09"), minute("10")])), Some(7));
+        assert_eq!(rate(json!([minute("10")])), None, "the first minute is not over");
+        assert_eq!(rate(json!([minute("02"), minute("10")])), None, "nobody measured since");
+    }
 }

@@ -25,10 +25,12 @@ const TTL_S_MAX: u64 = 24 * 60 * 60;
 #[schema(as = TicketRequest)]
 pub(in crate::server) struct Asked {
     /// Names of topics, up to 16.
+    #[schema(min_items = 1, max_items = 16)]
     topics: Vec<String>,
     /// The only key of events that the client sees.
     key: Option<String>,
     /// Seconds, up to a day; an hour if absent.
+    #[schema(minimum = 1, maximum = 86400)]
     ttl: Option<u64>,
 }
 

@@ -141,6 +141,11 @@ async fn a_dry_run_counts_exactly_what_the_run_with_its_id_max_changes() {
     let cancel = json!({"action": "cancel", "filter": {"topic": "t", "id_max": 3}, "dry_run": false});
     assert_eq!(bulk(cancel).await.json()["done"], 3);
     assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.dead_letters").await, 3);
+    let discard = |dry_run: bool| json!({"action": "discard", "filter": {"topic": "t"}, "dry_run": dry_run});
+    let dry = bulk(discard(true)).await.json();
+    assert_eq!((&dry["matched"], &dry["done"], dry["until"].is_string()), (&json!(3), &json!(0), true), "{dry}");
+    assert_eq!(bulk(discard(false)).await.json()["done"], 3);
+    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.dead_letters").await, 0);
     for (body, status, name) in [
         (json!({"action": "retry", "filter": {"colour": "red"}}), 422, "invalid"),
         (json!({"action": "retry", "filter": []}), 422, "invalid"),
@@ -151,4 +156,25 @@ async fn a_dry_run_counts_exactly_what_the_run_with_its_id_max_changes() {
         assert_problem(&bulk(body).await, status, name);
     }
     assert_problem(&api.act("/v1/bulk/999/stop", &[]).await, 404, "not-found");
+}
+
+#[tokio::test]
+async fn a_pause_that_takes_too_long_for_a_request_changes_nothing_and_names_the_command() {
+    let api = Api::guarded().await;
+    let create = "CREATE VIEW public.audience AS SELECT 'r' AS recipient, '{}'::jsonb AS payload;
+                  GRANT SELECT ON public.audience TO outboxd_audience;
+                  SELECT outboxd.create_schedule('daily', '@yearly', 'UTC', 't', 'public.audience')";
+    run(&api.client, create).await;
+    // As long as a million prepared rows would take, and longer.
+    run(&api.client, "BEGIN; SELECT FROM outboxd.schedule FOR UPDATE").await;
+    let answers = ["pause", "drop"].map(|action| format!("/v1/schedules/daily/{action}"));
+    for (path, command) in answers.iter().zip(["outboxd schedule pause daily", "outboxd schedule drop daily"]) {
+        let answer = api.act(path, &[OPS]).await;
+        assert_problem(&answer, 409, "conflict");
+        assert!(answer.body.contains("nothing was changed") && answer.body.contains(command), "{answer:?}");
+    }
+    run(&api.client, "COMMIT").await;
+    assert_eq!(api.act(&answers[0], &[OPS]).await.status, 200);
+    let audit = "SELECT count(*) FROM outboxd.audit WHERE action IN ('pause_schedule', 'drop_schedule')";
+    assert_eq!(value::<i64>(&api.client, audit).await, 1);
 }

@@ -279,3 +279,19 @@ fn the_description_of_the_api_is_current() {
         "docs/openapi.json is stale: OUTBOXD_BLESS=1 cargo test --test it api::input writes it anew"
     );
 }
+
+#[test]
+fn whatever_says_no_and_each_action_is_described() {
+    let described: serde_json::Value = serde_json::from_str(&outboxd::server::openapi()).unwrap();
+    let mut actions = 0;
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        for operation in methods.as_object().unwrap().values() {
+            let other = &operation["responses"]["default"]["content"]["application/problem+json"]["schema"]["$ref"];
+            assert_eq!(other, "#/components/schemas/Problem", "{path}");
+            let named =
+                operation["parameters"].as_array().into_iter().flatten().find(|given| given["name"] == "action");
+            actions += named.map_or(0, |action| action["schema"]["enum"].as_array().map_or(0, Vec::len));
+        }
+    }
+    assert_eq!(actions, 13, "four on notifications, two on topics, four on channels, three on schedules");
+}

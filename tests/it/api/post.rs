@@ -92,6 +92,8 @@ async fn a_field_that_does_not_fit_is_named_with_what_it_takes() {
         ),
         (r#"[{"topic": "t", "recipient": "r", "payload": {}}, {"topic": 1}]"#, "[1].topic does not fit"),
         (r#"{"topic": "t", "recipient": "r"}"#, "the body does not fit: missing field `payload`"),
+        (r#"{"topic": "t", "recipient": "r", "payload": null}"#, "payload must not be null"),
+        (r#"[{"topic": "t", "recipient": "r", "payload": null}]"#, "payload must not be null"),
     ] {
         let answer = api.post("/v1/notifications", &[], body).await;
         assert_problem(&answer, 422, "invalid");

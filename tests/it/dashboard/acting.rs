@@ -57,7 +57,8 @@ async fn a_group_of_dead_letters_is_retried_as_it_is_listed_and_nothing_else() {
     let page = unescape(&get(addr, "/dead", &[HTML]).await.body);
     let counts = between(&page, "<td class=\"num\"><strong>", "<");
     let links = between(&page, "href=\"/bulk/new?", "\"");
-    assert_eq!((counts.len(), links.len()), (CAUSES.len(), CAUSES.len()), "{page}");
+    let (links, discards): (Vec<&str>, Vec<&str>) = links.iter().partition(|link| link.starts_with("action=retry&"));
+    assert_eq!((counts.len(), links.len(), discards.len()), (CAUSES.len(), CAUSES.len(), CAUSES.len()), "{page}");
     let mut forms = Vec::new();
     for (count, link) in counts.iter().zip(links) {
         let preview = get(addr, &format!("/bulk/new?{link}"), &[HTML]).await.body;
@@ -82,6 +83,14 @@ async fn a_group_of_dead_letters_is_retried_as_it_is_listed_and_nothing_else() {
     }
     let left = "SELECT count(*) FROM outboxd.dead_letters";
     assert_eq!(value::<i64>(&world.app, left).await, 31, "what failed since is still there");
+    let page = get(addr, &format!("/bulk/new?{}", discards[0]), &[HTML]).await.body;
+    let (count, filter) =
+        (between(&page, "class=\"big\">", "<")[0], between(&page, "name=\"filter\" value=\"", "\"")[0]);
+    let filter = &*unescape(filter);
+    assert!(page.contains(&format!("Discard {count}</button>")), "{page}");
+    let fields = [("action", "discard"), ("filter", filter), ("matched", count), ("typed", count)];
+    assert_eq!(submit(addr, "/bulk", &fields).await.header("location"), Some("/dead"));
+    assert_eq!(value::<i64>(&world.app, left).await, 31 - count.parse::<i64>().unwrap());
 }
 
 #[tokio::test]
@@ -105,6 +114,26 @@ async fn a_bulk_action_that_was_not_counted_or_not_confirmed_is_refused() {
 }
 
 #[tokio::test]
+async fn a_bulk_action_is_offered_only_where_it_takes_the_filters_of_the_list() {
+    let world = World::new(Carrier::Memory).await;
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    for (filters, is_offered) in [
+        ("status=QUEUED", true),
+        ("status=FAILED&topic=orders&recipient=r1", true),
+        ("status=QUEUED&since=1h", false),
+        ("status=FAILED&q=%7B%22n%22%3A1%7D", false),
+        ("status=SENT", false),
+    ] {
+        let page = get(addr, &format!("/notifications?{filters}"), &[HTML]).await;
+        let has = |button: &str| page.body.contains(&format!("{button}…</a>"));
+        let offered = has("Retry all that match") || has("Cancel all that wait or are scheduled");
+        assert_eq!((page.status, offered), (200, is_offered), "{filters}");
+    }
+    assert_eq!(instance.drain().await, 0);
+}
+
+#[tokio::test]
 async fn schedules_are_paused_resumed_and_dropped() {
     let world = World::new(Carrier::Memory).await;
     let mut instance = world.setup.start().await;
@@ -119,6 +148,8 @@ async fn schedules_are_paused_resumed_and_dropped() {
         assert_eq!(page.contains("/act/pause_schedule"), offered, "{verb}: {page}");
         assert_eq!(page.contains("/act/resume_schedule"), !offered, "{verb}: {page}");
         assert!(page.contains("/act/drop_schedule") && !page.contains("<quiz>"), "{verb}: {page}");
+        let now = get(addr, "/", &[HTML]).await.body;
+        assert_eq!(now.contains("/act/resume_schedule"), !offered, "{verb}: {now}");
         let said = submit(addr, &format!("/act/{verb}"), &name).await;
         assert_eq!((said.status, said.header("location")), (303, Some("/schedules")), "{said:?}");
         assert!(said.header("set-cookie").unwrap().contains("outboxd_said=ok"), "{said:?}");

@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use super::SOON;
 use crate::support::browser::Browser;
-use crate::support::http::{ask, get};
+use crate::support::http::{ask, get, post};
 use crate::support::postgres::{self, Database};
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
 
 pub(super) const HTML: &str = "Accept: text/html";
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
 const PAGES: [&str; 10] =
     ["/", "/notifications", "/dead", "/channels", "/topics", "/schedules", "/events", "/instances", "/bulk", "/audit"];
 /// A page, over a slow link.
@@ -53,7 +54,8 @@ async fn strangers_are_led_to_the_login_and_programs_are_told() {
     let addr = instance.http_addr().await;
     for page in PAGES {
         let person = get(addr, page, &[HTML]).await;
-        assert_eq!((person.status, person.header("location")), (303, Some("/login")), "{page}");
+        let login = if page == "/" { "/login".to_owned() } else { format!("/login?next=%2F{}", &page[1..]) };
+        assert_eq!((person.status, person.header("location")), (303, Some(&*login)), "{page}");
         let program = get(addr, page, &["Accept: application/json"]).await;
         assert_eq!(program.status, 401, "{page}");
         assert_eq!(program.header("content-type"), Some("application/problem+json"));
@@ -62,6 +64,30 @@ async fn strangers_are_led_to_the_login_and_programs_are_told() {
     let login = get(addr, "/login", &[HTML]).await;
     assert!(login.status == 200 && login.body.contains("action=\"/login\""), "{login:?}");
     assert!(get(addr, "/login?failed", &[HTML]).await.body.contains("none of the tokens"));
+}
+
+#[tokio::test]
+async fn the_login_leads_back_and_a_session_that_is_over_says_so() {
+    let mut world = World::new(Carrier::Memory).await;
+    world.setup = world.setup.set("tokens.ops.token", "operate-operate-operate").set("tokens.ops.scope", "operate");
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    let mut browser = Browser::start(&format!("http://{addr}")).await;
+    browser.open("/channels?from=a%20mail").await;
+    for token in ["wrong", "operate-operate-operate"] {
+        assert_eq!(browser.evaluate("location.pathname").await, "/login");
+        browser.evaluate(&format!("document.querySelector('[name=token]').value = '{token}'")).await;
+        browser.follow("document.querySelector('form').requestSubmit()").await;
+    }
+    assert_eq!(browser.evaluate("location.pathname + location.search").await, "/channels?from=a%20mail");
+    browser.until("document.querySelector('#live').dataset.state === 'live'").await;
+    browser.evaluate("fetch('/logout', {method: 'POST'}).then(r => r.status)").await;
+    // Off and on: the next connection is refused.
+    browser.press("p").await;
+    browser.press("p").await;
+    browser.until("document.querySelector('#live').textContent.includes('Logged out')").await;
+    let away = post(addr, "/login", &[HTML, FORM], "token=operate-operate-operate&next=//example.com").await;
+    assert_eq!((away.status, away.header("location")), (303, Some("/")), "never to another site");
 }
 
 #[tokio::test]

@@ -27,7 +27,13 @@ const SHOTS: [(&str, &str, &str); 11] = [
 /// What is wider than the window or than what it stands in.
 const CUT_OFF: &str = "document.documentElement.scrollWidth > innerWidth ? ['the page'] : \
     [...document.querySelectorAll('main *')].filter(e => !e.closest('.sr, svg, .clip, .answer, thead, details:not([open]) > :not(summary)') && \
-     e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 120))";
+     e.getBoundingClientRect().right > innerWidth + 1 || e.matches('.figures *') && e.scrollWidth > e.clientWidth + 1).map(e => e.outerHTML.slice(0, 120))";
+
+/// Cells of a wide screen that are squeezed: a short name in more than one line, or more than three lines.
+const SQUEEZED: &str = "[...document.querySelectorAll('main td:not(.last)')].filter(e => innerWidth > 760).filter(e => { \
+     const range = document.createRange(); range.selectNodeContents(e); const tops = [...range.getClientRects()].map(r => r.top); \
+     return Math.max(...tops) - Math.min(...tops) > (/^\\S{1,16}$/.test(e.innerText.trim()) ? 12 : 50) }) \
+    .map(e => e.outerHTML.slice(0, 120))";
 
 async fn scene() -> Desk {
     let mut world = World::new(Carrier::Memory).await;
@@ -38,7 +44,7 @@ async fn scene() -> Desk {
         routes.default.channels = ["push", "sms", "alimtalk"]
         routes.quiz.channels = ["push"]
         routes.security.channels = ["push", "sms"]
-        routes.receipts.channels = ["alimtalk"]
+        routes."receipt.issued".channels = ["alimtalk"]
         routes.hooks.channels = ["webhook"]
     "#;
     world.setup = world.setup.toml(&toml.replace("PROVIDER", &world.provider.url("/hook")));
@@ -68,6 +74,8 @@ async fn nothing_is_cut_off_on_a_wide_or_a_narrow_screen_light_or_dark() {
             desk.browser.evaluate(before).await;
             let cut = desk.browser.evaluate(CUT_OFF).await;
             assert_eq!(cut, serde_json::json!([]), "{path} at {width}");
+            let squeezed = desk.browser.evaluate(SQUEEZED).await;
+            assert_eq!(squeezed, serde_json::json!([]), "{path} at {width}");
             let pale = desk.browser.evaluate(include_str!("contrast.js")).await;
             assert_eq!(pale, serde_json::json!([]), "{path} at {width}, {scheme}");
             if let Some(dir) = &dir {

@@ -3,7 +3,7 @@
 
 -- What operators did.
 INSERT INTO outboxd.audit (at, actor, action, subject, affected, detail)
-VALUES (now() - interval '3 h', 'alice', 'retry_where', '{"topic": "receipts", "http_status": 503}', 41, NULL),
+VALUES (now() - interval '3 h', 'alice', 'retry_where', '{"topic": "receipt.issued", "http_status": 503}', 41, NULL),
        (now() - interval '50 min', 'bob', 'pause_channel', 'webhook', 1, NULL), (now() - interval '48 min', 'bob', 'resume_channel', 'webhook', 1, NULL),
        (now() - interval '12 min', 'alice', 'retry', '7', 1, NULL), (now() - interval '4 min', 'alice', 'probe_channel', 'sms', 1, NULL);
 
@@ -15,7 +15,7 @@ ON CONFLICT DO NOTHING;
 INSERT INTO outboxd.statistics_topic (minute, topic, sent, failed, retried)
 SELECT date_trunc('minute', now()) - (60 - n) * interval '1 min', t.topic,
        (t.share * (615 + 160 * sin(n / 7.0) + (n * 37) % 23))::int, CASE WHEN n > 44 AND t.topic = 'orders' THEN (n * 13) % 29 + 12 ELSE 0 END, n % 4
-  FROM generate_series(1, 59) n, (VALUES ('orders', 0.5), ('receipts', 0.3), ('security', 0.2)) t (topic, share)
+  FROM generate_series(1, 59) n, (VALUES ('orders', 0.5), ('receipt.issued', 0.3), ('security', 0.2)) t (topic, share)
 ON CONFLICT DO NOTHING;
 INSERT INTO outboxd.statistics_span (minute, measure, subject, bucket, count)
 SELECT date_trunc('minute', now()) - (60 - n) * interval '1 min', 'notify', 'orders', b.bucket + CASE WHEN n > 44 THEN b.shift ELSE 0 END, b.count
@@ -29,10 +29,10 @@ INSERT INTO outboxd.statistics_channel (minute, channel, origin, sent, failed, u
 SELECT date_trunc('minute', now()) - n * interval '1 min', c.channel, c.origin, c.sent, c.failed, 0, c.error,
        CASE WHEN c.error IS NOT NULL THEN now() - n * interval '1 min' END
   FROM generate_series(1, 4) n, (VALUES
-       ('push', '', 2310, 21, 'answered 410: {"error": "the device token is no longer registered"}'),
+       ('push', '', 2310, 21, 'status 410 Gone'),
        ('sms', '', 0, 19, 'connect: connection refused'),
        ('alimtalk', '', 610, 0, NULL),
-       ('webhook', 'https://hooks.customer.example:443', 88, 9, 'answered 503'),
+       ('webhook', 'https://hooks.customer.example:443', 88, 9, 'status 503 Service Unavailable'),
        ('webhook', '', 412, 0, NULL)) c (channel, origin, sent, failed, error)
 ON CONFLICT DO NOTHING;
 
@@ -43,7 +43,7 @@ SELECT outboxd.pause('quiz');
 
 -- History: what was sent, and dead letters of four causes.
 INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, send_at, finished_at, channel, attempts, http_status, dedup_key)
-SELECT (ARRAY['orders', 'receipts', 'security'])[n % 3 + 1], '+82 10 ' || 2000 + n * 7 % 7000 || ' ' || 1000 + n * 13 % 8999,
+SELECT (ARRAY['orders', 'receipt.issued', 'security'])[n % 3 + 1], '+82 10 ' || 2000 + n * 7 % 7000 || ' ' || 1000 + n * 13 % 8999,
        jsonb_build_object('text', 'Your order ' || n || ' is on its way'), 'SENT', now() - n * interval '7 s', now() - n * interval '7 s',
        now() - n * interval '7 s' + interval '180 ms', (ARRAY['push', 'alimtalk'])[n % 2 + 1], 1, 200, 'order-' || n
   FROM generate_series(1, 400) n;
@@ -53,15 +53,15 @@ SELECT c.topic, 'device-' || md5(c.cause || n), jsonb_build_object('text', 'Your
        now() - n * interval '11 s' - interval '2 min', now() - n * interval '11 s' - interval '2 min', now() - n * interval '11 s',
        now() - n * interval '11 s', c.channel, c.attempts,
        c.http_status, c.error, CASE WHEN n = 1 THEN '{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}'::jsonb END
-  FROM (VALUES ('gone', 'orders', 'push', 1, 410, 'answered 410: {"error": "the device token is no longer registered"}', 214),
+  FROM (VALUES ('gone', 'orders', 'push', 1, 410, 'status 410 Gone', 214),
                ('down', 'security', 'sms', 8, NULL, 'connect: connection refused', 57),
-               ('slow', 'receipts', 'alimtalk', 4, 503, 'answered 503', 12),
+               ('slow', 'receipt.issued', 'alimtalk', 4, 503, 'status 503 Service Unavailable', 12),
                ('late', 'orders', NULL, 0, NULL, 'expired', 3)) c (cause, topic, channel, attempts, http_status, error, count),
        LATERAL generate_series(1, c.count) n;
 INSERT INTO outboxd.attempt (notification_id, token, number, started_at, ended_at, duration_ms, instance, http_status, outcome, channel, error, response)
 SELECT l.id, a.n, a.n, l.failed_at - (9 - a.n) * interval '12 s', l.failed_at - (9 - a.n) * interval '12 s' + interval '210 ms', 200 + a.n * 7, 1,
        CASE a.channel WHEN 'push' THEN 503 END::smallint, 'failed', a.channel,
-       CASE a.channel WHEN 'push' THEN 'answered 503' ELSE 'connect: connection refused' END,
+       CASE a.channel WHEN 'push' THEN 'status 503 Service Unavailable' ELSE 'connect: connection refused' END,
        CASE a.channel WHEN 'push' THEN '{"error": "overloaded", "retry": true}' END
   FROM (SELECT * FROM outboxd.notification_log WHERE error LIKE 'connect:%' ORDER BY failed_at DESC LIMIT 1) l,
        (VALUES (1, 'push'), (2, 'push'), (3, 'push'), (4, 'sms'), (5, 'sms'), (6, 'sms'), (7, 'sms'), (8, 'sms')) a (n, channel);

@@ -86,3 +86,24 @@ async fn a_claim_whose_holder_died_is_ended_by_an_instance_without_its_route_and
     let _last = world.setup.start().await;
     world.until_ended().await.assert_nothing_lost();
 }
+
+#[tokio::test]
+async fn of_two_instances_the_one_without_a_topics_route_is_named_whichever_started_last() {
+    for lacks_first in [true, false] {
+        let world = World::new(Carrier::Memory).await;
+        sql::run(&world.app, "SELECT outboxd.pause('orders'), outboxd.notify('orders', 'r', '{}')").await;
+        let mut setups = [without_route(&world.setup), world.setup.clone()];
+        if !lacks_first {
+            setups.reverse();
+        }
+        let _first = setups[0].start().await;
+        let _second = setups[1].start().await;
+        let which = if lacks_first { "min" } else { "max" };
+        let told = format!(
+            "SELECT level = 'warn' AND value LIKE 'no route for orders (1 waiting) on 1 of 2 instances: '
+                       || (SELECT {which}(id) FROM outboxd.instance) || ' on %'
+               FROM outboxd.health WHERE name = 'routes'"
+        );
+        sql::until(&world.app, &told).await;
+    }
+}

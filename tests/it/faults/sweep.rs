@@ -236,3 +236,27 @@ async fn what_is_in_an_instances_process_is_not_taken_for_lost_by_redis() {
     assert_eq!(with_their_queues, instances[1..]);
     assert_eq!(store.republish(Undelivered::PublishedBy(&with_their_queues)).await.unwrap(), 2);
 }
+
+#[tokio::test]
+async fn of_a_publication_cut_short_only_the_row_that_an_open_transaction_holds_waits() {
+    for (end, left) in [("ROLLBACK", "ready ready ready"), ("COMMIT", "ready ready")] {
+        let database = postgres::database().await;
+        let (client, mut operator) = (database.connect().await, database.connect().await);
+        let store = Store::open(&config(&database, &[])).unwrap();
+        let instance = register(&client).await;
+        sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3)").await;
+        store.reserve_fresh(FreshScan { take: 3, ..ONE }, instance, &[]).await.unwrap();
+        let open = operator.transaction().await.unwrap();
+        open.batch_execute("SELECT outboxd.cancel(2)").await.unwrap();
+        let states = "SELECT string_agg(state::text, ' ' ORDER BY id) FROM outboxd.outbox";
+        let recall = async || store.recall_publications(Duration::ZERO, 10).await.unwrap();
+        assert_eq!(recall().await, 2);
+        assert_eq!(sql::value::<String>(&client, states).await, "ready published ready");
+        // Its turn comes again with every sweep, for as long as it is locked.
+        assert_eq!(recall().await, 0);
+        open.batch_execute(end).await.unwrap();
+        assert_eq!(recall().await, u64::from(end == "ROLLBACK"));
+        assert_eq!(sql::value::<String>(&client, states).await, left);
+        assert_eq!(sql::value::<i64>(&client, "SELECT count(*) FROM outboxd.publication").await, 0, "{end}");
+    }
+}

@@ -1,5 +1,5 @@
 //! Many sessions on one instance: what they cost, and when the last one hears. `OUTBOXD_LIVE_SESSIONS=5000` for more;
-//! each takes an open file here and there.
+//! each takes an open file here and there. `OUTBOXD_BIN` for another build of outboxd.
 
 use std::time::{Duration, Instant};
 

@@ -115,6 +115,7 @@ async fn the_command_line_creates_lists_pauses_and_drops() {
     ];
     let created = outboxd(&database, &create);
     assert!(created.status.success(), "{created:?}");
+    assert!(created.stderr.is_empty(), "{created:?}");
     let listed = outboxd(&database, &["list", "--json"]);
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     let daily = &listed["schedules"][0];
@@ -136,4 +137,22 @@ async fn the_command_line_creates_lists_pauses_and_drops() {
     assert_eq!(outboxd(&database, &["pause", "nobody"]).status.code(), Some(1));
     assert!(outboxd(&database, &["drop", "daily"]).status.success());
     assert_eq!(outboxd(&database, &["drop", "daily"]).status.code(), Some(1));
+}
+
+#[tokio::test]
+async fn what_the_server_remarks_beside_its_answer_is_told_on_stderr() {
+    let database = postgres::database().await;
+    let client = app(&database, 1).await;
+    sql::run(&client, "INSERT INTO outboxd.route VALUES ('orders', 0, 'push')").await;
+    let created = outboxd(&database, &["create", "daily", "0 9 * * *", "UTC", "quiz", "app.audience"]);
+    assert!(created.status.success(), "{created:?}");
+    let told = String::from_utf8_lossy(&created.stderr);
+    assert_eq!(
+        told,
+        "outboxd: no route leads 'quiz' anywhere: what this schedule sends would wait; Add [routes.TOPIC] or [routes.default] to \
+         the configuration and restart.\n"
+    );
+    let resumed = outboxd(&database, &["resume", "daily"]);
+    assert!(resumed.status.success(), "{resumed:?}");
+    assert_eq!(String::from_utf8_lossy(&resumed.stderr), "outboxd: schedule 'daily' was not paused\n");
 }

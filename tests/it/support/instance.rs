@@ -141,7 +141,9 @@ impl Setup {
         std::fs::write(&config, self.config.to_string()).expect("the configuration is written");
         let log = dir.join("log");
         let file = std::fs::File::create(&log).expect("a log file");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
+        // Another build of it, for figures: OUTBOXD_BIN=target/release/outboxd.
+        let program = std::env::var_os("OUTBOXD_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_outboxd").into());
+        let mut command = Command::new(program);
         command
             .arg("run")
             .env_clear()

@@ -7,7 +7,7 @@ const say = (text) => { $("#said").textContent = text; };
 
 // ---- Live: the server sends the parts of the page that changed.
 
-const live = { button: $("#live"), url: document.body.dataset.live, source: null, paused: false, tries: 0 };
+const live = { button: $("#live"), url: document.body.dataset.live, source: null, paused: false, tries: 0, silence: null };
 
 function show(state, text) {
   live.button.dataset.state = state;
@@ -26,17 +26,36 @@ function start() {
   const source = (live.source = new EventSource(live.url));
   source.addEventListener("parts", (event) => {
     live.tries = 0;
+    listen();
     update(JSON.parse(event.data));
     // The server says above the page that its values are not of now.
     if ($("#stale")?.firstElementChild) show("lost", "Not live, old values");
     else show("live", "Live");
   });
-  source.addEventListener("error", () => {
-    stop();
-    live.tries += 1;
-    show("lost", "Not live, trying again");
-    setTimeout(() => !live.source && start(), Math.min(1000 * 2 ** live.tries, 15000));
-  });
+  source.addEventListener("error", lose);
+  listen();
+}
+
+// The server sends something every two seconds; a link can break without a word.
+function listen() {
+  clearTimeout(live.silence);
+  live.silence = setTimeout(() => live.source && lose(), 10000);
+}
+
+async function lose() {
+  stop();
+  live.tries += 1;
+  show("lost", "Not live, trying again");
+  const isOver = await isLoggedOut();
+  if (live.paused) return;
+  if (isOver) return show("lost", "Logged out, reload to log in");
+  setTimeout(() => !live.source && start(), Math.min(1000 * 2 ** live.tries, 15000));
+}
+
+// Whether the server leads to its login: a session that is over does not come back by itself.
+async function isLoggedOut() {
+  const asked = { method: "HEAD", redirect: "manual", headers: { Accept: "text/html" }, signal: AbortSignal.timeout(5000) };
+  return fetch(location.href, asked).then((answer) => answer.type === "opaqueredirect", () => false);
 }
 
 function update(parts) {
