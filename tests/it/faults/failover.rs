@@ -26,11 +26,12 @@ async fn pair() -> (Server, Server, Proxy) {
     (primary, standby, way)
 }
 
+/// By what was inserted, as some commits do not wait until they are written.
 async fn until_caught_up(primary: &Server, database: &str) {
     let client = postgres::connect(&primary.url(database)).await;
     sql::until(
         &client,
-        "SELECT count(*) > 0 AND bool_and(replay_lsn >= pg_current_wal_lsn()) FROM pg_stat_replication",
+        "SELECT count(*) > 0 AND bool_and(replay_lsn >= pg_current_wal_insert_lsn()) FROM pg_stat_replication",
     )
     .await;
 }
