@@ -47,7 +47,7 @@ struct Filter {
     channel: Option<String>,
     /// Of a retry or discard: what the provider answered last.
     #[schema(nullable = false)]
-    http_status: Option<i32>,
+    http_status: Option<i16>,
 }
 
 /// What to do, to which.

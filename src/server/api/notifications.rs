@@ -83,6 +83,7 @@ pub(in crate::server) struct Asked {
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
     /// `next` of the page before.
+    #[param(min_length = 1)]
     cursor: Option<String>,
 }
 
