@@ -51,7 +51,7 @@ pub struct Guards {
     pub dead_queues_are_republished: bool,
     /// An instance that looked dead, was alive and died again is dealt with again: `Rounds::dealt_with` in
     /// `src/relay/repair.rs` keeps the heartbeat as of which it was.
-    pub the_dead_are_buried_again: bool,
+    pub the_dead_are_dealt_with_again: bool,
     /// An instance that falls back says so in Postgres before its first push there. A rule for a fallback: none is built.
     pub fallback_is_told: bool,
     /// An instance that returns from its fallback works off its in-process queue. Likewise.
@@ -90,7 +90,7 @@ impl Guards {
         loss_is_noticed: true,
         orphans_are_found: true,
         dead_queues_are_republished: true,
-        the_dead_are_buried_again: true,
+        the_dead_are_dealt_with_again: true,
         fallback_is_told: true,
         return_keeps_queue: true,
         cancel_spares_processing: true,

@@ -50,7 +50,7 @@ WITH alive AS MATERIALIZED (
                 ELSE format('%s%s%s', c.names, CASE WHEN c.held > 5 THEN format(' and %s more', c.held - 5) END,
                             '; waits for the next notification to probe with: ' || c.idle) END,
            'Providers that failed so often in a row that they are left alone. Their work goes to the next channel of its route; '
-           'it waits where there is none, or where the provider refuses our credentials. Once a circuit is half-open, the next '
+           'it waits where there is none, where the route says so, or where the provider refuses our credentials. Once a circuit is half-open, the next '
            'notification probes the provider.',
            CASE WHEN c.held > 0
                 THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed''; then ask the provider, '
@@ -65,7 +65,7 @@ WITH alive AS MATERIALIZED (
               FROM (SELECT s.channel, s.origin, s.held_until > now() AS is_open,
                            EXISTS (SELECT FROM outboxd.route r JOIN outboxd.snapshot_count n ON n.topic = r.topic OR r.topic = 'default'
                                       AND NOT EXISTS (SELECT FROM outboxd.route o WHERE o.topic = n.topic)
-                                    WHERE r.channel = s.channel AND n.status = 'QUEUED') AS has_work
+                                    WHERE r.channel = s.channel AND r.position = 0 AND n.status = 'QUEUED') AS has_work
                       FROM outboxd.channel_state s WHERE s.reason <> 'retry_after') h) c
            CROSS JOIN (
            SELECT string_agg(s.channel, ', ' ORDER BY s.channel) AS names
@@ -183,7 +183,7 @@ WITH alive AS MATERIALIZED (
            'instance that has one.',
            CASE WHEN r.level > 0 THEN 'Add [routes.TOPIC] or [routes.default] to the configuration of every instance and restart' END
       FROM (SELECT max(w.level) AS level, string_agg(w.what, ', ' ORDER BY w.what) AS names
-              FROM (SELECT CASE WHEN i.lacking = i.instances AND t.waiting > 0 THEN 2 ELSE 1 END AS level,
+              FROM (SELECT CASE WHEN i.is_stuck AND t.waiting > 0 THEN 2 ELSE 1 END AS level,
                            format('%s (%s)%s', t.topic, concat_ws(', ', CASE WHEN t.waiting > 0 THEN t.waiting || ' waiting' END,
                                                                   'schedule ' || t.schedules),
                                   CASE WHEN i.lacking < i.instances
@@ -193,10 +193,15 @@ WITH alive AS MATERIALIZED (
                                     UNION ALL
                                     SELECT s.topic, 0, s.name FROM outboxd.schedule s) n GROUP BY 1) t
                      CROSS JOIN LATERAL (
-                           SELECT count(*) AS instances, count(*) FILTER (WHERE l.lacks) AS lacking,
+                           SELECT count(l.topics) AS instances, count(*) FILTER (WHERE l.lacks) AS lacking,
+                                  -- Nobody publishes it, or nobody calls for it.
+                                  bool_and(l.lacks) FILTER (WHERE 'relay' = ANY (l.roles))
+                                      OR bool_and(l.lacks) FILTER (WHERE 'worker' = ANY (l.roles)) AS is_stuck,
                                   array_to_string((array_agg(format('%s on %s', l.id, l.host) ORDER BY l.id) FILTER (WHERE l.lacks))[1:5], ', ') AS names
-                             FROM (SELECT a.id, a.host, NOT a.topics && ARRAY[t.topic, 'default'] AS lacks
-                                     FROM alive a WHERE a.topics IS NOT NULL AND a.roles && '{relay,worker}') l) i
+                             FROM (SELECT a.id, a.host, a.roles, a.topics,
+                                          -- A relay without any routes publishes everything.
+                                          coalesce(NOT a.topics && ARRAY[t.topic, 'default'], false) AS lacks
+                                     FROM alive a WHERE a.roles && '{relay,worker}') l) i
                      WHERE i.lacking > 0 ORDER BY 1 DESC, t.topic LIMIT 5) w) r
     UNION ALL
     SELECT 15, 'events', CASE WHEN e.waits > interval '5 min' THEN 2 WHEN e.waits > interval '30 s' THEN 1 ELSE 0 END,

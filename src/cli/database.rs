@@ -1,5 +1,7 @@
 //! Connecting for commands that look or act: they need the database, and nothing else of the configuration.
 
+use std::io::Write;
+
 use tokio_postgres::error::DbError;
 
 use super::Failure;
@@ -22,11 +24,11 @@ pub(super) async fn connect(sources: &Sources) -> Result<Session, Failure> {
 
 /// Connects to this database.
 pub(super) async fn open(database: &Database) -> Result<Session, Failure> {
-    Ok(Session::connect(&database.url, &database.settings, remark).await?)
+    Ok(Session::connect(&database.url, &database.settings, tell).await?)
 }
 
-/// What a function remarked beside its answer.
-fn remark(notice: &DbError) {
+/// A notice that a function raised beside its answer. Where nobody reads stderr any more, the command goes on.
+fn tell(notice: &DbError) {
     let hint = notice.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-    eprintln!("outboxd: {}{hint}", notice.message());
+    let _ = writeln!(std::io::stderr(), "outboxd: {}{hint}", notice.message());
 }

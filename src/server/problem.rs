@@ -95,7 +95,7 @@ pub(super) struct Shape {
 }
 
 /// One answer that says no.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Problem {
     kind: Kind,
     detail: String,
@@ -163,10 +163,13 @@ impl From<RequestError> for Problem {
                 let hint = denied.hint.map(|hint| format!("; {hint}")).unwrap_or_default();
                 Problem::new(kind, format!("{}{hint}", denied.message))
             }
-            RequestError::OutOfTime => Problem::new(
-                Kind::Unavailable,
-                "it takes longer than a request may, and nothing was changed; try again when Postgres is less busy",
-            ),
+            RequestError::OutOfTime => {
+                debug!("a request was ended by its time limit, or by somebody on the server");
+                Problem::new(
+                    Kind::Unavailable,
+                    "it takes longer than a request may, and nothing was changed; try again when Postgres is less busy",
+                )
+            }
             RequestError::Store(error) if error.is_passing() => {
                 debug!(%error, "a request could not be answered");
                 Problem::new(Kind::Unavailable, "Postgres is away or busy; try again")

@@ -33,8 +33,8 @@ impl Session {
         Session::connect(&config.database_url, &config.database, |_| ()).await
     }
 
-    /// Connects by what commands know that need only the database. A standby is good enough to look at. `tell` gets what the
-    /// server's functions remark (NOTICE, WARNING), before their answer.
+    /// Connects by what commands know that need only the database. A standby is good enough to look at. `tell` gets the
+    /// notices that the server's functions raise, before their answer.
     pub async fn connect(
         url: &SecretString,
         database: &DatabaseConfig,

@@ -101,7 +101,7 @@ async fn send(
     let target = match provider.channel.target(outgoing) {
         Ok(target) => target,
         Err(failed) => {
-            meters(name, failed.outcome()).0.increment(1);
+            attempts(name, failed.outcome()).increment(1);
             return not_called(worker, call, after_failure(claimed, route, position, provider, failed));
         }
     };
@@ -168,16 +168,16 @@ async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pas
     let channel = provider.channel.name();
     let duration = match outcome {
         Outcome::Sent { duration, .. } => {
-            let (attempts, durations) = provider.delivered.get_or_init(|| meters(channel, "sent"));
+            let (attempts, durations) =
+                provider.delivered.get_or_init(|| (attempts(channel, "sent"), durations(channel, "sent")));
             attempts.increment(1);
             durations.record(duration.as_secs_f64());
             *duration
         }
         Outcome::Failed(failed) => {
-            let (attempts, durations) = meters(channel, failed.outcome());
-            attempts.increment(1);
+            attempts(channel, failed.outcome()).increment(1);
             if !failed.cause.is_before_the_call() {
-                durations.record(failed.duration.as_secs_f64());
+                durations(channel, failed.outcome()).record(failed.duration.as_secs_f64());
             }
             failed.duration
         }
@@ -192,13 +192,15 @@ async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pas
     circuits::on_outcome(worker, channel, origin, pass, outcome).await
 }
 
-/// How many attempts of a channel ended so, and how long they took.
-fn meters(channel: &Arc<str>, outcome: &'static str) -> (Counter, Histogram) {
-    let channel = || SharedString::from(Arc::clone(channel));
-    (
-        counter!("outboxd_attempts_total", "channel" => channel(), "outcome" => outcome),
-        histogram!("outboxd_attempt_duration_seconds", "channel" => channel(), "outcome" => outcome),
-    )
+/// How many attempts of a channel ended so.
+fn attempts(channel: &Arc<str>, outcome: &'static str) -> Counter {
+    counter!("outboxd_attempts_total", "channel" => SharedString::from(Arc::clone(channel)), "outcome" => outcome)
+}
+
+/// How long they took.
+fn durations(channel: &Arc<str>, outcome: &'static str) -> Histogram {
+    let channel = SharedString::from(Arc::clone(channel));
+    histogram!("outboxd_attempt_duration_seconds", "channel" => channel, "outcome" => outcome)
 }
 
 /// Whether its time is over, by the database's clock at the claim and our own since.

@@ -100,6 +100,10 @@ async fn nobody_is_woken_for_a_half_open_circuit_that_no_work_waits_for() {
     assert!(!fires("OutboxdReachesItsProviders", "circuits", value(&client, level).await));
     run(&client, "SELECT outboxd.notify('order', 'r', '{}'), outboxd._take_snapshot()").await;
     assert!(fires("OutboxdReachesItsProviders", "circuits", value(&client, level).await), "its work waits");
+    run(&client, "UPDATE outboxd.route SET position = 1; INSERT INTO outboxd.route VALUES ('default', 0, 'push')")
+        .await;
+    let behind = value(&client, level).await;
+    assert!(!fires("OutboxdReachesItsProviders", "circuits", behind), "what waits is for the channel before it");
     run(
         &client,
         "UPDATE outboxd.channel_state SET held_until = now() + interval '1 min'; DELETE FROM outboxd.snapshot_count",

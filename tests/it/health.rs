@@ -219,8 +219,13 @@ async fn topics_that_no_route_serves_are_told() {
         ("warn", "no route for lost (1 waiting) on 1 of 2 instances: 1 on web-1"),
         "the other one has it"
     );
+    run(&client, "UPDATE outboxd.instance SET roles = '{relay}' WHERE id = 2").await;
+    assert_eq!(level(&client, "routes").await, "critical", "who has it only relays");
+    run(&client, "UPDATE outboxd.instance SET roles = '{worker}' WHERE id = 2").await;
+    assert_eq!(level(&client, "routes").await, "critical", "who has it only works, and nobody publishes it");
+    run(&client, "UPDATE outboxd.instance SET roles = '{relay}' WHERE id = 2").await;
     run(&client, &told(2, "NULL")).await;
-    assert_eq!(level(&client, "routes").await, "critical", "one that only relays leads nothing anywhere");
+    assert_eq!(level(&client, "routes").await, "critical", "one that only relays needs no routes and publishes all");
     run(&client, &told(1, "'{default}'")).await;
     assert_eq!(level(&client, "routes").await, "ok");
 }

@@ -65,7 +65,7 @@ impl Protocol {
     /// It goes on where it was, under its old number: its row of `instance` is still there.
     fn wake(&self, after: &mut State, by: usize) {
         after.processes[by].phase = Phase::Up;
-        if self.guards.the_dead_are_buried_again {
+        if self.guards.the_dead_are_dealt_with_again {
             let bit = 1 << after.processes[by].number;
             for process in &mut after.processes {
                 process.dealt_with &= !bit;

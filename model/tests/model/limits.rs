@@ -14,7 +14,7 @@ use crate::{assert_breaks, assert_holds, world};
 #[test]
 fn an_instance_that_looked_dead_once_is_looked_at_again_when_it_dies() {
     let scope = Scope { queue: Queue::InProcess, ..world(&[PLAIN], 2, &[(Stall, 1), (Crash, 1)]) };
-    let forgetful = Protocol::with(scope, |guards| guards.the_dead_are_buried_again = false);
+    let forgetful = Protocol::with(scope, |guards| guards.the_dead_are_dealt_with_again = false);
     assert_breaks("looked at once", &forgetful, NOTHING_IS_LOST, 8);
     let events = [(Crash, 2), (Stall, 2), (Delay, 1), (Expiry, 1), (Cut, 1), (Refusal, 1)];
     let scope = Scope { queue: Queue::InProcess, ..world(&[PLAIN], 3, &events) };

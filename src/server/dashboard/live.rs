@@ -26,6 +26,9 @@ pub(super) const EVERY: Duration = Duration::from_secs(2);
 /// Listeners at a time; connections are bounded too, and probes need some.
 pub(super) const LISTENERS_MAX: usize = 64;
 
+/// Says that we are here, also while a look takes long: a page that hears nothing is not live.
+const ALIVE: &[u8] = b"event: alive\ndata: 1\n\n";
+
 #[derive(Debug, Deserialize)]
 pub(super) struct Asked {
     page: String,
@@ -51,13 +54,17 @@ pub(super) async fn listen(
     let permit =
         permit.map_err(|_| Problem::new(Kind::Unavailable, "too many pages are open; reload to see changes"))?;
     let viewer = Viewer { caller, here: asked.page };
+    let alive = stream::unfold(Arc::clone(&dashboard), |dashboard| async move {
+        dashboard.stop.run_until_cancelled(tokio::time::sleep(EVERY)).await?;
+        Some((Ok::<Bytes, Infallible>(Bytes::from_static(ALIVE)), dashboard))
+    });
     let listener = Listener { dashboard, place, viewer, sent: Vec::new(), _permit: permit };
     let events = stream::unfold(listener, |mut listener| async move {
         let event = listener.next().await?;
         Some((Ok::<Bytes, Infallible>(event), listener))
     });
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::from_stream(events)).into_response())
+    Ok((headers, Body::from_stream(stream::select(events, alive))).into_response())
 }
 
 impl Listener {

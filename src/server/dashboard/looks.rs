@@ -36,7 +36,14 @@ pub(super) struct Shown {
 
 #[derive(Debug, Default)]
 struct Page {
-    last: tokio::sync::Mutex<Option<Look>>,
+    last: tokio::sync::Mutex<Last>,
+}
+
+#[derive(Debug, Default)]
+struct Last {
+    look: Option<Look>,
+    /// When a look failed, and why.
+    failed: Option<(Instant, Problem)>,
 }
 
 /// The pages that were looked at lately.
@@ -53,20 +60,27 @@ impl Looks {
         age_max: Duration,
         look: impl Future<Output = Result<Value, Problem>>,
     ) -> Shown {
-        let page = self.page(page);
+        let (page, asked) = (self.page(page), Instant::now());
         let mut last = page.last.lock().await;
-        if let Some(kept) = &*last
+        if let Some(kept) = &last.look
             && kept.looked.elapsed() < age_max
         {
             return Shown { look: Some(kept.clone()), trouble: None };
         }
+        // It failed while we waited for it.
+        if let Some((_, trouble)) = last.failed.as_ref().filter(|(at, _)| *at > asked) {
+            return Shown { look: last.look.clone(), trouble: Some(trouble.clone()) };
+        }
         match look.await {
             Ok(found) => {
                 let look = Look { found: Arc::new(found), at: Utc::now(), looked: Instant::now() };
-                *last = Some(look.clone());
+                *last = Last { look: Some(look.clone()), failed: None };
                 Shown { look: Some(look), trouble: None }
             }
-            Err(error) => Shown { look: last.clone(), trouble: Some(error) },
+            Err(error) => {
+                last.failed = Some((Instant::now(), error.clone()));
+                Shown { look: last.look.clone(), trouble: Some(error) }
+            }
         }
     }
 
@@ -78,7 +92,7 @@ impl Looks {
         };
         let Some(long_ago) = Instant::now().checked_sub(Duration::from_secs(3600)) else { return };
         for page in pages {
-            if let Some(look) = page.last.lock().await.as_mut() {
+            if let Some(look) = &mut page.last.lock().await.look {
                 look.looked = long_ago;
             }
         }
@@ -120,6 +134,23 @@ mod tests {
         assert!(all.iter().all(|shown| *shown.look.as_ref().unwrap().found == json!(0)));
         looks.outdate().await;
         assert_eq!(*ask().await.look.unwrap().found, json!(1));
+    }
+
+    #[tokio::test]
+    async fn whoever_waited_for_a_look_that_failed_does_not_look_again() {
+        let (looks, count) = (Looks::default(), AtomicUsize::new(0));
+        let ask = || {
+            looks.at("/", LONG, async {
+                tokio::task::yield_now().await;
+                count.fetch_add(1, Ordering::Relaxed);
+                Err(Problem::new(Kind::Unavailable, "gone"))
+            })
+        };
+        let all = futures_util::future::join_all((0..50).map(|_| ask())).await;
+        assert!(all.iter().all(|shown| shown.trouble.is_some()));
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        assert!(ask().await.trouble.is_some());
+        assert_eq!(count.load(Ordering::Relaxed), 2, "whoever asks later looks");
     }
 
     #[tokio::test]

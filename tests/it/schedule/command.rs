@@ -140,7 +140,7 @@ async fn the_command_line_creates_lists_pauses_and_drops() {
 }
 
 #[tokio::test]
-async fn what_the_server_remarks_beside_its_answer_is_told_on_stderr() {
+async fn what_the_server_notes_beside_its_answer_is_told_on_stderr() {
     let database = postgres::database().await;
     let client = app(&database, 1).await;
     sql::run(&client, "INSERT INTO outboxd.route VALUES ('orders', 0, 'push')").await;

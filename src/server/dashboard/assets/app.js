@@ -32,6 +32,7 @@ function start() {
     if ($("#stale")?.firstElementChild) show("lost", "Not live, old values");
     else show("live", "Live");
   });
+  source.addEventListener("alive", listen);
   source.addEventListener("error", lose);
   listen();
 }
