@@ -1,4 +1,4 @@
-//! Retry, discard or cancel of everything that a filter finds: first how many, exactly, then the number typed, then the action.
+//! Retry, discard or cancel of everything that a filter finds: first how many, exactly, then the number typed, then the act.
 //!
 //! **Guarantee.** What is done is what was counted, never more: the count says up to which notification it looked
 //! (`id_max`) and, for dead letters, what failed until when (`until`), and the action keeps to both.

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
 use super::SOON;
 use crate::support::browser::Browser;
 use crate::support::http::{ask, get, post};
@@ -167,5 +170,27 @@ async fn without_postgres_the_last_values_are_shown_with_their_age() {
     // Nobody had looked at this one.
     let unseen = get(addr, "/topics", &[HTML]).await;
     assert!(unseen.status == 503 && unseen.body.contains("Postgres does not answer"), "{unseen:?}");
+    proxy.heal();
+}
+
+#[tokio::test]
+async fn a_page_hears_from_us_while_a_look_takes_long() {
+    let database = postgres::database().await;
+    let proxy = Proxy::start(database.port).await;
+    let mut world = World::on(database.clone(), Carrier::Memory).await;
+    let through = Database { port: proxy.port(), name: database.name.clone() };
+    world.setup = world.setup.database_url(&through.url());
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    proxy.set(Fault::BlackHole);
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(format!("GET /live?page=/ HTTP/1.1\r\nHost: {addr}\r\n\r\n").as_bytes()).await.unwrap();
+    let (mut heard, mut buffer) = (String::new(), [0; 4096]);
+    while !heard.contains("event: ") {
+        let read = tokio::time::timeout(SOON, stream.read(&mut buffer)).await.expect("something comes").unwrap();
+        assert!(read > 0, "{heard}");
+        heard.push_str(&String::from_utf8_lossy(&buffer[..read]));
+    }
+    assert!(heard.contains("event: alive"), "before the look has ended: {heard}");
     proxy.heal();
 }
