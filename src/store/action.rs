@@ -22,6 +22,28 @@ macro_rules! operate {
     };
 }
 
+/// What matches a filter of dead letters: counts it or, unless that is all that was asked for, changes it. What is written, or
+/// fails, later than this begins is left out; `id_max` and `until` say where that is: given back with the filter, exactly what
+/// was counted is changed. `$1` token · `$2` filter, a JSON object as text · `$3` whether only to count. Locks and indexes:
+/// those of the function; notification_log_pkey.
+macro_rules! on_dead_letters {
+    ($function:literal) => {
+        &Query {
+            sql: concat!(
+                "SELECT w.matched, w.done, w.bulk_id, (t.filter->>'id_max')::bigint AS id_max, t.filter->>'until' AS until
+                   FROM (SELECT jsonb_build_object('id_max', (SELECT coalesce(max(l.id), 0) FROM outboxd.notification_log l),
+                                                   'until', clock_timestamp()) || $2::text::jsonb AS filter,
+                                set_config('outboxd.token', $1::text, true) OFFSET 0) t
+                  CROSS JOIN LATERAL outboxd.",
+                $function,
+                "(t.filter, $3::boolean) w"
+            ),
+            types: &[Type::TEXT, Type::TEXT, Type::BOOL],
+            commit: Commit::Request,
+        }
+    };
+}
+
 /// What is done to one notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -203,8 +225,8 @@ impl Store {
     /// Counts what matches the filter, a JSON object, and unless it is a dry run changes it.
     pub async fn act_on_all(&self, token: &str, action: BulkAction, filter: &str, run: BulkRun) -> Answer<Bulk> {
         let query: &Query = match action {
-            BulkAction::Retry => query!("api/retry_where", Request, [TEXT, TEXT, BOOL]),
-            BulkAction::Discard => query!("api/discard_where", Request, [TEXT, TEXT, BOOL]),
+            BulkAction::Retry => on_dead_letters!("retry_where"),
+            BulkAction::Discard => on_dead_letters!("discard_where"),
             BulkAction::Cancel => query!("api/cancel_where", Request, [TEXT, TEXT, BOOL]),
         };
         let rows = self.ask(query, &[&token, &filter, &(run == BulkRun::Dry)]).await?;
