@@ -145,7 +145,12 @@ impl RedisServer {
         words.for_each(|word| {
             cmd.arg(word);
         });
-        cmd.query_async(&mut self.connection().await).await.unwrap_or_else(|error| panic!("{command}: {error}"))
+        match cmd.query_async(&mut self.connection().await).await {
+            // Cut off by a Sentinel: as in `connection`, once more.
+            Err(error) if error.is_connection_dropped() => cmd.query_async(&mut self.connection().await).await,
+            answer => answer,
+        }
+        .unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
     /// Waits until `replica` has everything this server has written so far. (WAIT would only vouch for the
