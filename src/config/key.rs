@@ -55,8 +55,8 @@ pub enum Kind {
 /// What happens when a key is not given.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fallback {
-    /// It must be given.
-    Required,
+    /// It must be given; what to do about it.
+    Required(&'static str),
     /// This value, written as in the environment.
     Value(&'static str),
     /// What the text says, worked out from other keys or simply absent.

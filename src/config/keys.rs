@@ -25,7 +25,7 @@ const fn key(path: &'static str, kind: Kind, fallback: Fallback, doc: &'static s
 // One line a key reads as the table it is.
 #[rustfmt::skip]
 pub const KEYS: &[Key] = &[
-    key("database_url", SecretUrl, Required, "Where the record lives; also DATABASE_URL."),
+    key("database_url", SecretUrl, Required("set it, or the environment variable DATABASE_URL"), "Where the record lives; also DATABASE_URL."),
     key("redis_url", SecretUrl, Derived("none: the in-process queue"), "Where messages travel; also REDIS_URL."),
     key("http_addr", Addr, Value("127.0.0.1:8080"), "Where the HTTP endpoints listen; off loopback needs a token."),
     key("http_token", Secret, Derived("none"), "A bearer token that may do everything over HTTP, 16 characters or more."),
@@ -67,12 +67,12 @@ pub const KEYS: &[Key] = &[
     key("telemetry.otlp_headers", Secrets, Derived("none"), "Headers for the collector, each as name=value."),
     key("telemetry.otlp_sample_ratio", Ratio, Value("1.0"), "The share of notifications without a traceparent that is traced, 0 to 1; one with a traceparent is traced if that says so."),
     key("telemetry.service_name", Text, Value("outboxd"), "What the spans say they come from (service.name); also OTEL_SERVICE_NAME."),
-    key("tokens.*.token", Secret, Required, "What callers of the HTTP endpoints present as a bearer token, 16 characters or more; their actions bear its name."),
-    key("tokens.*.scope", Choice(&["read", "write", "operate"]), Required, "What it may do: look at everything; write notifications and ask what became of one; everything."),
+    key("tokens.*.token", Secret, Required("say what its callers present, such as \"${VAR}\""), "What callers of the HTTP endpoints present as a bearer token, 16 characters or more; their actions bear its name."),
+    key("tokens.*.scope", Choice(&["read", "write", "operate"]), Required("say what it may do: \"read\", \"write\" or \"operate\""), "What it may do: look at everything; write notifications and ask what became of one; everything."),
     key("tokens.*.topics", Texts, Derived("all"), "The topics that it may write to and listen to: names, or beginnings as order.*."),
     key("tokens.*.payloads", Flag, Derived("true with operate, else false"), "Whether it sees payloads, headers and whole recipients."),
     key("channels.*.method", Choice(&["POST", "PUT"]), Value("POST"), "The request's method."),
-    key("channels.*.url", Text, Required, "A template; where it names data, the SSRF guard stands at connect."),
+    key("channels.*.url", Text, Required("say where the channel sends to"), "A template; where it names data, the SSRF guard stands at connect."),
     key("channels.*.timeout", Duration(10, HOUR), Value("5s"), "Connect, first byte and body together."),
     key("channels.*.connect_timeout", PAUSE, Derived("2s, or the timeout if that is less"), "Connecting alone, TLS included."),
     key("channels.*.first_byte_timeout", PAUSE, Derived("the timeout"), "From the request sent to the response's head."),
@@ -95,7 +95,7 @@ pub const KEYS: &[Key] = &[
     key("channels.*.circuit.failures", Integer(1, 100_000), Value("10"), "Failures in a row that open the circuit."),
     key("channels.*.circuit.unauthorized", Integer(1, 100_000), Value("5"), "401 and 403 in a row that open the circuit."),
     key("channels.*.circuit.open_for", Duration(100, DAY), Value("30s"), "How long the circuit stays open before a single probe."),
-    key("routes.*.channels", Texts, Required, "The channels in failover order."),
+    key("routes.*.channels", Texts, Required("list the channels in failover order"), "The channels in failover order."),
     key("routes.*.max_attempts", Integer(1, 100), Value("4"), "Attempts per channel: the first and its retries."),
     key("routes.*.attempts_before_failover", Integer(1, 100), Derived("3, or max_attempts if that is less"), "Attempts on every channel but the last before moving on."),
     key("routes.*.backoff.base", Duration(10, DAY), Value("5s"), "The wait after the first failure; it doubles each time."),

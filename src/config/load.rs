@@ -77,8 +77,7 @@ pub struct Database {
 pub fn load(sources: &Sources) -> Result<Loaded, Errors> {
     let (settings, config, file) = read(sources);
     if settings.errors.is_empty() {
-        let shown = settings.shown(&build::derived(&config));
-        return Ok(Loaded { config, file, shown });
+        return Ok(Loaded { config, file, shown: settings.shown() });
     }
     Err(Errors::sorted(settings.errors))
 }
@@ -107,6 +106,7 @@ fn read(sources: &Sources) -> (Settings, Config, Option<PathBuf>) {
     for (path, value) in &sources.overrides {
         take_override(&mut settings, path, value);
     }
+    build::derive(&mut settings);
     let config = build::config(&settings);
     if file_is_whole {
         build::note_missing(&mut settings);

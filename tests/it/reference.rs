@@ -63,7 +63,7 @@ fn section_of(key: &Key) -> String {
 
 fn default(key: &Key) -> String {
     match key.fallback {
-        Fallback::Required => "**required**".to_owned(),
+        Fallback::Required(_) => "**required**".to_owned(),
         Fallback::Value("") => "none".to_owned(),
         Fallback::Value(value) => format!("`{value}`"),
         Fallback::Derived(text) => text.to_owned(),
