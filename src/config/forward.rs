@@ -18,7 +18,7 @@ pub(crate) const OWN_HEADERS: [&str; 11] = [
 ];
 
 /// Never from a row: they frame the message, say who we are, or are ours.
-const NEVER: [&str; 14] = [
+const NEVER: [&str; 12] = [
     "authorization",
     "connection",
     "cookie",
@@ -26,8 +26,6 @@ const NEVER: [&str; 14] = [
     "host",
     "idempotency-key",
     "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
     "te",
     "trailer",
     "transfer-encoding",
