@@ -18,26 +18,26 @@ use super::{Config, Scope};
 pub(super) fn derive(settings: &mut Settings) {
     let top = KeyPath(Vec::new());
     let has_redis = settings.value(&top.child("redis_url")).is_some();
-    settings.derive(top.join("queue.kind"), if has_redis { "stream" } else { "memory" });
+    settings.derive(top.join("queue.kind"), &if has_redis { "stream" } else { "memory" });
     let has_pooler: bool = settings.get(&top.join("database.pooler"));
-    settings.derive(top.join("relay.wakeup"), if has_pooler { "poll" } else { "bell" });
+    settings.derive(top.join("relay.wakeup"), &if has_pooler { "poll" } else { "bell" });
     for name in settings.names("tokens") {
         let at = top.child("tokens").child(&name);
         let scope: Scope = settings.get(&at.child("scope"));
-        settings.derive(at.child("payloads"), scope == Scope::Operate);
+        settings.derive(at.child("payloads"), &(scope == Scope::Operate));
     }
     let concurrency: usize = settings.get(&top.join("worker.concurrency"));
     for name in settings.names("channels") {
         let at = top.child("channels").child(&name);
         let timeout: Duration = settings.get(&at.child("timeout"));
-        settings.derive(at.child("connect_timeout"), format_duration(timeout.min(Duration::from_secs(2))));
-        settings.derive(at.child("first_byte_timeout"), format_duration(timeout));
-        settings.derive(at.child("max_in_flight_per_origin"), concurrency.div_ceil(2));
+        settings.derive(at.child("connect_timeout"), &format_duration(timeout.min(Duration::from_secs(2))));
+        settings.derive(at.child("first_byte_timeout"), &format_duration(timeout));
+        settings.derive(at.child("max_in_flight_per_origin"), &concurrency.div_ceil(2));
     }
     for name in settings.names("routes") {
         let at = top.child("routes").child(&name);
         let max_attempts: u32 = settings.get(&at.child("max_attempts"));
-        settings.derive(at.child("attempts_before_failover"), max_attempts.min(3));
+        settings.derive(at.child("attempts_before_failover"), &max_attempts.min(3));
     }
 }
 

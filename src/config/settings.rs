@@ -121,7 +121,7 @@ impl Settings {
     }
 
     /// Says what a key means that nobody gave.
-    pub(super) fn derive(&mut self, path: KeyPath, value: impl ToString) {
+    pub(super) fn derive(&mut self, path: KeyPath, value: &impl ToString) {
         self.derived.insert(path, value.to_string());
     }
 

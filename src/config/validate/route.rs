@@ -1,6 +1,8 @@
 //! One route: its channels and its patience.
 
-use super::show;
+use humantime::format_duration;
+
+use super::relation;
 use crate::config::key::KeyPath;
 use crate::config::settings::Settings;
 use crate::config::suggest::did_you_mean;
@@ -13,12 +15,12 @@ pub(super) fn validate(settings: &mut Settings, name: &str, route: &RouteConfig,
         settings.error(&at, what);
     }
     channels(settings, &at.child("channels"), route, config);
-    attempts(settings, &at, route);
-    let [base, max] = ["backoff.base", "backoff.max"].map(|key| at.join(key));
-    if !settings.is_wrong(&base) && !settings.is_wrong(&max) && route.backoff.base > route.backoff.max {
-        let what = format!("is {}; it must be at most {max} ({})", show(route.backoff.base), show(route.backoff.max));
-        settings.error(&base, what);
-    }
+    let counts = [route.attempts_before_failover, route.max_attempts];
+    let [before, max] = [at.child("attempts_before_failover"), at.child("max_attempts")];
+    relation(settings, counts[0] <= counts[1], [&before, &max], counts, "at most", "");
+    let spans = [route.backoff.base, route.backoff.max];
+    let [base, max] = [at.join("backoff.base"), at.join("backoff.max")];
+    relation(settings, spans[0] <= spans[1], [&base, &max], spans.map(format_duration), "at most", "");
 }
 
 /// What `notify()` takes as a topic, except what looks like a pattern.
@@ -49,14 +51,5 @@ fn channels(settings: &mut Settings, path: &KeyPath, route: &RouteConfig, config
         if route.channels[..index].contains(channel) {
             settings.error(path, format!("names {channel:?} twice"));
         }
-    }
-}
-
-fn attempts(settings: &mut Settings, at: &KeyPath, route: &RouteConfig) {
-    let [before, max] = [at.child("attempts_before_failover"), at.child("max_attempts")];
-    let wrong = settings.is_wrong(&before) || settings.is_wrong(&max);
-    if !wrong && route.attempts_before_failover > route.max_attempts {
-        let what = format!("is {}; it must be at most {max} ({})", route.attempts_before_failover, route.max_attempts);
-        settings.error(&before, what);
     }
 }
