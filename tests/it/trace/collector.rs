@@ -1,7 +1,6 @@
 //! A collector that is away, busy, strict, behind TLS: what becomes of the spans, and of the deliveries.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
@@ -95,10 +94,11 @@ async fn what_is_beyond_the_buffer_is_dropped_and_the_oldest_go_first() {
         service_name: "outboxd".to_owned(),
     };
     let (tracer, exporter) = otlp::open(&config, "i").unwrap().unwrap();
+    let sent = otlp::Ended { outcome: "sent", http_status: Some(200), error: None };
     let recorder = PrometheusBuilder::new().build_recorder();
     metrics::with_local_recorder(&recorder, || {
         for notification in 0..WAITING_MAX + 10 {
-            tracer.end(tracer.begin(None, "ntf-a-1-1").expect("all are traced"), &call(notification));
+            tracer.begin(&call(notification), None, "ntf-a-1-1").expect("all are traced").end(&sent);
         }
     });
     let dropped = Scrape::parse(&recorder.handle().render()).value("outboxd_spans_dropped_total", &[]);
@@ -120,17 +120,25 @@ async fn what_is_beyond_the_buffer_is_dropped_and_the_oldest_go_first() {
     assert!(taken.iter().map(|id| id.parse::<i64>().unwrap()).eq(0..WAITING_MAX), "{taken:?}");
 }
 
-fn call(notification: i64) -> otlp::Call {
-    otlp::Call {
-        notification,
-        topic: Arc::from("orders"),
-        channel: Arc::from("webhook"),
-        attempt: 1,
-        published_at: Utc::now(),
-        outcome: "sent",
-        http_status: Some(200),
-        error: None,
-    }
+fn call(notification: i64) -> otlp::Call<'static> {
+    otlp::Call { notification, topic: "orders", channel: "webhook", attempt: 1, published_at: Utc::now() }
+}
+
+#[tokio::test]
+async fn neither_the_logs_filter_nor_the_environment_decides_what_is_traced() {
+    let scene = Scene::new().await;
+    let setup = scene
+        .traced("")
+        .env("OUTBOXD_LOG", "off")
+        .env("OTEL_TRACES_SAMPLER", "always_off")
+        .env("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "1");
+    let instance = setup.spawn();
+    scene.notify("r", "NULL").await;
+    scene.collector.wait_for(1, SOON).await;
+    assert_eq!(scene.calls().len(), 1);
+    assert_eq!(attribute(&scene.calls()[0].attributes, "outboxd.outcome").as_deref(), Some("sent"));
+    assert_eq!(instance.log(), "");
+    assert_eq!(instance.drain().await, 0);
 }
 
 #[tokio::test]
