@@ -87,18 +87,11 @@ async fn what_is_beyond_the_buffer_is_dropped_and_the_oldest_go_first() {
     const BATCHES: usize = 16;
     let collector = Provider::start();
     collector.answer(Reply::status(503));
-    let config = TelemetryConfig {
-        otlp_endpoint: Some(collector.url("")),
-        otlp_headers: Vec::new(),
-        otlp_sample_ratio: 1.0,
-        service_name: "outboxd".to_owned(),
-    };
-    let (tracer, exporter) = otlp::open(&config, "i").unwrap().unwrap();
-    let sent = otlp::Ended { outcome: "sent", http_status: Some(200), error: None };
+    let (tracer, exporter) = open(&collector);
     let recorder = PrometheusBuilder::new().build_recorder();
     metrics::with_local_recorder(&recorder, || {
         for notification in 0..WAITING_MAX + 10 {
-            tracer.begin(&call(notification), None, "ntf-a-1-1").expect("all are traced").end(&sent);
+            tracer.begin(&call(notification), None, "ntf-a-1-1").expect("all are traced").end(&SENT);
         }
     });
     let dropped = Scrape::parse(&recorder.handle().render()).value("outboxd_spans_dropped_total", &[]);
@@ -107,9 +100,7 @@ async fn what_is_beyond_the_buffer_is_dropped_and_the_oldest_go_first() {
     let before = collector.count();
     collector.answer(Reply::ok());
     collector.wait_for(before + BATCHES, SOON).await;
-    let stop = CancellationToken::new();
-    stop.cancel();
-    exporter.run(&stop).await;
+    flush(exporter).await;
 
     let requests: Vec<_> = collector.ledger().iter().map(spans).collect();
     assert!(requests.iter().all(|spans| spans.len() <= 1024));
@@ -118,6 +109,42 @@ async fn what_is_beyond_the_buffer_is_dropped_and_the_oldest_go_first() {
     // The first batch came again and again until it was taken.
     let taken = &ids[ids.iter().rposition(|id| id == "0").unwrap()..];
     assert!(taken.iter().map(|id| id.parse::<i64>().unwrap()).eq(0..WAITING_MAX), "{taken:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_way_through_the_queue_begins_at_the_publication_and_is_never_negative() {
+    let collector = Provider::start();
+    let (tracer, exporter) = open(&collector);
+    let hour = chrono::TimeDelta::hours(1);
+    let (ago, ahead) = (Utc::now() - hour, Utc::now() + hour);
+    for published_at in [ago, ahead] {
+        let call = otlp::Call { published_at, ..call(1) };
+        tracer.begin(&call, None, "ntf-a-1-1").expect("all are traced").end(&SENT);
+    }
+    flush(exporter).await;
+    let queued: Vec<_> = collector.ledger().iter().flat_map(spans).filter(|span| span.name == "queued").collect();
+    let length_ns = |n: usize| queued[n].end_time_unix_nano.checked_sub(queued[n].start_time_unix_nano);
+    assert_eq!(i64::try_from(queued[0].start_time_unix_nano).unwrap(), ago.timestamp_nanos_opt().unwrap());
+    assert!(length_ns(0) >= Some(3_600_000_000_000), "{queued:?}");
+    assert!(length_ns(1).is_some_and(|ns| ns < 1_000_000_000), "{queued:?}");
+}
+
+const SENT: otlp::Ended = otlp::Ended { outcome: "sent", http_status: Some(200), error: None };
+
+fn open(collector: &Provider) -> (otlp::Tracer, otlp::Exporter) {
+    let config = TelemetryConfig {
+        otlp_endpoint: Some(collector.url("")),
+        otlp_headers: Vec::new(),
+        otlp_sample_ratio: 1.0,
+        service_name: "outboxd".to_owned(),
+    };
+    otlp::open(&config, "i").unwrap().unwrap()
+}
+
+async fn flush(exporter: otlp::Exporter) {
+    let stop = CancellationToken::new();
+    stop.cancel();
+    exporter.run(&stop).await;
 }
 
 fn call(notification: i64) -> otlp::Call<'static> {
