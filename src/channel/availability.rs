@@ -14,7 +14,7 @@ use super::{CHANNEL_WIDE, Outcome};
 use crate::config::ChannelConfig;
 use crate::retry::moves_on_while_held;
 
-/// Work of a paused channel or topic looks again after this.
+/// Work of a paused channel or topic asks again after this.
 pub const PAUSED_WAIT: Duration = Duration::from_secs(1);
 
 /// What may go now, as this instance knows it.

@@ -75,8 +75,8 @@ impl Liveness {
         self.beaten = None;
     }
 
-    /// Shows a sign of life and looks at `names` (others that may hold something) and all that registered.
-    pub(super) async fn look(&mut self, link: &Link, keys: &Keys, names: Vec<String>) -> Result<Others, Failure> {
+    /// Shows a sign of life and checks `names` (others that may hold something) and all that registered.
+    pub(super) async fn check(&mut self, link: &Link, keys: &Keys, names: Vec<String>) -> Result<Others, Failure> {
         let mut pipe = redis::pipe();
         self.beat(&mut pipe, keys);
         pipe.cmd("SMEMBERS").arg(&keys.consumers);
@@ -120,15 +120,15 @@ mod tests {
     fn a_consumer_is_dead_only_after_a_third_of_the_ttl_without_a_key() {
         let mut liveness = Liveness::new("me", Duration::from_secs(3));
         let start = Instant::now();
-        let mut look = |after_ms: u64, shows_life: bool| {
+        let mut check = |after_ms: u64, shows_life: bool| {
             let now = start + Duration::from_millis(after_ms);
             let others = liveness.sort([("other".to_string(), shows_life)].into_iter(), now);
             (others.alive.len(), others.dead.len())
         };
-        assert_eq!(look(0, false), (0, 0));
-        assert_eq!(look(900, false), (0, 0));
-        assert_eq!(look(950, true), (1, 0));
-        assert_eq!(look(1_000, false), (0, 0));
-        assert_eq!(look(2_000, false), (0, 1));
+        assert_eq!(check(0, false), (0, 0));
+        assert_eq!(check(900, false), (0, 0));
+        assert_eq!(check(950, true), (1, 0));
+        assert_eq!(check(1_000, false), (0, 0));
+        assert_eq!(check(2_000, false), (0, 1));
     }
 }

@@ -124,7 +124,7 @@ impl Listener {
         match session.bells.recv().await {
             Some(mut bell) => {
                 self.rings += 1;
-                // One look serves all that have rung by now.
+                // One poll serves all that have rung by now.
                 while let Ok(another) = session.bells.try_recv() {
                     self.rings += 1;
                     if another == Bell::Control {

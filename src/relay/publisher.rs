@@ -16,7 +16,7 @@ use crate::store::publish::Reserved;
 use crate::store::{self, StageError, Store};
 use crate::telemetry::statistics::Statistics;
 
-/// How old the last look at the queue's depth may be.
+/// How old the last read of the queue's depth may be.
 const DEPTH_MAX_AGE: Duration = Duration::from_millis(25);
 /// The share of the window that topics with a backlog may fill; the rest is for topics with little to say, which
 /// so have at most this much in front of them.
@@ -42,7 +42,7 @@ struct Shared {
 
 #[derive(Debug, Clone, Copy)]
 struct Room {
-    /// In the queue at the last look.
+    /// In the queue at the last read.
     waiting: u64,
     /// Pushed by this process since.
     pushed: u64,
@@ -132,7 +132,7 @@ impl Publisher {
             *room = Room { waiting: depth.waiting, pushed: 0, seen_at: Some(Instant::now()) };
         }
         let sharers = self.shared.presence.alive();
-        // A share of what was free at the last look, less what we have taken of it since: the others take theirs meanwhile.
+        // A share of what was free at the last read, less what we have taken of it since: the others take theirs meanwhile.
         let share = |limit: u32| {
             let free = u64::from(limit).saturating_sub(room.waiting);
             u32::try_from(free.div_ceil(sharers).saturating_sub(room.pushed)).unwrap_or(u32::MAX)

@@ -33,9 +33,9 @@ use crate::telemetry::statistics::Statistics;
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_SHARE: u32 = 100;
 const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
-/// Between looks for keys that nobody admitted.
+/// Between searches for keys that nobody admitted.
 const KEYS_EVERY: Duration = Duration::from_secs(4);
-/// Keys looked at by one sweep at most; the next goes on from there.
+/// Keys scanned by one sweep at most; the next goes on from there.
 const KEYS_MAX: u32 = 20_000;
 /// How long one sweep scans the live rows at most, and how many times longer it rests until it goes on from there.
 const SCAN_TIME_MAX: Duration = Duration::from_millis(500);
@@ -183,12 +183,12 @@ impl Repair {
 
         let of_dead = self.republish_of_dead(&dead, rounds).await;
         counts.lost += rounds.done("republish what dead instances held", of_dead);
-        let lost = self.look_for_loss(&mut rounds.loss).await;
-        counts.lost += rounds.done("look for what the queue lost", lost);
-        let another = self.look_for_another_server().await;
-        counts.lost += rounds.done("look for another server", another);
-        let orphans = self.look_for_orphans(swept.published_for).await;
-        counts.lost += rounds.done("look for orphans", orphans);
+        let lost = self.republish_lost(&mut rounds.loss).await;
+        counts.lost += rounds.done("republish what the queue lost", lost);
+        let another = self.republish_after_server_change().await;
+        counts.lost += rounds.done("republish after a change of server", another);
+        let orphans = self.republish_orphans(swept.published_for).await;
+        counts.lost += rounds.done("republish orphans", orphans);
 
         if Instant::now() >= rounds.keys_at {
             let began = Instant::now();
@@ -250,7 +250,7 @@ impl Repair {
         Ok(lost)
     }
 
-    async fn look_for_loss(&self, told: &mut Option<Loss>) -> Result<u64, StageError> {
+    async fn republish_lost(&self, told: &mut Option<Loss>) -> Result<u64, StageError> {
         if let Some(loss) = self.queue.check_loss(self.presence.queue_counter()).await? {
             *told = Some(loss);
         }
@@ -268,7 +268,7 @@ impl Repair {
 
     /// A server that took over may lack the last commits of the one before, claims among them: what it has as published may
     /// have been taken from the queue already.
-    async fn look_for_another_server(&self) -> Result<u64, StageError> {
+    async fn republish_after_server_change(&self) -> Result<u64, StageError> {
         if !self.presence.take_server_change() {
             return Ok(0);
         }
@@ -299,7 +299,7 @@ impl Repair {
 
     /// What was published a while ago cannot be in a queue that is empty: whoever pushed it died before it could tell how
     /// far the counter was, and the queue was emptied since.
-    async fn look_for_orphans(&self, published_for: Option<Duration>) -> Result<u64, StageError> {
+    async fn republish_orphans(&self, published_for: Option<Duration>) -> Result<u64, StageError> {
         let is_late = published_for.is_some_and(|waited| waited >= self.relay.republish_after);
         if !is_late || self.is_in_process() || !self.queue_is_empty().await? {
             return Ok(0);

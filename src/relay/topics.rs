@@ -73,8 +73,8 @@ impl Topics {
         }
     }
 
-    /// These topics have, or may have, rows that nobody has seen: they are gone through from their start.
-    pub(super) fn look_at(&mut self, names: Vec<Arc<str>>) {
+    /// These topics have, or may have, rows that nobody has seen: they are scanned from their start.
+    pub(super) fn scan_all(&mut self, names: Vec<Arc<str>>) {
         for name in names {
             self.topics.entry(name).or_default().from = Some(0);
         }
@@ -197,7 +197,7 @@ mod tests {
     fn topics_with_a_backlog_share_their_part_of_the_window_and_leave_the_others_theirs() {
         let mut topics = Topics::new(500);
         topics.note_fresh(&found(&[("a", 250, 250), ("b", 250, 500)]), true);
-        topics.look_at(vec![Arc::from("quiet")]);
+        topics.scan_all(vec![Arc::from("quiet")]);
         let full = Allowance { backlog: 100, fresh: 9_000 };
         let takes: Vec<u32> = planned(&topics, full).into_iter().map(|(_, _, take)| take).collect();
         assert_eq!(takes, [50, 50, 500]);
@@ -232,7 +232,7 @@ mod tests {
     fn topics_take_turns() {
         let mut topics = Topics::new(500);
         let names: Vec<Arc<str>> = (0..SCANS_MAX + 2).map(|n| Arc::from(format!("t{n:04}"))).collect();
-        topics.look_at(names);
+        topics.scan_all(names);
         let scans = topics.plan(PLENTY);
         assert_eq!((scans.len(), &*scans[0].topic), (SCANS_MAX, "t0000"));
         topics.turn = scans.last().map(|scan| Arc::clone(&scan.topic));

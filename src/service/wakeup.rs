@@ -4,7 +4,7 @@
 //! sequence holds a time outside MVCC, ahead of now while an instance is busy and polls, refreshed every second while it
 //! listens, stale when it is down.
 //!
-//! **From busy to listening** must not miss a commit whose transaction read the bell before we set it. So: set it, look
+//! **From busy to listening** must not miss a commit whose transaction read the bell before we set it. So: set it, poll
 //! after a millisecond, and again, each time a half later, up to a second. Whoever kept its transaction open for d is
 //! found after about d/2 more; nobody later than the slow poll.
 //!
@@ -84,7 +84,7 @@ impl Pump {
     fn on_event(&mut self, event: Event) {
         let Some(relay) = &mut self.relay else { return };
         match event {
-            Event::Bell(Bell::Control) | Event::Failed => relay.look_again(),
+            Event::Bell(Bell::Control) | Event::Failed => relay.rescan(),
             Event::Woken => relay.wake(),
             Event::Bell(Bell::Commit) | Event::Time | Event::Shutdown => {}
         }

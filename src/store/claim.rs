@@ -305,7 +305,7 @@ fn decided(row: &Row, topics: &mut Topics) -> Result<(Key, Case)> {
     Ok((key, case(row, topics).unwrap_or_else(unusable)))
 }
 
-// By position, in the statement's order: a name is looked for among all of them, for each value of each row.
+// By position, in the statement's order: a name is searched for among all of them, for each value of each row.
 fn case(row: &Row, topics: &mut Topics) -> Result<Case> {
     let status: Option<&str> = row.value(8)?;
     let token: Option<i32> = row.value(2)?;

@@ -42,7 +42,7 @@ impl Store {
                 INT8_ARRAY
             ]
         );
-        let looked_at: Vec<&str> = streams.iter().map(|stream| stream.topic.as_str()).collect();
+        let polled: Vec<&str> = streams.iter().map(|stream| stream.topic.as_str()).collect();
         let groups = || streams.iter().flat_map(|stream| stream.groups.iter().map(move |group| (stream, group)));
         let topics: Vec<&str> = groups().map(|(stream, _)| stream.topic.as_str()).collect();
         let names: Vec<&str> = groups().map(|(_, group)| group.name.as_str()).collect();
@@ -58,7 +58,7 @@ impl Store {
                     &lease,
                     &owner,
                     &i64::from(stream_max),
-                    &looked_at,
+                    &polled,
                     &topics,
                     &names,
                     &delivered,

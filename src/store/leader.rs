@@ -2,7 +2,7 @@
 //!
 //! **Guarantee.** At most one instance works under a lease: each statement of the work names the owner and
 //! checks the lease in the database, under a lock that keeps it from changing its owner meanwhile. An owner that was
-//! paused and wakes up late changes nothing. When the owner signs off the next one takes over at its next look; when
+//! paused and wakes up late changes nothing. When the owner signs off the next one takes over at its next poll; when
 //! it dies, as soon as its lease has run out.
 //!
 //! **Limit.** The lease says who may begin a statement, not who is computing: between statements two instances may
@@ -18,8 +18,8 @@ use super::{Result, Store, query};
 
 /// A lease is never longer, so that it moves over within seconds.
 const LEASE_MAX: Duration = Duration::from_secs(10);
-/// Looks of those who do not have it, at most this far apart.
-const LOOK_EVERY_MAX: Duration = Duration::from_secs(2);
+/// Polls of those who do not have it, at most this far apart.
+const POLL_INTERVAL_MAX: Duration = Duration::from_secs(2);
 /// A lease is renewed after this part of it.
 const RENEW_SHARE: u32 = 3;
 
@@ -80,8 +80,8 @@ impl LeaderLease {
     }
 
     /// How long to wait before asking again, for those who do not have it and for owners who must renew.
-    pub fn look_every(&self) -> Duration {
-        (self.lease / (RENEW_SHARE + 1)).min(LOOK_EVERY_MAX)
+    pub fn poll_interval(&self) -> Duration {
+        (self.lease / (RENEW_SHARE + 1)).min(POLL_INTERVAL_MAX)
     }
 }
 

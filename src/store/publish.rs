@@ -11,7 +11,7 @@ use super::release::bounded;
 use super::{BATCH_ROWS, Error, Result, Store, query};
 use crate::queue::Message;
 
-/// How often an admission that lost a race looks again; then the sweep does it.
+/// How often an admission that lost a race is tried again; then the sweep does it.
 const ADMISSIONS_MAX: usize = 5;
 
 /// Rows reserved for this instance to push, in the order to push them, and the publications they stand under.
@@ -86,11 +86,11 @@ pub struct Fresh {
     pub found: Found,
     /// Keys whose head waits to be admitted.
     pub keys: Vec<String>,
-    /// The last id drawn when it looked.
+    /// The last id drawn when it scanned.
     pub last_id: i64,
 }
 
-/// Where the fast path looks.
+/// What the fast path scans.
 #[derive(Debug, Clone, Copy)]
 pub struct FreshScan<'a> {
     /// The last id drawn at the previous poll.
@@ -164,18 +164,18 @@ impl Store {
         Found::of(&rows.iter().collect::<Vec<_>>())
     }
 
-    /// Takes rows whose time has come, topic by topic, so many of each from such a step of its route on, looking back so far.
+    /// Takes rows whose time has come, topic by topic, so many of each from such a step of its route on, going back so far.
     pub async fn reserve_due(
         &self,
         topics: &[(Arc<str>, u32)],
         steps: &[i16],
-        look_back: Duration,
+        back: Duration,
         instance: i32,
     ) -> Result<Due> {
         let query = query!("relay/reserve_due", Relaxed, [TEXT_ARRAY, INT4_ARRAY, INT8, INT4, INT2_ARRAY]);
         let names: Vec<&str> = topics.iter().map(|(topic, _)| &**topic).collect();
         let take: Vec<i32> = topics.iter().map(|(_, take)| bounded(*take)).collect();
-        let rows = self.query(query, &[&names, &take, &millis(look_back), &instance, &steps]).await?;
+        let rows = self.query(query, &[&names, &take, &millis(back), &instance, &steps]).await?;
         let (mut reserved, mut next) = (Vec::new(), Vec::new());
         for row in &rows {
             match row.value::<Option<i64>>(0)? {
@@ -216,13 +216,13 @@ impl Store {
 
     async fn admit_some(&self, keys: &[String]) -> Result<u64> {
         let query = query!("relay/admit_heads", Durable, [TEXT_ARRAY]);
-        let mut looks = 0;
+        let mut tries = 0;
         loop {
-            looks += 1;
+            tries += 1;
             match self.query(query, &[&keys]).await {
                 Ok(rows) => return Ok(rows.len() as u64),
-                // Somebody else admitted a head meanwhile: look again.
-                Err(Error::Contention(_)) if looks < ADMISSIONS_MAX => {}
+                // Somebody else admitted a head meanwhile: try again.
+                Err(Error::Contention(_)) if tries < ADMISSIONS_MAX => {}
                 Err(error) => return Err(error),
             }
         }

@@ -161,7 +161,7 @@ impl Dispatcher {
     ) {
         let worker = &self.worker;
         if worker.availability.topic_is_paused(topic) {
-            // The relay does not look at them before the topic is resumed.
+            // The relay does not scan them before the topic is resumed.
             back.extend(taken.into_iter().map(|taken| (taken, Duration::ZERO, None)));
             return;
         }

@@ -1,4 +1,4 @@
-//! One attempt: look whether it may go, call the channel, decide what follows.
+//! One attempt: check whether it may go, call the channel, decide what follows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

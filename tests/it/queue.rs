@@ -79,7 +79,7 @@ async fn take_all(consumer: &mut Box<dyn Consumer>, count: usize) -> Vec<Deliver
     taken
 }
 
-/// Nothing arrives although it is looked for, twice the TTL long.
+/// Nothing arrives although it is asked for, twice the TTL long.
 async fn assert_nothing_arrives(consumer: &mut Box<dyn Consumer>) {
     let started = Instant::now();
     while started.elapsed() < TTL * 2 {

@@ -1,5 +1,5 @@
 -- Takes ready rows topic by topic, each from its position on, for this instance to push: ready → published under one
--- publication. Backlogs and the relay's look go this way. Confirms on the way, like relay/reserve_fresh, and survives the
+-- publication. Backlogs and the relay's full scan go this way. Confirms on the way, like relay/reserve_fresh, and survives the
 -- same interleavings.
 -- $1 topics · $2 after which seq, per topic · $3 rows at most, per topic · $4 instance · $5 publications to confirm
 -- Locks: the rows taken. Index: outbox_fresh, then by ctid; publication_pkey.

@@ -15,7 +15,7 @@ use super::super::in_flight::InFlight;
 use super::super::liveness::{Liveness, MOVED_MAX};
 use super::super::{Acker, Consumer, Delivery, Handle, Result, Tended, element, metrics};
 
-/// The pause between looks while Redis is out of memory and refuses to block.
+/// The pause between polls while Redis is out of memory and refuses to block.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Redis 6.2 takes 0.001 s for less than a millisecond and that for no limit: it would block for good.
@@ -235,10 +235,10 @@ impl Consumer for ListConsumer {
     }
 
     async fn tend(&mut self) -> Result<Tended> {
-        // A move that Redis carried out long after we gave up on the connection is found by looking again.
+        // A move that Redis carried out long after we gave up on the connection is found by reading again.
         self.rescan = true;
         self.list_acker().ack(&[]).await?;
-        let others = self.liveness.look(&self.broker.link, &self.broker.keys, Vec::new()).await?;
+        let others = self.liveness.check(&self.broker.link, &self.broker.keys, Vec::new()).await?;
         let mut tended = Tended::default();
         for dead in others.dead {
             let (moved, removed) = self.move_back_from(&dead, "dead").await?;

@@ -17,7 +17,7 @@ use super::super::keys::{FIELD, GROUP};
 use super::super::liveness::{Liveness, MOVED_MAX, Others};
 use super::super::{Acker, Consumer, Delivery, Handle, Result, Tended, element, metrics};
 use super::Shared;
-use super::pending::LOOKED_AT_MAX;
+use super::pending::PENDING_MAX;
 use super::reply::{Entry, Pending, Read};
 
 /// Takes and acknowledges under one name.
@@ -57,7 +57,7 @@ impl StreamConsumer {
         let before = self.in_flight.counts();
         // On the blocking link: an XREADGROUP that nobody waits for any more has ended when this is answered.
         let mut pipe = redis::pipe();
-        pipe.cmd("XPENDING").arg(&self.shared.broker.keys.main).arg(GROUP).arg("-").arg("+").arg(LOOKED_AT_MAX);
+        pipe.cmd("XPENDING").arg(&self.shared.broker.keys.main).arg(GROUP).arg("-").arg("+").arg(PENDING_MAX);
         pipe.arg(&self.name);
         let reply = self.blocking.query_blocking(&pipe, self.liveness.block_max()).await;
         let pending: Vec<Pending> = match reply {
@@ -193,12 +193,12 @@ impl Consumer for StreamConsumer {
     }
 
     async fn tend(&mut self) -> Result<Tended> {
-        // A read that Redis carried out long after we gave up on the connection is found by looking again.
+        // A read that Redis carried out long after we gave up on the connection is found by reading again.
         self.rescan = true;
         self.stream_acker().ack(&[]).await?;
         let infos = self.shared.group_members().await?;
         let names = infos.iter().map(|info| info.name.clone()).collect();
-        let others = self.liveness.look(&self.shared.broker.link, &self.shared.broker.keys, names).await?;
+        let others = self.liveness.check(&self.shared.broker.link, &self.shared.broker.keys, names).await?;
         let mut tended = Tended::default();
         for dead in &others.dead {
             let holds = infos.iter().any(|info| info.name == *dead && info.pending > 0);

@@ -22,7 +22,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const ALL: Scan<'_> = Scan { dead: &[], ends_leases: true, page: 0, pages_max: 1_000, claims_max: 10 };
 
 #[tokio::test]
-async fn one_look_tells_the_claims_to_be_ended_and_how_long_what_is_published_has_waited() {
+async fn one_scan_tells_the_claims_to_be_ended_and_how_long_what_is_published_has_waited() {
     let database = postgres::database().await;
     let client = database.connect().await;
     let store = Store::open(&config(&database, &[])).unwrap();
@@ -194,7 +194,7 @@ async fn leave_in_the_queue_of(world: &World, instance: i32, silent_for: &str) {
 }
 
 #[tokio::test]
-async fn an_instance_that_looked_dead_is_looked_at_again_when_it_dies() {
+async fn an_instance_that_looked_dead_is_dealt_with_again_when_it_dies() {
     let world = World::new(Carrier::Memory).await;
     let _alive = world.setup.clone().set("worker.heartbeat_ttl", "2s").start().await;
     let stopped = register(&world.app).await;

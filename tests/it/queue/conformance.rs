@@ -195,7 +195,7 @@ async fn a_take_that_nobody_waits_for_any_more_loses_nothing(queue: Arc<dyn Queu
         let abandoned = tokio::time::timeout(Duration::from_millis(5), consumer.take(10, PATIENCE)).await;
         assert!(abandoned.is_err(), "nothing was there yet");
         queue.push(&messages(id..id + 1)).await.unwrap();
-        // Without tending in between: the call itself has to look for what the abandoned one moved.
+        // Without tending in between: the call itself has to search for what the abandoned one moved.
         let taken = consumer.take(10, Duration::from_secs(5)).await.unwrap();
         assert_eq!(ids(&taken), [id]);
         consumer.acker().ack(&taken).await.unwrap();

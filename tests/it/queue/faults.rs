@@ -312,7 +312,7 @@ async fn a_stopped_redis_makes_nobody_look_dead(config: QueueConfig) {
     server.signal(Signal::SIGSTOP);
     tokio::time::sleep(TTL + TTL / 4).await;
     server.signal(Signal::SIGCONT);
-    assert_eq!(other.tend().await.unwrap().reclaimed, 0, "the first to look must not take over");
+    assert_eq!(other.tend().await.unwrap().reclaimed, 0, "the first to check must not take over");
     busy.tend().await.unwrap();
     assert_eq!(other.tend().await.unwrap().reclaimed, 0);
     assert_eq!(queue.depth().await.unwrap().in_flight, 3);

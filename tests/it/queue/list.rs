@@ -24,7 +24,7 @@ async fn a_worker_that_starts_again_works_off_its_own_list_first() {
 }
 
 #[tokio::test]
-async fn a_message_moved_after_the_client_stopped_waiting_is_found_by_looking_again() {
+async fn a_message_moved_after_the_client_stopped_waiting_is_found_by_reading_again() {
     let config = config(QueueKind::List);
     let queue = open_at(&config, shared().url()).await.unwrap();
     let mut consumer = queue.consumer("w").await.unwrap();
@@ -39,7 +39,7 @@ async fn a_message_moved_after_the_client_stopped_waiting_is_found_by_looking_ag
 }
 
 #[tokio::test]
-async fn garbage_in_the_own_list_is_removed_when_it_is_found_by_looking() {
+async fn garbage_in_the_own_list_is_removed_when_it_is_read() {
     let config = config(QueueKind::List);
     let queue = open_at(&config, shared().url()).await.unwrap();
     let processing = format!("{{{}}}:v1:list:processing:w", config.prefix);

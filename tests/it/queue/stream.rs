@@ -110,7 +110,7 @@ async fn deliveries_are_counted_across_crashes() {
         let taken = take_all(&mut consumer, 1).await;
         assert_eq!(taken[0].times_delivered, times);
         consumer.tend().await.unwrap();
-        assert_eq!(consumer.take(1, NO_WAIT).await.unwrap(), [], "looking again is no delivery");
+        assert_eq!(consumer.take(1, NO_WAIT).await.unwrap(), [], "reading again is no delivery");
     }
 }
 
