@@ -32,7 +32,7 @@ use tracing::{info, warn};
 
 use crate::failpoint;
 use crate::queue::events::EventStreams;
-use crate::store::event::{Portion, Progress};
+use crate::store::event::{BatchMax, Progress};
 use crate::store::leader::LeaderLease;
 use crate::store::{StageError, Store};
 use crate::telemetry::outage::{ERROR_WAIT, Outage};
@@ -41,7 +41,7 @@ use watch::Watch;
 /// The lease's name in the database.
 pub const LEASE: &str = "events";
 /// Appended in one round trip.
-const BATCH: Portion = Portion { events: 500, bytes: 4 << 20 };
+const BATCH: BatchMax = BatchMax { events: 500, bytes: 4 << 20 };
 /// Between polls for what waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Between reads of where Redis is, while nothing is appended.

@@ -28,7 +28,7 @@ const SEARCH_EVERY: Duration = Duration::from_secs(1);
 /// Topics seen by one topic search; the next one goes on with the rest.
 const TOPICS_MAX: u32 = 1_000;
 /// Rows of a topic without a backlog, per pass.
-const FRESH_TAKE: u32 = 100;
+const FRESH_ROWS_MAX: u32 = 100;
 
 /// What a pass did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -137,16 +137,16 @@ impl Producer {
             self.topics.iter().filter(|(_, topic)| !is_exact || topic.due_at.is_some_and(|at| at <= now)).collect();
         let backlogged = due.iter().filter(|(_, topic)| topic.is_backlogged).count();
         let share = |rows: u32, of: usize| (rows / u32::try_from(of.max(1)).unwrap_or(u32::MAX)).max(1);
-        let backlog_take = share(BATCH_ROWS, backlogged);
-        let fresh_take = if backlogged == 0 && due.len() == 1 {
+        let backlog_rows_max = share(BATCH_ROWS, backlogged);
+        let fresh_rows_max = if backlogged == 0 && due.len() == 1 {
             BATCH_ROWS
         } else {
-            FRESH_TAKE.min(share(BATCH_ROWS * 4, due.len() - backlogged))
+            FRESH_ROWS_MAX.min(share(BATCH_ROWS * 4, due.len() - backlogged))
         };
         let scan = |(name, topic): &(&String, &Topic)| TopicScan {
             topic: (*name).clone(),
             after: topic.cursor,
-            take: if topic.is_backlogged { backlog_take } else { fresh_take },
+            rows_max: if topic.is_backlogged { backlog_rows_max } else { fresh_rows_max },
         };
         due.iter().map(scan).collect()
     }
@@ -155,7 +155,7 @@ impl Producer {
         for (n, scan) in scans.iter().enumerate() {
             let Some(topic) = self.topics.get_mut(&scan.topic) else { continue };
             let found = released.topics.iter().find(|found| found.scan == n);
-            topic.is_backlogged = found.is_some_and(|found| found.rows >= scan.take);
+            topic.is_backlogged = found.is_some_and(|found| found.rows >= scan.rows_max);
             if let Some(found) = found {
                 topic.cursor = found.last;
             }

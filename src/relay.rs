@@ -163,8 +163,8 @@ impl Relay {
     }
 
     async fn publish_fresh(&mut self, counts: &mut Counts) -> Result<(), StageError> {
-        let take = self.publisher.allowance().await?.fresh.min(BATCH_ROWS);
-        if take == 0 {
+        let rows_max = self.publisher.allowance().await?.fresh.min(BATCH_ROWS);
+        if rows_max == 0 {
             counts.is_full = true;
             return Ok(());
         }
@@ -174,12 +174,12 @@ impl Relay {
         skip.extend(self.availability.paused_topics());
         let overlap = if is_wide { OVERLAP_WIDE } else { OVERLAP };
         let only = self.availability.routed_topics();
-        let scan = FreshScan { last_id: self.last_id, overlap, skip: &skip, only: only.as_deref(), take };
+        let scan = FreshScan { last_id: self.last_id, overlap, skip: &skip, only: only.as_deref(), rows_max };
         let confirm = self.publisher.take_unconfirmed();
         let fresh = self.store.reserve_fresh(scan, self.instance.get(), &confirm).await;
         let fresh = self.publisher.keep_unless(fresh, confirm)?;
         let rows = fresh.found.reserved.messages.len();
-        let is_full = rows + fresh.keys.len() >= take as usize;
+        let is_full = rows + fresh.keys.len() >= rows_max as usize;
         self.topics.note_fresh(&fresh.found, is_full);
         if is_full {
             counts.has_more = true;
@@ -252,10 +252,10 @@ impl Relay {
         let step = |(topic, _): &(Arc<str>, u32)| i16::from(self.availability.flow(topic) == Flow::Held);
         let steps: Vec<i16> = scans.iter().map(step).collect();
         let due = self.store.reserve_due(&scans, &steps, back, self.instance.get()).await?;
-        for (topic, take) in &scans {
+        for (topic, rows_max) in &scans {
             let found = due.found.topics.iter().find(|found| found.topic == *topic);
             let next = due.next.iter().find(|(name, _)| name == topic).map(|(_, due_in)| *due_in);
-            let has_more = found.is_some_and(|found| found.rows >= *take as usize);
+            let has_more = found.is_some_and(|found| found.rows >= *rows_max as usize);
             counts.has_more |= has_more;
             self.due.note(topic, has_more, next);
         }

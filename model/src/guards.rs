@@ -49,7 +49,7 @@ pub struct Guards {
     pub orphans_are_found: bool,
     /// What dead instances had in their in-process queues is republished: `PublishedBy` in `src/relay/repair.rs`.
     pub dead_queues_are_republished: bool,
-    /// An instance that looked dead, was alive and died again is dealt with again: `Rounds::dealt_with` in
+    /// An instance that looked dead, was alive and died again is dealt with again: `SweepState::dealt_with` in
     /// `src/relay/repair.rs` keeps the heartbeat as of which it was.
     pub the_dead_are_dealt_with_again: bool,
     /// An instance that falls back says so in Postgres before its first push there. A rule for a fallback: none is built.

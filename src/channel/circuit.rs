@@ -18,7 +18,7 @@ use crate::retry::Failure;
 
 /// An open circuit stays open for at most this many times `open_for`.
 const OPEN_FOR_FACTOR_MAX: u32 = 16;
-/// An end that would move by less than this is left where it is: a crowd of 429 opens once.
+/// An end that would move by less than this is left where it is: many 429 at once open it once.
 const OPEN_STEP_MIN: Duration = Duration::from_secs(1);
 /// Whoever waits for a probe under way asks again after this: mostly it is over long before it must be.
 const PROBE_POLL: Duration = Duration::from_secs(1);

@@ -49,20 +49,20 @@ impl Liveness {
         Liveness { name: name.into(), ttl, beaten: None, suspects: HashMap::new() }
     }
 
-    /// The longest a blocking call may go without a sign of life: with the pause between signs it leaves
+    /// The longest a blocking call may go without a heartbeat: with the pause between heartbeats it leaves
     /// half of the TTL.
     pub(super) fn block_max(&self) -> Duration {
         (self.ttl / 3).min(Duration::from_secs(2))
     }
 
-    /// Adds a sign of life to `pipe` if one is due.
+    /// Adds a heartbeat to `pipe` if one is due.
     pub(super) fn beat_if_due(&mut self, pipe: &mut Pipeline, keys: &Keys) {
         if self.beaten.is_none_or(|beaten| beaten.elapsed() >= self.ttl / 6) {
             self.beat(pipe, keys);
         }
     }
 
-    /// Adds a sign of life to `pipe`.
+    /// Adds a heartbeat to `pipe`.
     pub(super) fn beat(&mut self, pipe: &mut Pipeline, keys: &Keys) {
         let alive = keys.alive(&self.name);
         let ttl_ms = self.ttl.as_millis() as u64;
@@ -70,12 +70,12 @@ impl Liveness {
         self.beaten = Some(Instant::now());
     }
 
-    /// The last sign of life may not have arrived.
-    pub(super) fn doubt(&mut self) {
+    /// The last heartbeat may not have arrived.
+    pub(super) fn forget_heartbeat(&mut self) {
         self.beaten = None;
     }
 
-    /// Shows a sign of life and checks `names` (others that may hold something) and all that registered.
+    /// Sends a heartbeat and checks `names` (others that may hold something) and all that registered.
     pub(super) async fn check(&mut self, link: &Link, keys: &Keys, names: Vec<String>) -> Result<Others, Failure> {
         let mut pipe = redis::pipe();
         self.beat(&mut pipe, keys);

@@ -88,19 +88,19 @@ impl DueTopics {
         due.map(|(topic, _)| Arc::clone(topic)).collect()
     }
 
-    /// What to take of these topics, together no more than `rows_max`, beginning after the topic that was scanned last. The
+    /// What to reserve of these topics, together no more than `rows_max`, beginning after the topic that was scanned last. The
     /// others are asked by the next passes, also those that only a wake-up named.
     pub(super) fn in_turns(&mut self, mut topics: Vec<(Arc<str>, u32)>, rows_max: u32) -> Vec<(Arc<str>, u32)> {
         let next = topics.partition_point(|(topic, _)| self.turn.as_ref().is_some_and(|turn| topic <= turn));
         topics.rotate_left(next);
         let (now, mut room) = (Instant::now(), rows_max);
-        topics.retain_mut(|(topic, take)| {
+        topics.retain_mut(|(topic, rows)| {
             if let Some(left) = self.topics.get_mut(topic).filter(|_| room == 0) {
                 left.at = left.at.min(now);
             }
-            *take = room.min(*take);
-            room -= *take;
-            *take > 0
+            *rows = room.min(*rows);
+            room -= *rows;
+            *rows > 0
         });
         self.turn = topics.last().map(|(topic, _)| Arc::clone(topic)).or_else(|| self.turn.take());
         topics

@@ -106,7 +106,7 @@ impl Listener {
         match heard {
             Ok(Ok(())) => Ok(session),
             Ok(Err(error)) => Err(store::Error::Unavailable(error.to_string())),
-            // The pump waits for us: a link that falls silent now must not stop it.
+            // The loop waits for us: a link that falls silent now must not stop it.
             Err(_) => Err(store::Error::Unavailable("no answer to LISTEN".to_owned())),
         }
     }

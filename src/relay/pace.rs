@@ -60,8 +60,8 @@ impl Pace {
         let spans = now.duration_since(self.since).as_secs_f64() / SPAN.as_secs_f64();
         let calm_max = (CALM_ROWS_MAX as f64 * spans.max(1.0)) as u64;
         if self.rows > calm_max || self.rings > calm_max {
-            let hold = if self.rows > calm_max { SPAN } else { RUNG_FOR };
-            self.busy_until = self.busy_until.max(now + hold);
+            let span = if self.rows > calm_max { SPAN } else { RUNG_FOR };
+            self.busy_until = self.busy_until.max(now + span);
             if !self.is_busy {
                 (self.is_busy, self.bell_at) = (true, None);
             }

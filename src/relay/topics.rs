@@ -123,10 +123,10 @@ impl Topics {
         for (name, topic) in self.in_turns().filter(|(_, topic)| topic.is_open()).take(SCANS_MAX) {
             let share = if topic.is_backlog { backlog_share } else { other_share };
             let limit = topic.room.map_or(u32::MAX, |rows| u32::try_from(rows).unwrap_or(u32::MAX));
-            let take = share.min(limit).min(room);
-            if take > 0 {
-                room -= take;
-                scans.push(TopicScan { topic: Arc::clone(name), after: topic.from.unwrap_or(0), take });
+            let rows_max = share.min(limit).min(room);
+            if rows_max > 0 {
+                room -= rows_max;
+                scans.push(TopicScan { topic: Arc::clone(name), after: topic.from.unwrap_or(0), rows_max });
             }
         }
         scans
@@ -151,7 +151,7 @@ impl Topics {
             let found = found.topics.iter().find(|found| found.topic == scan.topic);
             let rows = found.map_or(0, |found| found.rows);
             topic.seq = topic.seq.max(found.map_or(0, |found| found.seq_max));
-            topic.is_backlog = rows >= scan.take as usize;
+            topic.is_backlog = rows >= scan.rows_max as usize;
             topic.room = topic.room.map(|room| room.saturating_sub(rows));
             topic.from = match (topic.is_backlog, topic.room) {
                 (true, _) => Some(found.map_or(scan.after, |found| found.seq_max)),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn planned(topics: &Topics, allowance: Allowance) -> Vec<(String, i64, u32)> {
-        topics.plan(allowance).iter().map(|scan| (scan.topic.to_string(), scan.after, scan.take)).collect()
+        topics.plan(allowance).iter().map(|scan| (scan.topic.to_string(), scan.after, scan.rows_max)).collect()
     }
 
     #[test]
@@ -199,8 +199,8 @@ mod tests {
         topics.note_fresh(&found(&[("a", 250, 250), ("b", 250, 500)]), true);
         topics.scan_all(vec![Arc::from("quiet")]);
         let full = Allowance { backlog: 100, fresh: 9_000 };
-        let takes: Vec<u32> = planned(&topics, full).into_iter().map(|(_, _, take)| take).collect();
-        assert_eq!(takes, [50, 50, 500]);
+        let rows: Vec<u32> = planned(&topics, full).into_iter().map(|(_, _, rows_max)| rows_max).collect();
+        assert_eq!(rows, [50, 50, 500]);
         let none = Allowance { backlog: 0, fresh: 9_000 };
         assert_eq!(planned(&topics, none), [("quiet".to_owned(), 0, 500)]);
     }

@@ -7,7 +7,7 @@ use crate::queue::events::StreamFacts;
 
 /// A group of which something is to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Straggler {
+pub struct LaggingGroup {
     /// The stream's topic.
     pub topic: String,
     /// The group's name.
@@ -33,7 +33,7 @@ impl Store {
         owner: i32,
         stream_max: u32,
         streams: &[StreamFacts],
-    ) -> Result<Vec<Straggler>> {
+    ) -> Result<Vec<LaggingGroup>> {
         let query = query!(
             "events/report_groups",
             Relaxed,
@@ -70,7 +70,7 @@ impl Store {
             )
             .await?;
         let straggler = |row: &tokio_postgres::Row| {
-            Ok(Straggler {
+            Ok(LaggingGroup {
                 topic: row.value("topic")?,
                 name: row.value("name")?,
                 cut: row.value("cut")?,

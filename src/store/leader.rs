@@ -54,11 +54,11 @@ impl LeaderLease {
             return Ok(Some(held.owner));
         }
         self.held = None;
-        let taken = self.store.take_leader_lease(self.name, owner, self.lease).await?;
-        if taken == Taken::Elsewhere {
+        let acquired = self.store.acquire_leader_lease(self.name, owner, self.lease).await?;
+        if acquired == Acquired::Elsewhere {
             return Ok(None);
         }
-        if taken == Taken::New {
+        if acquired == Acquired::New {
             info!(lease = self.name, instance = owner, "took over");
         }
         self.held = Some(Held { owner, renew_at: started + self.lease / RENEW_SHARE });
@@ -87,7 +87,7 @@ impl LeaderLease {
 
 /// What became of asking for a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum Acquired {
     /// It is ours as of now.
     New,
     /// It was ours and still is.
@@ -97,14 +97,14 @@ pub enum Taken {
 }
 
 impl Store {
-    /// Takes or keeps a leader lease for `lease` from now, by the database's clock.
-    pub async fn take_leader_lease(&self, name: &str, instance: i32, lease: Duration) -> Result<Taken> {
-        let query = query!("upkeep/take_leader_lease", Relaxed, [TEXT, INT4, INT8]);
+    /// Acquires or renews a leader lease for `lease` from now, by the database's clock.
+    pub async fn acquire_leader_lease(&self, name: &str, instance: i32, lease: Duration) -> Result<Acquired> {
+        let query = query!("upkeep/acquire_leader_lease", Relaxed, [TEXT, INT4, INT8]);
         let rows = self.query(query, &[&name, &instance, &millis(lease)]).await?;
         Ok(match rows.first().map(|row| row.value::<bool>(0)).transpose()? {
-            Some(true) => Taken::New,
-            Some(false) => Taken::Kept,
-            None => Taken::Elsewhere,
+            Some(true) => Acquired::New,
+            Some(false) => Acquired::Kept,
+            None => Acquired::Elsewhere,
         })
     }
 

@@ -69,7 +69,7 @@ pub struct Dead {
     pub id: i32,
     /// Whether its queue died with it.
     pub memory: bool,
-    /// Its last sign of life.
+    /// Its last heartbeat.
     pub heartbeat_at: DateTime<Utc>,
     /// Where it ran.
     pub host: String,

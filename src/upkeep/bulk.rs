@@ -1,7 +1,7 @@
 //! Works off what operators asked for in bulk: `retry_where`, `discard_where`, `cancel_where`, a big `retry_dead`.
 //!
 //! The call only wrote down what to do. Every instance with the role relay polls twice a second; Postgres lets one of
-//! them at a time take a step, and a step waits for the one before to be sent, so that live traffic keeps its place
+//! them at a time take a step, and a step waits for the one before to be sent, so that live traffic goes first
 //! (see `sql/functions/_bulk_step.sql`). Progress is in the view `bulk_actions`.
 
 use std::time::Duration;

@@ -186,7 +186,7 @@ async fn i4_of_workers_with_copies_and_an_operator_one_gets_each_row() {
     let instance = register(&client).await;
     sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 300)").await;
     let ids: Vec<i64> = sql::values(&client, "SELECT id FROM outboxd.outbox ORDER BY id").await;
-    let scan = FreshScan { last_id: i64::MAX, overlap: 1_000, skip: &[], only: None, take: 5 };
+    let scan = FreshScan { last_id: i64::MAX, overlap: 1_000, skip: &[], only: None, rows_max: 5 };
     let mut racers = JoinSet::new();
     for _ in 0..2 {
         let (store, client) = (store.clone(), database.connect().await);

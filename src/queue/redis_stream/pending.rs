@@ -96,7 +96,7 @@ impl Shared {
         Ok(claimed)
     }
 
-    /// Puts everything `name` holds at the end again and stops its sign of life.
+    /// Puts everything `name` holds at the end again and stops its heartbeat.
     pub(super) async fn give_back(&self, name: &str) -> Result<(), Failure> {
         let keys = &self.broker.keys;
         let mut pipe = redis::pipe();

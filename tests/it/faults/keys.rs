@@ -23,12 +23,15 @@ async fn producers_that_race_for_due_rows_of_the_same_keys_release_each_key_in_o
            FROM generate_series(1, {ROWS}) n"
     );
     sql::run(&app, &insert).await;
-    let from_the_start =
-        |topic: &str, take| TopicScan { topic: topic.to_owned(), after: (DateTime::<Utc>::UNIX_EPOCH, 0), take };
+    let from_the_start = |topic: &str, rows_max| TopicScan {
+        topic: topic.to_owned(),
+        after: (DateTime::<Utc>::UNIX_EPOCH, 0),
+        rows_max,
+    };
     let mut producers = JoinSet::new();
-    for take in [5, 7, 11] {
+    for rows_max in [5, 7, 11] {
         let (store, watcher) = (Store::open(&config(&database, &[])).unwrap(), database.connect().await);
-        let scans = [from_the_start("a", take), from_the_start("b", take)];
+        let scans = [from_the_start("a", rows_max), from_the_start("b", rows_max)];
         producers.spawn(async move {
             let mut released = 0;
             while sql::value::<i64>(&watcher, "SELECT count(*) FROM outboxd.outbox").await < ROWS {

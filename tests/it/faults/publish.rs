@@ -95,7 +95,7 @@ async fn a_lower_id_that_commits_late_is_delivered_and_keeps_its_place_behind_it
 const FULL_SCAN: Duration = Duration::from_secs(5 + 2);
 
 #[tokio::test]
-async fn what_commits_far_below_where_the_fast_path_begins_is_found_by_the_relays_full_scan() {
+async fn what_commits_far_below_where_the_fast_path_begins_is_found_by_a_full_scan() {
     const OTHERS: usize = 6_000;
     let world = World::new(Carrier::Stream).await;
     let _instance = world.setup.start().await;
@@ -197,7 +197,7 @@ async fn fifty_thousand_due_rows_are_pushed_once_each_by_three_instances() {
     let deadline = Instant::now() + Duration::from_secs(60);
     while pushed.len() < ROWS {
         assert!(Instant::now() < deadline, "{} of {ROWS} arrived", pushed.len());
-        consumer.tend().await.unwrap();
+        consumer.maintain().await.unwrap();
         let taken = consumer.take(2_000, Duration::from_millis(100)).await.unwrap();
         consumer.acker().ack(&taken).await.unwrap();
         for delivery in taken {

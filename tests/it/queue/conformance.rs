@@ -210,7 +210,7 @@ async fn copies_of_one_message_are_each_delivered(queue: Arc<dyn Queue>) {
     assert_eq!(ids(&taken), [1, 1]);
     consumer.acker().ack(&taken[..1]).await.unwrap();
     assert_eq!(queue.depth().await.unwrap().in_flight, 1);
-    consumer.tend().await.unwrap();
+    consumer.maintain().await.unwrap();
     assert_eq!(consumer.take(10, NO_WAIT).await.unwrap(), [], "the other copy is in flight, not lost");
     consumer.acker().ack(&taken[1..]).await.unwrap();
     assert_eq!(queue.depth().await.unwrap(), Depth::default());
@@ -246,7 +246,7 @@ async fn ten_thousand_messages_reach_four_consumers_of_which_one_is_killed(queue
             let acker = consumer.acker();
             let mut acknowledged = Vec::new();
             while !stop.is_cancelled() {
-                consumer.tend().await.unwrap();
+                consumer.maintain().await.unwrap();
                 let taken = consumer.take(100, Duration::from_millis(50)).await.unwrap();
                 // The first worker dies with a batch in flight.
                 if worker == 0 && acknowledged.len() > 500 {
