@@ -153,7 +153,7 @@ impl Channel {
         }
     }
 
-    /// Renders the URL and has the guard look at it. Calls nobody.
+    /// Renders the URL and has the guard check it. Calls nobody.
     pub fn target(&self, outgoing: &Outgoing<'_>) -> Result<Target, Failed> {
         let refused = |reason: String| Failed::refused(Cause::Template, reason);
         let context = self.templates.context(outgoing).map_err(refused)?;

@@ -54,9 +54,9 @@ impl Headers {
             if OWN_HEADERS.contains(&header.as_str()) {
                 return Err(format!("headers: `{name}` is set by outboxd"));
             }
-            let place = format!("headers.{name}");
-            match templates.add(&place, value.expose_secret())? {
-                Text::Fixed(text) => headers.fixed.push((header, header_value(&place, &text)?)),
+            let name_in_channel = format!("headers.{name}");
+            match templates.add(&name_in_channel, value.expose_secret())? {
+                Text::Fixed(text) => headers.fixed.push((header, header_value(&name_in_channel, &text)?)),
                 Text::Template(template) => headers.templates.push((header, template)),
             }
         }
@@ -117,9 +117,9 @@ pub(super) fn sign(headers: &mut HeaderMap, signer: &Signer, webhook_id: &str, b
 }
 
 /// Refuses line breaks and control characters: they would end the header and begin another.
-fn header_value(place: &str, text: &str) -> Result<HeaderValue, String> {
+fn header_value(name_in_channel: &str, text: &str) -> Result<HeaderValue, String> {
     let mut value = HeaderValue::from_bytes(text.as_bytes())
-        .map_err(|_| format!("template {place}: a line break or control character in a header"))?;
-    value.set_sensitive(place.starts_with("headers."));
+        .map_err(|_| format!("template {name_in_channel}: a line break or control character in a header"))?;
+    value.set_sensitive(name_in_channel.starts_with("headers."));
     Ok(value)
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tracing::debug;
 
 use super::Worker;
-use super::room::Destination;
+use super::buffer::Destination;
 use crate::channel::failover::Provider;
 use crate::channel::{CHANNEL_WIDE, Outgoing};
 use crate::notification::NotificationId;
