@@ -4,7 +4,7 @@
 //! tells a script what to do: 0 done, 1 failed, 2 wrong usage, 69 a server is away, 75 the drain took too long, 78 bad
 //! configuration. Output is for people, or JSON where `--json` asks for it; logs go to stderr.
 //!
-//! **Guarantee.** A command that looks or acts does it through the public views and functions, with the rights of whoever
+//! **Guarantee.** A command that reads or acts does it through the public views and functions, with the rights of whoever
 //! calls it. **Limit.** It shows what the database knows; what one instance knows is at its HTTP address. May change: words
 //! and layout. Must not: exit codes and the fields of `--json`.
 

@@ -14,7 +14,7 @@
 //! - *The lease changes its owner in the middle of an append*: the script appends only to where its caller saw the streams.
 //!   The first of the two is let in; what it appends is the same, whoever does it. The other finds another number and
 //!   asks.
-//! - *A loss at any of these points*: the number falls with the entries, because one script wrote both. The next look
+//! - *A loss at any of these points*: the number falls with the entries, because one script wrote both. The next poll
 //!   (every second, or the next append) finds it lower, and goes on from there. What waits in Postgres comes after what
 //!   was lost.
 //! - *A loss during the repair of a loss*: the same again.
@@ -32,7 +32,7 @@ use tracing::{info, warn};
 
 use crate::failpoint;
 use crate::queue::events::EventStreams;
-use crate::store::event::{Portion, Progress};
+use crate::store::event::{BatchMax, Progress};
 use crate::store::leader::LeaderLease;
 use crate::store::{StageError, Store};
 use crate::telemetry::outage::{ERROR_WAIT, Outage};
@@ -41,10 +41,10 @@ use watch::Watch;
 /// The lease's name in the database.
 pub const LEASE: &str = "events";
 /// Appended in one round trip.
-const BATCH: Portion = Portion { events: 500, bytes: 4 << 20 };
-/// Between looks at what waits.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Between looks at where Redis is, while nothing is appended.
+const BATCH: BatchMax = BatchMax { events: 500, bytes: 4 << 20 };
+/// Between polls for what waits.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Between reads of where Redis is, while nothing is appended.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// Events on one instance.
@@ -156,7 +156,7 @@ pub async fn run(mut events: Events, shutdown: &CancellationToken) {
     while !shutdown.is_cancelled() {
         let wait = match outage.note(events.pass().await, "appending events waits") {
             Some(counts) if counts.has_more => Duration::ZERO,
-            Some(_) => LOOK_EVERY,
+            Some(_) => POLL_INTERVAL,
             None => ERROR_WAIT,
         };
         shutdown.run_until_cancelled(tokio::time::sleep(wait)).await;

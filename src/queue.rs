@@ -136,7 +136,7 @@ pub struct Depth {
 
 /// What one pass of housekeeping did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tended {
+pub struct Maintained {
     /// Messages taken over from dead or idle consumers by this one, or moved back to the queue.
     pub reclaimed: u64,
     /// Dead consumers whose traces were removed.
@@ -217,7 +217,7 @@ pub trait Consumer: Send {
     /// Keeps this consumer alive in the queue's eyes and takes over what dead ones hold; call it at least
     /// every third of the consumer TTL. Bounded work: at most 1,000 elements or entries of dead consumers per call.
     /// What it took over comes with the next `take`.
-    async fn tend(&mut self) -> Result<Tended>;
+    async fn maintain(&mut self) -> Result<Maintained>;
 
     /// Gives back what was taken and not acknowledged, for others to take at once, and signs off.
     async fn close(self: Box<Self>) -> Result<()>;

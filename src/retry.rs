@@ -137,7 +137,7 @@ impl Default for ErrorWait {
     }
 }
 
-/// Whether a look for work took so little that it is made whenever it may find some.
+/// Whether a search for work took so little that it is made whenever it may find some.
 pub fn is_cheap(took: Duration) -> bool {
     took < Duration::from_millis(3)
 }

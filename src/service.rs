@@ -50,7 +50,7 @@ pub mod signals;
 pub mod systemd;
 mod wakeup;
 
-use wakeup::Pump;
+use wakeup::Stages;
 
 /// Why an instance did not start.
 #[derive(Debug, thiserror::Error)]
@@ -189,14 +189,14 @@ impl Instance {
     async fn live(mut self, shutdown: CancellationToken) -> Drain {
         let beats_stop = CancellationToken::new();
         let (tracer, exporter) = self.spans.take().unzip();
-        let pump = self.pump();
-        let carries = pump.producer.is_some() || pump.relay.is_some();
+        let stages = self.stages();
+        let carries = stages.producer.is_some() || stages.relay.is_some();
         let repair = self.repair();
         let works = self.roles.contains(&Role::Worker);
         let worker = Arc::new(self.worker(tracer));
         let publish = async {
             if carries {
-                wakeup::run(pump, &self.config, &shutdown).await;
+                wakeup::run(stages, &self.config, &shutdown).await;
             }
         };
         let sweep = async {
@@ -281,11 +281,11 @@ impl Instance {
         }
     }
 
-    fn pump(&self) -> Pump {
+    fn stages(&self) -> Stages {
         let (store, publisher) = (self.store.clone(), self.publisher.clone());
         let instance = self.heartbeat.instance.clone();
         let has = |role: Role| self.roles.contains(&role);
-        Pump {
+        Stages {
             producer: has(Role::Producer).then(|| Producer::new(store.clone())),
             relay: has(Role::Relay).then(|| {
                 Relay::new(store.clone(), publisher.clone(), Arc::clone(&self.availability), instance.clone())

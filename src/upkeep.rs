@@ -1,4 +1,4 @@
-//! 6. What keeps an installation healthy beside the work itself: signs of life, going on without Redis, pauses and circuits
+//! 6. What keeps an installation healthy beside the work itself: heartbeats, going on without Redis, pauses and circuits
 //!    of all instances, what the views count, operators' big actions, and the removal of what has ended.
 //!
 //! **Guarantee.** Nothing here is on a notification's path: if all of it stood still, what is committed would still be

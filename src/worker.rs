@@ -33,13 +33,13 @@ use crate::store::instance::{InstanceId, Presence};
 use crate::telemetry::otlp::Tracer;
 use crate::telemetry::statistics::Statistics;
 
+mod buffer;
 mod circuits;
 mod destinations;
 mod dispatcher;
 mod leases;
 mod put_back;
 mod recorder;
-mod room;
 mod sender;
 mod taker;
 mod traced;
@@ -66,7 +66,7 @@ pub struct Worker {
     pub config: WorkerConfig,
     /// Deliveries of one message before it counts as a failed attempt.
     pub deliveries_max: u32,
-    /// Between signs of life to the queue: a quarter of the consumer's TTL there.
+    /// Between heartbeats to the queue: a quarter of the consumer's TTL there.
     pub tend_every: Duration,
     /// What the heartbeat tells.
     pub presence: Arc<Presence>,

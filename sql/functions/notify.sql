@@ -23,7 +23,7 @@ DECLARE
     is_due boolean := notify.send_at IS NULL OR pg_catalog.timestamptz_le(notify.send_at, pg_catalog.clock_timestamp());
     new_id bigint;
 BEGIN
-    -- Bounds that rows of the usual kind pass, and nothing that is NULL; whoever does not is looked at closely.
+    -- Bounds that rows of the usual kind pass, and nothing that is NULL; whoever does not is checked in full.
     -- Each transaction compiles them anew: few calls.
     IF (notify.send_at IS NULL AND notify.dedup_key IS NULL AND notify.ordering_key IS NULL AND notify.expires_at IS NULL
         AND notify.headers IS NULL

@@ -51,7 +51,7 @@ BEGIN
         END IF;
         EXIT WHEN array_position(known, NULL) IS NULL;
     END LOOP;
-    -- The rows give their own created_at, so that the bell is looked at once.
+    -- The rows give their own created_at, so that the bell is read once.
     PERFORM outboxd._ring();
     RETURN QUERY SELECT unnest(known);
 END $$;

@@ -103,7 +103,7 @@ impl Freed {
         }
     }
 
-    /// Whether there is something to look for.
+    /// Whether there is something to search for.
     pub fn is_some(&self) -> bool {
         self.has_closed || !self.probed.is_empty()
     }

@@ -45,7 +45,7 @@ fn outgoing<'a>(recipient: &'a str, payload: &'a RawValue, headers: Option<&'a R
         recipient,
         payload,
         headers,
-        span: None,
+        traceparent: None,
         created_at: DateTime::UNIX_EPOCH,
         attempt: 1,
     }
@@ -110,7 +110,7 @@ fn odd_v6(ip: Ipv4Addr, wrapping: u8) -> String {
     }
 }
 
-/// No place on the internet.
+/// Not on the internet.
 fn inside() -> impl Strategy<Value = Ipv4Addr> {
     let within = |base: u32, bits: u32| (0..1u32 << bits).prop_map(move |low| Ipv4Addr::from(base | low));
     prop_oneof![

@@ -12,7 +12,7 @@ pub const LOCAL: &str = "local";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Looks at everything and changes nothing.
+    /// Reads everything and changes nothing.
     #[default]
     Read,
     /// Writes notifications, and asks what became of one.

@@ -106,7 +106,7 @@ impl Producer {
         pooler::refuse_shared(config).await?;
         let store = Store::open(config)?;
         let queue = queue::open(&config.queue, config.redis_url.as_ref()).await?;
-        // The instances look for losses; what this process says of the past is of no interest to it.
+        // The instances check for losses; what this process says of the past is of no interest to it.
         queue.check_loss(0).await?;
         let (waiting, ids) = mpsc::channel(WAITING_MAX);
         Ok(Producer { waiting, pusher: tokio::spawn(push_all(store, queue, ids)) })

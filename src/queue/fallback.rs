@@ -32,7 +32,7 @@ use tokio::sync::watch;
 
 use super::memory::MemoryQueue;
 use super::{
-    Acker, Consumer, Delivery, Depth, Error, Handle, Loss, Message, Pushed, Queue, Result, ServerFacts, Tended,
+    Acker, Consumer, Delivery, Depth, Error, Handle, Loss, Maintained, Message, Pushed, Queue, Result, ServerFacts,
 };
 
 /// As good as for ever: whoever waits so long is told otherwise before.
@@ -40,7 +40,7 @@ const UNTIL_SOMETHING_COMES: Duration = Duration::from_secs(86_400);
 
 /// Where pushes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Home {
+enum PushTarget {
     Redis,
     Memory,
 }
@@ -56,14 +56,14 @@ struct Shared {
     redis: Arc<dyn Queue>,
     memory: MemoryQueue,
     /// Its lock is held while a message enters memory, so that none does after the return.
-    home: watch::Sender<Home>,
+    target: watch::Sender<PushTarget>,
 }
 
 impl FallbackQueue {
     /// `redis`, and beside it a queue in this process for as many messages as `window` asks for.
     pub fn new(redis: Arc<dyn Queue>, window: u32) -> FallbackQueue {
-        let (home, _) = watch::channel(Home::Redis);
-        FallbackQueue { shared: Arc::new(Shared { redis, memory: MemoryQueue::new(window), home }) }
+        let (target, _) = watch::channel(PushTarget::Redis);
+        FallbackQueue { shared: Arc::new(Shared { redis, memory: MemoryQueue::new(window), target }) }
     }
 
     /// Whether Redis takes a push: an empty one is a write as well. A full Redis answers, and is drained by being used.
@@ -76,30 +76,30 @@ impl FallbackQueue {
 
     /// From now on pushes go to memory, and nobody waits for Redis.
     pub fn leave_redis(&self) {
-        self.shared.home.send_replace(Home::Memory);
+        self.shared.target.send_replace(PushTarget::Memory);
     }
 
     /// From now on pushes go to Redis. Says whether they did not before.
     pub fn return_to_redis(&self) -> bool {
-        self.shared.home.send_replace(Home::Redis) == Home::Memory
+        self.shared.target.send_replace(PushTarget::Redis) == PushTarget::Memory
     }
 
     /// Whether pushes go to memory, or something that did is still there.
     pub fn uses_memory(&self) -> bool {
-        let home = self.shared.home.borrow();
-        *home == Home::Memory || self.shared.memory.depth_now() != Depth::default()
+        let target = self.shared.target.borrow();
+        *target == PushTarget::Memory || self.shared.memory.depth_now() != Depth::default()
     }
 }
 
 impl Shared {
     fn is_on_memory(&self) -> bool {
-        *self.home.borrow() == Home::Memory
+        *self.target.borrow() == PushTarget::Memory
     }
 
     /// Ends when Redis is left; at once, if it is.
     async fn redis_is_left(&self) {
         // It cannot fail: the sender is in `self`.
-        let _ = self.home.subscribe().wait_for(|home| *home == Home::Memory).await;
+        let _ = self.target.subscribe().wait_for(|target| *target == PushTarget::Memory).await;
     }
 
     /// Asks Redis. `None`: it is left, or was while it did not answer.
@@ -113,8 +113,8 @@ impl Shared {
 
     /// `None`: pushes go to Redis again.
     fn push_to_memory(&self, messages: &[Message]) -> Option<Result<Pushed>> {
-        let home = self.home.borrow();
-        (*home == Home::Memory).then(|| self.memory.push_now(messages))
+        let target = self.target.borrow();
+        (*target == PushTarget::Memory).then(|| self.memory.push_now(messages))
     }
 }
 
@@ -203,10 +203,10 @@ impl Consumer for FallbackConsumer {
         Box::new(FallbackAcker { shared: self.shared.clone(), ackers: self.ackers.clone() })
     }
 
-    async fn tend(&mut self) -> Result<Tended> {
+    async fn maintain(&mut self) -> Result<Maintained> {
         let FallbackConsumer { shared, name, redis, ackers, .. } = self;
-        let tended = shared.ask(async { join(redis, shared, name, ackers).await?.tend().await }).await;
-        tended.unwrap_or(Ok(Tended::default()))
+        let maintained = shared.ask(async { join(redis, shared, name, ackers).await?.maintain().await }).await;
+        maintained.unwrap_or(Ok(Maintained::default()))
     }
 
     async fn close(self: Box<Self>) -> Result<()> {

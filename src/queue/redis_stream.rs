@@ -4,7 +4,7 @@
 //! removes it from the group and from the stream at once. So the stream holds what waits and what is in flight and
 //! nothing else; it is never trimmed, and no pending entry can be trimmed away.
 //!
-//! Pending entries belong to their consumer for as long as it shows signs of life, however long its job
+//! Pending entries belong to their consumer for as long as it sends heartbeats, however long its job
 //! takes. Those of dead consumers are shared out among the alive (see `fairness`); XCLAIM's min-idle is the
 //! lock when two of them disagree about who is alive. A dead consumer is removed once it holds nothing.
 //!

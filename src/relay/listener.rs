@@ -106,7 +106,7 @@ impl Listener {
         match heard {
             Ok(Ok(())) => Ok(session),
             Ok(Err(error)) => Err(store::Error::Unavailable(error.to_string())),
-            // The pump waits for us: a link that falls silent now must not stop it.
+            // The loop waits for us: a link that falls silent now must not stop it.
             Err(_) => Err(store::Error::Unavailable("no answer to LISTEN".to_owned())),
         }
     }
@@ -124,7 +124,7 @@ impl Listener {
         match session.bells.recv().await {
             Some(mut bell) => {
                 self.rings += 1;
-                // One look serves all that have rung by now.
+                // One poll serves all that have rung by now.
                 while let Ok(another) = session.bells.try_recv() {
                     self.rings += 1;
                     if another == Bell::Control {

@@ -73,8 +73,8 @@ impl Topics {
         }
     }
 
-    /// These topics have, or may have, rows that nobody has seen: they are gone through from their start.
-    pub(super) fn look_at(&mut self, names: Vec<Arc<str>>) {
+    /// These topics have, or may have, rows that nobody has seen: they are scanned from their start.
+    pub(super) fn scan_all(&mut self, names: Vec<Arc<str>>) {
         for name in names {
             self.topics.entry(name).or_default().from = Some(0);
         }
@@ -123,10 +123,10 @@ impl Topics {
         for (name, topic) in self.in_turns().filter(|(_, topic)| topic.is_open()).take(SCANS_MAX) {
             let share = if topic.is_backlog { backlog_share } else { other_share };
             let limit = topic.room.map_or(u32::MAX, |rows| u32::try_from(rows).unwrap_or(u32::MAX));
-            let take = share.min(limit).min(room);
-            if take > 0 {
-                room -= take;
-                scans.push(TopicScan { topic: Arc::clone(name), after: topic.from.unwrap_or(0), take });
+            let rows_max = share.min(limit).min(room);
+            if rows_max > 0 {
+                room -= rows_max;
+                scans.push(TopicScan { topic: Arc::clone(name), after: topic.from.unwrap_or(0), rows_max });
             }
         }
         scans
@@ -151,7 +151,7 @@ impl Topics {
             let found = found.topics.iter().find(|found| found.topic == scan.topic);
             let rows = found.map_or(0, |found| found.rows);
             topic.seq = topic.seq.max(found.map_or(0, |found| found.seq_max));
-            topic.is_backlog = rows >= scan.take as usize;
+            topic.is_backlog = rows >= scan.rows_max as usize;
             topic.room = topic.room.map(|room| room.saturating_sub(rows));
             topic.from = match (topic.is_backlog, topic.room) {
                 (true, _) => Some(found.map_or(scan.after, |found| found.seq_max)),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn planned(topics: &Topics, allowance: Allowance) -> Vec<(String, i64, u32)> {
-        topics.plan(allowance).iter().map(|scan| (scan.topic.to_string(), scan.after, scan.take)).collect()
+        topics.plan(allowance).iter().map(|scan| (scan.topic.to_string(), scan.after, scan.rows_max)).collect()
     }
 
     #[test]
@@ -197,10 +197,10 @@ mod tests {
     fn topics_with_a_backlog_share_their_part_of_the_window_and_leave_the_others_theirs() {
         let mut topics = Topics::new(500);
         topics.note_fresh(&found(&[("a", 250, 250), ("b", 250, 500)]), true);
-        topics.look_at(vec![Arc::from("quiet")]);
+        topics.scan_all(vec![Arc::from("quiet")]);
         let full = Allowance { backlog: 100, fresh: 9_000 };
-        let takes: Vec<u32> = planned(&topics, full).into_iter().map(|(_, _, take)| take).collect();
-        assert_eq!(takes, [50, 50, 500]);
+        let rows: Vec<u32> = planned(&topics, full).into_iter().map(|(_, _, rows_max)| rows_max).collect();
+        assert_eq!(rows, [50, 50, 500]);
         let none = Allowance { backlog: 0, fresh: 9_000 };
         assert_eq!(planned(&topics, none), [("quiet".to_owned(), 0, 500)]);
     }
@@ -232,7 +232,7 @@ mod tests {
     fn topics_take_turns() {
         let mut topics = Topics::new(500);
         let names: Vec<Arc<str>> = (0..SCANS_MAX + 2).map(|n| Arc::from(format!("t{n:04}"))).collect();
-        topics.look_at(names);
+        topics.scan_all(names);
         let scans = topics.plan(PLENTY);
         assert_eq!((scans.len(), &*scans[0].topic), (SCANS_MAX, "t0000"));
         topics.turn = scans.last().map(|scan| Arc::clone(&scan.topic));

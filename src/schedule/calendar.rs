@@ -11,7 +11,7 @@ use croner::parser::{CronParser, Seconds, Year};
 
 /// Slots dealt with at a time.
 const SLOTS_MAX: usize = 1_000;
-/// Runs begun at a time; the rest follow at the next look.
+/// Runs begun at a time; the rest follow at the next pass.
 const RUNS_MAX: usize = 50;
 /// Slots missed or paused that get a row each; missed ones that are older are summed up in the first of them.
 const MISSED_MAX: usize = 100;

@@ -128,7 +128,7 @@ pub struct Bulk {
     pub done: i64,
     /// The action in the background, if it goes on there.
     pub bulk_id: Option<i64>,
-    /// The newest notification that was looked at. Given back as `id_max` of the filter, with `until` where there is one,
+    /// The newest notification that was counted. Given back as `id_max` of the filter, with `until` where there is one,
     /// it means the same ones.
     pub id_max: i64,
     /// For retry and discard: only what failed before.
@@ -200,7 +200,7 @@ impl Store {
                 ("resume", resumed.map(|_| 0))
             }
         };
-        // All of it or nothing: what was prepared for a run is not canceled by halves.
+        // All of it or nothing: what was prepared for a run is not canceled by bisection.
         canceled.map_err(|error| match error {
             RequestError::OutOfTime => RequestError::wrong_state(format!(
                 "to {verb} {schedule} takes longer than a request may, and nothing was changed: very much is prepared for its \

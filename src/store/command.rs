@@ -33,7 +33,7 @@ impl Session {
         Session::connect(&config.database_url, &config.database, |_| ()).await
     }
 
-    /// Connects by what commands know that need only the database. A standby is good enough to look at. `tell` gets the
+    /// Connects by what commands know that need only the database. A standby is good enough to read. `tell` gets the
     /// notices that the server's functions raise, before their answer.
     pub async fn connect(
         url: &SecretString,

@@ -3,8 +3,8 @@
 //! | sslmode | encrypted | the server's certificate |
 //! |---|---|---|
 //! | `disable` | never | |
-//! | `prefer` (default), `allow` | if the server can | not looked at, unless `sslrootcert` is given |
-//! | `require` | always | not looked at, unless `sslrootcert` is given |
+//! | `prefer` (default), `allow` | if the server can | not checked, unless `sslrootcert` is given |
+//! | `require` | always | not checked, unless `sslrootcert` is given |
 //! | `verify-ca` | always | signed by a CA in `sslrootcert` |
 //! | `verify-full` | always | also issued for this host name; `sslrootcert` defaults to the system's CAs |
 //!

@@ -48,20 +48,20 @@ impl Values for Row {
 /// Which parts of a batch to try: all of it at once; if a value in a part is refused, one half of it and then the other; if some
 /// of it is locked, what lies between that.
 #[derive(Debug)]
-pub(super) struct Halves {
+pub(super) struct Bisection {
     pub(super) ids: Vec<i64>,
     parts: Vec<Range<usize>>,
-    /// The places of those that are refused alone, and why.
+    /// The positions of those that are refused alone, and why.
     pub(super) refused: Vec<(usize, String)>,
-    /// The places of those that are locked: see [`super::locks`].
+    /// The positions of those that are locked: see [`super::locks`].
     pub(super) locked: Vec<usize>,
 }
 
-impl Halves {
+impl Bisection {
     /// Of a batch about these notifications.
-    pub(super) fn of(ids: Vec<i64>) -> Halves {
+    pub(super) fn of(ids: Vec<i64>) -> Bisection {
         let whole = 0..ids.len();
-        Halves { ids, parts: Vec::from([whole]), refused: Vec::new(), locked: Vec::new() }
+        Bisection { ids, parts: Vec::from([whole]), refused: Vec::new(), locked: Vec::new() }
     }
 
     /// The part to try next.
@@ -84,7 +84,7 @@ impl Halves {
     }
 }
 
-impl Halves {
+impl Bisection {
     /// Goes on with what is not locked of a part.
     pub(super) fn pass_over(&mut self, part: Range<usize>, locked: &HashSet<i64>) {
         let mut end = part.end;
@@ -153,30 +153,30 @@ mod tests {
 
     #[test]
     fn a_batch_is_halved_down_to_what_is_refused() {
-        let (mut taken, mut tries, mut halves) = (Vec::new(), 0, Halves::of((0..100).collect()));
-        while let Some(part) = halves.next() {
+        let (mut taken, mut tries, mut bisection) = (Vec::new(), 0, Bisection::of((0..100).collect()));
+        while let Some(part) = bisection.next() {
             tries += 1;
             let has_bad = [7, 8, 99].iter().any(|bad| part.contains(bad));
             if !has_bad {
                 taken.extend(part.clone());
             }
-            halves.tried(part, if has_bad { Err(Error::Value("no".into())) } else { Ok(()) }).unwrap();
+            bisection.tried(part, if has_bad { Err(Error::Value("no".into())) } else { Ok(()) }).unwrap();
         }
-        assert_eq!(halves.refused, [(7, "no".into()), (8, "no".into()), (99, "no".into())]);
+        assert_eq!(bisection.refused, [(7, "no".into()), (8, "no".into()), (99, "no".into())]);
         assert_eq!(taken, (0..99).filter(|item| ![7, 8].contains(item)).collect::<Vec<usize>>());
         assert!(tries < 40, "{tries}");
-        let gone = Halves::of((0..5).collect()).tried(0..5, Err(Error::Unavailable("gone".into())));
+        let gone = Bisection::of((0..5).collect()).tried(0..5, Err(Error::Unavailable("gone".into())));
         assert!(matches!(gone, Err(Error::Unavailable(_))), "an outage is no value's fault");
     }
 
     #[test]
     fn what_is_locked_of_a_part_is_passed_over_and_the_rest_tried_in_order() {
-        let mut halves = Halves::of((10..20).collect());
-        let whole = halves.next().unwrap();
-        halves.pass_over(whole, &HashSet::from([10, 13, 14, 19]));
-        let parts: Vec<Range<usize>> = std::iter::from_fn(|| halves.next()).collect();
+        let mut bisection = Bisection::of((10..20).collect());
+        let whole = bisection.next().unwrap();
+        bisection.pass_over(whole, &HashSet::from([10, 13, 14, 19]));
+        let parts: Vec<Range<usize>> = std::iter::from_fn(|| bisection.next()).collect();
         assert_eq!(parts, [1..3, 5..9]);
-        halves.locked.sort_unstable();
-        assert_eq!(halves.locked, [0, 3, 4, 9]);
+        bisection.locked.sort_unstable();
+        assert_eq!(bisection.locked, [0, 3, 4, 9]);
     }
 }

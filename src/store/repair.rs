@@ -34,7 +34,7 @@ pub struct Expired {
 /// Pages of the outbox that one statement goes over at most: 64 MiB.
 pub const PAGES_MAX: u32 = 8_192;
 
-/// What a sweep looks for, and in which part of all that is live.
+/// What a sweep searches for, and in which part of all that is live.
 #[derive(Debug, Clone, Copy)]
 pub struct Scan<'a> {
     /// Claims of these instances.
@@ -69,7 +69,7 @@ pub struct Dead {
     pub id: i32,
     /// Whether its queue died with it.
     pub memory: bool,
-    /// Its last sign of life.
+    /// Its last heartbeat.
     pub heartbeat_at: DateTime<Utc>,
     /// Where it ran.
     pub host: String,

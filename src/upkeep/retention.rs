@@ -1,6 +1,6 @@
 //! Retention: what ended long enough ago is deleted, in small steps, on one instance at a time.
 //!
-//! **Guarantee.** Nothing is deleted before its time, nothing that is still alive at all. A step looks at a thousand
+//! **Guarantee.** Nothing is deleted before its time, nothing that is still alive at all. A step reads a thousand
 //! rows by primary key and lasts milliseconds; the pauses between steps leave the server to the app. No index serves
 //! retention: one that named `status` or `finished_at` would make every outcome a non-HOT update.
 //!
@@ -26,7 +26,7 @@ use crate::telemetry::outage::Outage;
 
 /// The leader lease's name in the database.
 pub const LEASE: &str = "retention";
-/// Rows a step looks at.
+/// Rows a step reads.
 const STEP_ROWS: u32 = 1_000;
 /// After a step we rest this many times as long as it took, and at least so long.
 const REST_SHARE: u32 = 3;
@@ -186,7 +186,7 @@ pub async fn run(mut retention: Retention, shutdown: &CancellationToken) {
             held => held.map(|_| ()),
         };
         outage.note(outcome, "retention waits");
-        shutdown.run_until_cancelled(tokio::time::sleep(retention.lease.look_every())).await;
+        shutdown.run_until_cancelled(tokio::time::sleep(retention.lease.poll_interval())).await;
     }
     retention.lease.let_go().await;
 }

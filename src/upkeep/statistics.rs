@@ -26,7 +26,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(2);
 const FIRST_SNAPSHOT: Duration = Duration::from_secs(2);
 /// Between removals of counts that no view shows any more.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
-/// Between looks for a pooler. Each makes two connections.
+/// Between checks for a pooler. Each makes two connections.
 const ASK_FOR_POOLER_EVERY: Duration = Duration::from_secs(300);
 /// Between lines of the log that say which channels' calls fail.
 const SAY_EVERY: Duration = Duration::from_secs(60);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::Worker;
-use super::room::Destination;
+use super::buffer::Destination;
 use crate::channel::Outcome;
-use crate::channel::availability::{Hold, May, PAUSED_WAIT};
+use crate::channel::availability::{Held, May, PAUSED_WAIT};
 use crate::channel::circuit::{CircuitChange, OpenReason, Pass};
 use crate::channel::circuits::PROBE_SLACK;
 
@@ -23,7 +23,7 @@ pub(super) async fn take_probe(worker: &Worker, channel: &str, origin: &str, tim
             worker.availability.give_back_probe(channel, origin);
         }
     }
-    May::Wait(worker.availability.hold(channel, origin, PAUSED_WAIT))
+    May::Wait(worker.availability.held_by_circuit(channel, origin, PAUSED_WAIT))
 }
 
 /// A message that was to be the probe needs no call: another may be.
@@ -49,11 +49,11 @@ pub(super) async fn on_outcome(
     origin: &Arc<str>,
     pass: Pass,
     outcome: &Outcome,
-) -> Option<Hold> {
+) -> Option<Held> {
     let change = worker.availability.on_outcome(channel, origin, pass, outcome)?;
     tell(worker, channel, origin, change).await;
     match change {
-        CircuitChange::Open { wait, reason, .. } => Some(Hold { wait, is_failing: reason == OpenReason::Failures }),
+        CircuitChange::Open { wait, reason, .. } => Some(Held { wait, is_failing: reason == OpenReason::Failures }),
         CircuitChange::Close | CircuitChange::ProbeAgain => None,
     }
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tracing::debug;
 
 use super::Worker;
-use super::room::Destination;
+use super::buffer::Destination;
 use crate::channel::failover::Provider;
 use crate::channel::{CHANNEL_WIDE, Outgoing};
 use crate::notification::NotificationId;
@@ -67,7 +67,7 @@ fn origin(provider: &Provider, row: &claim::Contents) -> Option<Arc<str>> {
         recipient: &row.recipient,
         payload,
         headers,
-        span: None,
+        traceparent: None,
         created_at: row.created_at,
         attempt: 1,
     };

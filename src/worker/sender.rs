@@ -1,4 +1,4 @@
-//! One attempt: look whether it may go, call the channel, decide what follows.
+//! One attempt: check whether it may go, call the channel, decide what follows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,11 +7,11 @@ use metrics::{Counter, Histogram, SharedString, counter, histogram};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use super::buffer::Destination;
 use super::dispatcher::{NO_ROUTE_WAIT, Permits};
 use super::recorder::{Acks, Done, Finished};
-use super::room::Destination;
 use super::{Worker, circuits, traced};
-use crate::channel::availability::{Hold, May, PAUSED_WAIT};
+use crate::channel::availability::{Held, May, PAUSED_WAIT};
 use crate::channel::circuit::Pass;
 use crate::channel::failover::{Provider, Route};
 use crate::channel::{Failed, Outcome, Outgoing, webhook_id};
@@ -79,7 +79,7 @@ async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &
         recipient: &claimed.recipient,
         payload: &payload,
         headers: headers.as_deref(),
-        span: None,
+        traceparent: None,
         created_at: claimed.created_at,
         attempt: u32::try_from(claimed.attempts).unwrap_or(1),
     };
@@ -117,8 +117,8 @@ async fn send(
         Pass::Normal => Pass::Normal,
         Pass::Probe => match circuits::take_probe(worker, name, &origin, provider.timeout).await {
             May::Call(pass) => pass,
-            May::Wait(hold) => {
-                let (wait, next_step) = hold.way_on(route, position);
+            May::Wait(held) => {
+                let (wait, next_step) = held.way_on(route, position);
                 return release(claimed, wait, next_step);
             }
         },
@@ -129,16 +129,16 @@ async fn send(
     }
     failpoint::hit("before_call").await;
     permits.start();
-    let traced = traced::begin(worker, outgoing);
-    let outgoing = &Outgoing { span: traced.map(|begun| begun.context), ..*outgoing };
+    let traced = traced::begin(worker, outgoing, claimed, name);
+    let outgoing = &Outgoing { traceparent: traced.as_ref().map(|traced| &traced.traceparent), ..*outgoing };
     // In a box, because some kilobytes would be copied with the task otherwise.
     let calling = Box::pin(provider.channel.send_to(target, outgoing));
     let called = cut_off.run_until_cancelled(calling).await;
-    traced::end(worker, traced, claimed, name, called.as_ref());
+    traced::end(traced, called.as_ref());
     let Some(outcome) = called else {
         return after_failure(claimed, route, position, provider, cut_short(call.claimed_at.elapsed()));
     };
-    let hold = note(worker, provider, &origin, pass, &outcome).await;
+    let held = note(worker, provider, &origin, pass, &outcome).await;
     match outcome {
         Outcome::Sent { status, provider_id, .. } => Done::Sent(record::Sent {
             id: claimed.id,
@@ -150,8 +150,8 @@ async fn send(
             provider_id,
             published_at: claimed.published_at,
         }),
-        Outcome::Failed(failed) => match hold.filter(|_| pass == Pass::Probe) {
-            Some(hold) => after_probe(claimed, route, position, provider, failed, hold),
+        Outcome::Failed(failed) => match held.filter(|_| pass == Pass::Probe) {
+            Some(held) => after_probe(claimed, route, position, provider, failed, held),
             None => after_failure(claimed, route, position, provider, failed),
         },
     }
@@ -164,7 +164,7 @@ fn not_called(worker: &Worker, call: &Call, done: Done) -> Done {
 }
 
 /// Counts a call. Says for how long calls are held because of it.
-async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pass, outcome: &Outcome) -> Option<Hold> {
+async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pass, outcome: &Outcome) -> Option<Held> {
     let channel = provider.channel.name();
     let duration = match outcome {
         Outcome::Sent { duration, .. } => {
@@ -264,13 +264,13 @@ fn after_probe(
     position: usize,
     provider: &Provider,
     failed: Failed,
-    hold: Hold,
+    held: Held,
 ) -> Done {
     let is_unknown = failed.failure == Failure::Ambiguous;
     let done = after_failure(claimed, route, position, provider, failed);
     match done {
         Done::Failed(failed) if !is_unknown => {
-            let next = match hold.way_on(route, position) {
+            let next = match held.way_on(route, position) {
                 (wait, None) => record::Next::Probe(wait + PROBED_WAIT),
                 (_, Some(step)) => record::Next::Channel(step),
             };

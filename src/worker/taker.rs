@@ -101,7 +101,7 @@ async fn take_until_error(
             return Ok(Stop::PostgresAway);
         }
         if tended_at.is_none_or(|at| at.elapsed() > worker.tend_every) {
-            consumer.tend().await?;
+            consumer.maintain().await?;
             tended_at = Some(Instant::now());
         }
         // Room first: what is taken is out of the other instances' reach.

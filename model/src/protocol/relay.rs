@@ -40,7 +40,7 @@ impl Protocol {
             let how = match (work.has_retry_at, work.is_missed) {
                 (true, _) => How::Due,
                 (false, false) => How::FastPath,
-                (false, true) if self.guards.relay_looks => How::Look,
+                (false, true) if self.guards.relay_scans => How::FullScan,
                 (false, true) => continue,
             };
             for is_heard in [true, false] {

@@ -13,7 +13,7 @@ WITH newest AS (
       FROM newest n GROUP BY 1, 2, 3 ORDER BY count(*) DESC, max(n.failed_at) DESC LIMIT 100
 )
 SELECT json_build_object(
-    'looked', (SELECT count(*) FROM newest),
+    'scanned', (SELECT count(*) FROM newest),
     'since', (SELECT min(n.failed_at) FROM newest n),
     'groups', (SELECT json_agg(json_build_object(
         'topic', g.topic, 'channel', g.channel, 'cause', g.cause, 'http_status', g.http_status, 'count', g.count,

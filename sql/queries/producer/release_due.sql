@@ -11,11 +11,11 @@
 -- Locks: the rows taken. Index: notification_log_due, notification_log_due_key, notification_log_pkey.
 WITH due AS MATERIALIZED (
     SELECT w.ctid, w.id, w.topic, w.ordering_key, w.epoch, w.due_at, t.n
-      FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::int[]) WITH ORDINALITY t(topic, after_at, after_id, take, n)
+      FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::int[]) WITH ORDINALITY t(topic, after_at, after_id, rows_max, n)
      CROSS JOIN LATERAL (
            SELECT l.ctid, l.id, l.topic, l.ordering_key, l.epoch, l.due_at FROM outboxd.notification_log l
             WHERE l.topic = t.topic AND l.due_at <= now() AND (l.due_at, l.id) > (t.after_at, t.after_id)
-            ORDER BY l.due_at, l.id LIMIT t.take FOR UPDATE SKIP LOCKED) w
+            ORDER BY l.due_at, l.id LIMIT t.rows_max FOR UPDATE SKIP LOCKED) w
 ), taken AS MATERIALIZED (
     SELECT array_agg(d.id) AS ids FROM due d WHERE d.ordering_key IS NOT NULL
 ), missing AS MATERIALIZED (

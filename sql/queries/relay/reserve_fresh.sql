@@ -1,6 +1,6 @@
 -- The fast path: takes what was committed lately, of all topics, for this instance to push: ready → published under one
 -- publication. Numbers commit out of order, so the scan begins a little below the last number drawn, now or at the
--- previous poll; what commits later than that the relay's look finds. Keys that have a blocked row and nobody with their
+-- previous poll; what commits later than that the relay's full scan finds. Keys that have a blocked row and nobody with their
 -- turn are told, to be admitted. Also ends the publications that are known to have arrived, so that confirming costs no
 -- round trip of its own while there is work. The last row tells the last number drawn.
 -- Interleavings: other relays skip the rows we lock; a claim needs the epoch and takes ready and published alike;

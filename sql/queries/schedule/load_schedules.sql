@@ -1,4 +1,4 @@
--- Schedules that need a look: nobody has worked out their next slot yet, or it is within their lead; a paused one's has
+-- Schedules that are due to be planned: nobody has worked out their next slot yet, or it is within their lead; a paused one's has
 -- come. What would have expired is not caught up with.
 -- $1 schedules at most
 -- Locks: none. Index: none, the table is small.

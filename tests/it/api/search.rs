@@ -150,7 +150,7 @@ async fn beside_a_long_history_a_search_that_finds_little_comes_back_soon_and_go
             }
         };
         assert_eq!(found, [5], "{query}");
-        // A recipient has an index; payloads have none, so one look would have no bound.
+        // A recipient has an index; payloads have none, so one scan would have no bound.
         match query.split('=').next() {
             Some("recipient") => assert_eq!(asked, 1, "{query}"),
             Some("q") => assert!(asked > 1, "{query}"),

@@ -183,9 +183,9 @@ async fn of_a_pool_of_silent_connections_only_the_first_is_waited_for() {
     primary.thaw();
 }
 
-/// Whoever looks may look at a standby; whoever would act is told.
+/// Whoever reads may read a standby; whoever would act is told.
 #[tokio::test]
-async fn commands_that_look_work_on_a_standby() {
+async fn commands_that_read_work_on_a_standby() {
     let (primary, standby, _way) = pair().await;
     let database = primary.migrated_database().await;
     sql::run(&database.connect().await, "SELECT outboxd.notify('orders', 'r', '{}')").await;

@@ -138,7 +138,7 @@ async fn what_is_numbered_anew_is_not_hidden_by_what_a_relay_remembers() {
     for _ in 0..5 {
         pushed += stepped.relay.pass().await.unwrap().pushed;
     }
-    assert_eq!(pushed, 5, "looks are five seconds apart, and five passes take less");
+    assert_eq!(pushed, 5, "full scans are five seconds apart, and five passes take less");
 }
 
 /// A column has another type since, as after a restore of another version.

@@ -125,7 +125,7 @@ async fn of_a_paused_topic_no_row_is_reserved_and_all_go_when_it_is_resumed() {
         sql::run(&app, &format!("SELECT outboxd.resume('{topic}')")).await;
     }
     stepped.learn_pauses().await;
-    stepped.relay.look_again();
+    stepped.relay.rescan();
     assert_eq!(stepped.until_idle().await, 1_000);
     assert_eq!(sql::value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE state = 'ready'").await, 0);
 }
