@@ -88,6 +88,12 @@ impl Readiness {
         self.parts.get()
     }
 
+    /// The record, once the instance works.
+    pub(super) fn store(&self) -> Result<&Store, Problem> {
+        let parts = self.parts_now().ok_or_else(|| Problem::new(Kind::Unavailable, "outboxd starts; try again"))?;
+        Ok(&parts.store)
+    }
+
     async fn report(&self) -> Report {
         if self.shutdown.is_cancelled() {
             return Report::of(vec![check("accepting", Err("draining".to_owned()))]);
@@ -181,9 +187,7 @@ impl FromRequestParts<Arc<Readiness>> for Ready {
     type Rejection = Problem;
 
     async fn from_request_parts(_: &mut request::Parts, readiness: &Arc<Readiness>) -> Result<Ready, Problem> {
-        let parts =
-            readiness.parts_now().ok_or_else(|| Problem::new(Kind::Unavailable, "outboxd starts; try again"))?;
-        Ok(Ready(parts.store.clone()))
+        Ok(Ready(readiness.store()?.clone()))
     }
 }
 

@@ -7,6 +7,7 @@ use crate::config::key::KeyPath;
 use crate::config::settings::Settings;
 use crate::config::suggest::did_you_mean;
 use crate::config::{Config, RouteConfig};
+use crate::notification::TOPIC_BYTES_MAX;
 
 /// Notes what is wrong with the route.
 pub(super) fn validate(settings: &mut Settings, name: &str, route: &RouteConfig, config: &Config) {
@@ -30,8 +31,8 @@ fn legal_topic(name: &str) -> Result<(), String> {
                     topics without one"
             .into());
     }
-    if name.is_empty() || name.len() > 200 || name.contains('\0') {
-        return Err("is named after no topic: they have 1 to 200 bytes".into());
+    if name.is_empty() || name.len() > TOPIC_BYTES_MAX || name.contains('\0') {
+        return Err(format!("is named after no topic: they have 1 to {TOPIC_BYTES_MAX} bytes"));
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use chrono::{DateTime, Utc};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 
 use crate::server::problem::{Kind, Problem};
 
@@ -103,6 +104,13 @@ pub(in crate::server) fn parse<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8]) -
             Problem::new(Kind::BadRequest, format!("the body is no JSON: {error}"))
         }
     })
+}
+
+/// The description of a payload.
+pub(super) fn any_but_null() -> Schema {
+    use Type::{Array, Boolean, Number, Object, String};
+    let any = SchemaType::from_iter([Object, Array, String, Number, Boolean]);
+    ObjectBuilder::new().schema_type(any).description(Some("Any JSON but null, up to 256 KiB.")).into()
 }
 
 /// A point in time. Says how to write one, which its parser does not.

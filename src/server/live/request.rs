@@ -6,12 +6,12 @@ use std::sync::Arc;
 use url::form_urlencoded;
 
 use super::session::Wanted;
+use crate::notification::TOPIC_BYTES_MAX;
 use crate::server::problem::{Kind, Problem};
 
 /// Topics of one session.
 pub(super) const TOPICS_MAX: usize = 16;
-/// As `publish()` has it.
-const TOPIC_BYTES_MAX: usize = 200;
+/// Bytes of a key, as `publish()` has it.
 const KEY_BYTES_MAX: usize = 512;
 
 /// A query, read.

@@ -295,3 +295,23 @@ fn whatever_says_no_and_each_action_is_described() {
     }
     assert_eq!(actions, 13, "four on notifications, two on topics, four on channels, three on schedules");
 }
+
+#[tokio::test]
+async fn what_the_description_rules_out_the_api_refuses() {
+    let described: serde_json::Value = serde_json::from_str(&outboxd::server::openapi()).unwrap();
+    let schemas = &described["components"]["schemas"];
+    let payload = &schemas["Draft"]["properties"]["payload"]["type"];
+    assert_eq!(*payload, serde_json::json!(["object", "array", "string", "number", "boolean"]));
+    let topic = &schemas["TicketRequest"]["properties"]["topics"]["items"];
+    assert_eq!((&topic["minLength"], &topic["maxLength"]), (&1.into(), &200.into()));
+    let api = Api::guarded().await;
+    for (path, body) in [
+        ("/v1/notifications", r#"{"topic": "order.a", "recipient": "r", "payload": null}"#),
+        ("/v1/live/tickets", r#"{"topics": ["order.a", ""]}"#),
+        ("/v1/live/tickets", r#"{"topics": []}"#),
+        ("/v1/live/tickets", r#"{"topics": ["order.a"], "key": ""}"#),
+    ] {
+        let answer = api.post(path, &[OPS], body).await;
+        assert_eq!(answer.status, 422, "{body}: {answer:?}");
+    }
+}
