@@ -143,15 +143,26 @@ async fn the_command_line_creates_lists_pauses_and_drops() {
 async fn what_the_server_notes_beside_its_answer_is_told_on_stderr() {
     let database = postgres::database().await;
     let client = app(&database, 1).await;
-    sql::run(&client, "INSERT INTO outboxd.route VALUES ('orders', 0, 'push')").await;
-    let created = outboxd(&database, &["create", "daily", "0 9 * * *", "UTC", "quiz", "app.audience"]);
-    assert!(created.status.success(), "{created:?}");
-    let told = String::from_utf8_lossy(&created.stderr);
-    assert_eq!(
-        told,
-        "outboxd: no route leads 'quiz' anywhere: what this schedule sends would wait; Add [routes.TOPIC] or [routes.default] to \
-         the configuration and restart.\n"
-    );
+    let create = |name: &str, topic: &str| {
+        let created = outboxd(&database, &["create", name, "0 9 * * *", "UTC", topic, "app.audience"]);
+        assert!(created.status.success(), "{created:?}");
+        String::from_utf8(created.stderr).unwrap()
+    };
+    let instances = "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version)
+                     SELECT '1 min', 1, '{relay,worker}', 'stream', h, '0' FROM unnest('{a,b}'::text[]) h;
+                     INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES (1, 0, '{orders,news}'), (2, 0, '{orders}');
+                     INSERT INTO outboxd.route VALUES ('orders', 0, 'push')";
+    assert_eq!(create("early", "quiz"), "", "no instance runs that could tell");
+    sql::run(&client, instances).await;
+    let told = |which: &str| {
+        format!(
+            "outboxd: no route leads {which}; what this schedule sends waits for an instance that has one; Add [routes.TOPIC] or \
+             [routes.default] to the configuration of every instance and restart.\n"
+        )
+    };
+    assert_eq!(create("daily", "quiz"), told("'quiz' anywhere"));
+    assert_eq!(create("weekly", "news"), told("'news' on 1 of 2 instances: 2 on b"), "the other one has it");
+    assert_eq!(create("hourly", "orders"), "");
     let resumed = outboxd(&database, &["resume", "daily"]);
     assert!(resumed.status.success(), "{resumed:?}");
     assert_eq!(String::from_utf8_lossy(&resumed.stderr), "outboxd: schedule 'daily' was not paused\n");
