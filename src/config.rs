@@ -245,6 +245,8 @@ pub enum WhileHeld {
     Failover,
 }
 
+/// Bytes of a topic at most, as `notify()` and `publish()` have it; at least one.
+pub const TOPIC_BYTES_MAX: usize = 200;
 /// The route of topics that have none of their own.
 pub const DEFAULT_ROUTE: &str = "default";
 

@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-/// Bytes of a topic at most, as `notify()` and `publish()` have it; at least one.
-pub const TOPIC_BYTES_MAX: usize = 200;
-
 /// The id of a row of `notification_log`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NotificationId(pub i64);

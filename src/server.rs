@@ -18,6 +18,9 @@
 //!
 //! **Guarantee.** It answers from before the instance is ready until after its drain. **Limit.** It shows what this
 //! instance knows; `outboxd.health` shows the installation.
+//!
+//! May change: what is served, and its bounds. Must not: a path without a scope that shows more than a probe needs, a
+//! request without a bound, or one that takes the stages' connections to Postgres.
 
 use std::collections::BTreeSet;
 use std::io;

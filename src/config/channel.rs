@@ -1,4 +1,7 @@
-//! One provider, as the operator describes it.
+//! `[channels.NAME]`: one provider, as the operator describes it.
+//!
+//! **Guarantee.** What may hold a token does not print. **Limit.** Whether the provider takes what it is sent, only a
+//! call tells.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,7 @@
 //! Which headers a channel may set, and which of a row's it sends on: names, or beginnings of names as in `x-*`.
+//!
+//! **Guarantee.** Neither a channel nor a row sets what frames the message, belongs to the connection or signs it; a
+//! row does not say who we are either. **Limit.** All other headers are the operator's to judge.
 
 use http::header::HeaderName;
 

@@ -1,4 +1,7 @@
 //! What a configuration key is: its path, what it takes, what happens without it.
+//!
+//! **Guarantee.** One entry says all that is known of a key. **Limit.** How two keys stand to each other is not said
+//! here: see `validate`.
 
 use std::fmt;
 use std::time::Duration;

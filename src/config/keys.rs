@@ -1,4 +1,7 @@
-//! The table of all keys.
+//! The table of all keys: what each takes, what happens without it, what it means.
+//!
+//! **Guarantee.** Every default is within its bounds and stands in the example file and in `docs/configuration.md`;
+//! tests compare. **Limit.** What is `Derived` is said here in words and worked out in `build`.
 
 use super::key::{Fallback, Key, Kind};
 use Fallback::{Derived, Required, Value};

@@ -1,4 +1,7 @@
-//! The feed for an app's own clients.
+//! `[live]`: the feed for an app's own clients.
+//!
+//! **Guarantee.** An origin that no browser would send is refused at start. **Limit.** Origins are compared as text;
+//! there are no patterns.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! Loading: the file, then the environment, then flags; later ones win, and all errors are told together.
+//!
+//! **Guarantee.** But for the file nothing is read behind the caller's back: the environment is handed in. **Limit.** A
+//! configuration is read once, at start.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,7 @@
 //! What was given, key by key, before it becomes a [`super::Config`].
+//!
+//! **Guarantee.** A later source replaces an earlier one and its error. What is shown is what was written, not what
+//! `${VAR}` held. **Limit.** What a value means beside others is unknown here: see `build` and `validate`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,7 @@
-//! Who may do what over HTTP.
+//! `[tokens.NAME]`: who may do what over HTTP.
+//!
+//! **Guarantee.** A scope covers itself alone, and `operate` covers all. **Limit.** `topics` narrows what is written,
+//! listened to and asked for with `write`; who may read reads all topics.
 
 use secrecy::SecretString;
 use serde::Deserialize;

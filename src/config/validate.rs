@@ -1,4 +1,7 @@
 //! What no single value shows: whether the configuration makes sense as a whole.
+//!
+//! **Guarantee.** Nothing is said of a value that is wrong in itself: one slip is one error. **Limit.** What only a
+//! server can tell is `outboxd check`'s.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;

@@ -1,4 +1,7 @@
 //! From what was written to what is meant: one value, by its key's kind.
+//!
+//! **Guarantee.** Whatever passes fits its field, and no error quotes a secret. **Limit.** What comes from the
+//! environment has no type of its own: the key decides.
 
 use std::net::SocketAddr;
 use std::time::Duration;

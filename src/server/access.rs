@@ -11,6 +11,9 @@
 //! | neither | nobody: 401 | `local`, who may do everything |
 //!
 //! What a browser may be made to send by a stranger's page is refused by [`origin`].
+//!
+//! **Guarantee.** Where tokens are configured nobody reads or acts without one, and neither memory nor timing tells
+//! one. **Limit.** Tokens are those of the configuration: a new one needs a restart.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -11,6 +11,9 @@
 //! **Guarantee.** No request is answered with 5xx for what it says, and each is bounded: body, time, rows, how many at a
 //! time. An action is audited under the name of its token. **Limit.** Whoever was not answered does not know whether it was
 //! done; an Idempotency-Key makes it safe to ask again.
+//!
+//! May change: paths and fields that are added, and bounds. Must not: what a field or a type of problem means, a path
+//! without its scope, or a statement that does what an SQL function does.
 
 use std::sync::Arc;
 

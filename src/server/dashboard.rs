@@ -14,6 +14,9 @@
 //!
 //! **Guarantee.** Who may not act sees no button, and the server refuses the request too. **Limit.** Pages show what the
 //! views show: with a large backlog, counts as of the last snapshot.
+//!
+//! May change: pages, their words and their order. Must not: an action that SQL does not have, a page that needs the
+//! script, or anything that is loaded from elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

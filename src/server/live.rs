@@ -15,6 +15,9 @@
 //!
 //! Bounded: sessions, topics of a session and of an instance, what waits for a client, what a client may send, how far
 //! it may be behind. Metrics: `outboxd_live_*`.
+//!
+//! May change: bounds. Must not: the form of messages, for which `docs/live.md` is the contract, or a session that
+//! waits for another one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

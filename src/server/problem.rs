@@ -1,4 +1,7 @@
 //! Answers that say no: `application/problem+json`, as of RFC 9457. `docs/api.md` lists the types.
+//!
+//! **Guarantee.** A type means the same for good; programs tell problems apart by it. **Limit.** `detail` is for people
+//! and may change.
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};

@@ -1,4 +1,7 @@
 //! Whether the instance should be given work: it has started, does not drain, and can use what it stands on.
+//!
+//! **Guarantee.** It answers in time, and however often it is asked, it asks Postgres and Redis twice a second at most.
+//! **Limit.** It says whether this instance can work, not whether the work gets done: `outboxd.health` does.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

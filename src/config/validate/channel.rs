@@ -1,4 +1,7 @@
 //! One provider: its URL, templates, headers, secrets and times.
+//!
+//! **Guarantee.** What would fail on every call is refused at start. **Limit.** Of a URL that is a template only the
+//! beginning is judged.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,8 @@
 //! Quotes and commas in a JSON body: what is wrong with them is noticed only by the provider.
 //!
-//! **Guarantee.** A template is cut as the engine cuts it: with its own tokens. **Limit.** Only a plain `{{ payload.text }}` or `{{ …|tojson }}` is judged; what statements and other expressions make of
-//! a value is not worked out.
+//! **Guarantee.** A template is cut as the engine cuts it: with its own tokens. **Limit.** Only a plain `{{
+//! payload.text }}` or `{{ …|tojson }}` is judged; what statements and other expressions make of a value is not worked
+//! out.
 
 use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;

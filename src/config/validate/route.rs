@@ -1,4 +1,7 @@
 //! One route: its channels and its retries.
+//!
+//! **Guarantee.** Every channel that a route names exists, and is named once. **Limit.** Which topics an app writes is
+//! not known here: one without a route waits, and `outboxd doctor` tells.
 
 use humantime::format_duration;
 
@@ -6,8 +9,7 @@ use super::relation;
 use crate::config::key::KeyPath;
 use crate::config::settings::Settings;
 use crate::config::suggest::did_you_mean;
-use crate::config::{Config, RouteConfig};
-use crate::notification::TOPIC_BYTES_MAX;
+use crate::config::{Config, RouteConfig, TOPIC_BYTES_MAX};
 
 /// Notes what is wrong with the route.
 pub(super) fn validate(settings: &mut Settings, name: &str, route: &RouteConfig, config: &Config) {

@@ -1,4 +1,7 @@
 //! Tokens of the HTTP endpoints: long enough, told apart, and there at all where others can reach us.
+//!
+//! **Guarantee.** Off loopback nothing is served without a token, and no error repeats one. **Limit.** A token's length
+//! is checked, not its randomness.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::channel::legal_name;
 use crate::config::key::KeyPath;
 use crate::config::settings::Settings;
-use crate::config::{Config, HTTP_TOKEN, LOCAL, TokenConfig};
-use crate::notification::TOPIC_BYTES_MAX;
+use crate::config::{Config, HTTP_TOKEN, LOCAL, TOPIC_BYTES_MAX, TokenConfig};
 
 /// Characters of a token at least: what is shorter is guessed.
 const CHARS_MIN: usize = 16;

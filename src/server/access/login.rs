@@ -1,4 +1,7 @@
 //! `POST /login` and `POST /logout`: from a token to the dashboard's session and back. The pages are the dashboard's.
+//!
+//! **Guarantee.** A stranger's page logs nobody in or out. **Limit.** Wrong tokens are not counted: their length is
+//! what protects them.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! The dashboard's session: a cookie that says which token it was made with and until when, signed with a key made from
 //! that token.
 //!
-//! **Guarantee.** A session ends after [`LASTS`], or when the token is changed or taken out of the configuration. **Limit.** Logging out makes the browser
-//! forget the cookie; a copy of it goes on until it ends. docs/api.md says how to end all.
+//! **Guarantee.** A session ends after [`LASTS`], or when the token is changed or taken out of the configuration.
+//! **Limit.** Logging out makes the browser forget the cookie; a copy of it goes on until it ends. docs/api.md says how
+//! to end all.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! What a request says, read without a panic and with a problem that says what is wrong.
+//!
+//! **Guarantee.** Whatever is sent gets an answer of 4xx that names the part at fault, or is taken. **Limit.** A body
+//! is read whole before it is judged, within its bound.
 
 use std::time::Duration;
 

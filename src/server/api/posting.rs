@@ -1,4 +1,7 @@
 //! `POST /v1/notifications`: an app writes without SQL. One round trip to Postgres, one transaction a request.
+//!
+//! **Guarantee.** All of a request is written or nothing; a repeat under its Idempotency-Key gets the first answer.
+//! **Limit.** For as long as `retention.idempotency`.
 
 use axum::http::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use axum::http::{HeaderName, HeaderValue, StatusCode};

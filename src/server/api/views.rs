@@ -1,4 +1,7 @@
 //! `GET /v1/{view}`: the operators' views as JSON.
+//!
+//! **Guarantee.** The columns are those of the view in SQL. **Limit.** The first rows alone, in one order, without a
+//! filter.
 
 use axum::Json;
 use axum::http::Uri;

@@ -1,4 +1,7 @@
 //! What the buttons do: one call of the store, a word about it, and back to the page.
+//!
+//! **Guarantee.** Whoever acted sees the effect: what was kept of the pages is outdated. **Limit.** That holds for this
+//! instance; pages of others follow within seconds.
 
 use std::collections::HashMap;
 use std::sync::Arc;

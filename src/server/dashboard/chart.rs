@@ -1,5 +1,7 @@
 //! Charts of the last hour, drawn here as SVG: nothing to load, nothing to run. Colours are classes, because the pages'
 //! policy allows no style attributes; labels are HTML beside the picture, so that they keep their size on any screen.
+//!
+//! **Guarantee.** There are 60 minutes, whatever was counted. **Limit.** Longer spans are for Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

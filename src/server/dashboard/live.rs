@@ -2,6 +2,9 @@
 //!
 //! All listeners wake at the same times and share a snapshot (see [`super::snapshots`]): a page that many watch is read once
 //! an interval, and one that nobody watches is not read. A listener whose browser tab is hidden has closed its stream.
+//!
+//! **Guarantee.** Only what changed is sent, and a page that hears nothing knows that it is not live. **Limit.** A
+//! bounded number of pages is live at a time.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! One notification: its life as a line of events, and why it waits.
+//!
+//! **Guarantee.** What happened is told in the order of its times. **Limit.** Attempts past their retention are
+//! missing.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use minijinja::context;

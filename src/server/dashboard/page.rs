@@ -1,4 +1,7 @@
 //! Which page is asked for, and what it reads.
+//!
+//! **Guarantee.** What a caller may not see is taken out before a snapshot is kept. **Limit.** Lists are cut at a
+//! number of rows that fits a page.
 
 use std::collections::BTreeMap;
 

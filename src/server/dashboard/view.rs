@@ -1,4 +1,7 @@
 //! From a snapshot to what a template shows.
+//!
+//! **Guarantee.** The same snapshot gives the same page to everybody with the same rights. **Limit.** What a statement
+//! did not find is drawn as absent, not as an error.
 
 use std::collections::BTreeMap;
 

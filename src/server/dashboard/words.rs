@@ -1,4 +1,7 @@
 //! How numbers, spans and times are written for people. Numbers carry their unit, times their zone.
+//!
+//! **Guarantee.** A number never stands without its unit, nor a time without its zone. **Limit.** English and UTC; the
+//! script shows local times.
 
 use chrono::{DateTime, Utc};
 

@@ -1,12 +1,15 @@
 //! What a client asks for: `?topic=…[&after=N][&topic=…[&after=N]]…[&key=…][&ticket=…]`. An `after` belongs to the topic
 //! before it, because positions are counted by topic.
+//!
+//! **Guarantee.** What cannot be meant is refused, with what to write instead. **Limit.** One key for all topics of a
+//! session.
 
 use std::sync::Arc;
 
 use url::form_urlencoded;
 
 use super::session::Wanted;
-use crate::notification::TOPIC_BYTES_MAX;
+use crate::config::TOPIC_BYTES_MAX;
 use crate::server::problem::{Kind, Problem};
 
 /// Topics of one session.

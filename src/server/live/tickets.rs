@@ -1,4 +1,7 @@
 //! `POST /v1/live/tickets`: an app's backend asks for what its clients need to listen.
+//!
+//! **Guarantee.** A ticket is good for no more than the token that asks for it. **Limit.** It is good until it ends;
+//! `access::ticket` says how all are ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +15,7 @@ use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 
 use super::request::{TOPICS_MAX, check_key, check_topic};
 use super::{LISTEN, Live};
-use crate::notification::TOPIC_BYTES_MAX;
+use crate::config::TOPIC_BYTES_MAX;
 use crate::server::access::Caller;
 use crate::server::api::input::{self, JsonBytes};
 use crate::server::problem::{Kind, Problem, Shape};
