@@ -11,9 +11,9 @@
 //!
 //! - *A crash after the reservation, before the append*: the number is above Redis's; the next owner appends it.
 //! - *A crash after the append, or no answer to it*: Redis says that it has the number; nothing is appended twice.
-//! - *The lease changes its owner in the middle of an append*: the script appends only to where its caller saw the streams.
-//!   The first of the two is let in; what it appends is the same, whoever does it. The other finds another number and
-//!   asks.
+//! - *The lease changes its owner in the middle of an append*: the script appends only to where its caller saw the
+//!   streams. The first of the two is let in; what it appends is the same, whoever does it. The other finds another
+//!   number and asks.
 //! - *A loss at any of these points*: the number falls with the entries, because one script wrote both. The next poll
 //!   (every second, or the next append) finds it lower, and goes on from there. What waits in Postgres comes after what
 //!   was lost.

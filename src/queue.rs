@@ -8,8 +8,9 @@
 //! again) and may deliver copies (the claim drops them).
 //!
 //! One contract, three backends and [`fallback`], which switches between two of them, and one conformance suite
-//! (`tests/it/queue.rs`) that all of them pass. Redis is reached by the redis crate, Sentinel included; which steps between
-//! finding a server and the first push stay ours, and the tests that need them, is said in `server` and `connection`.
+//! (`tests/it/queue.rs`) that all of them pass. Redis is reached by the redis crate, Sentinel included; which steps
+//! between finding a server and the first push stay ours, and the tests that need them, is said in `server` and
+//! `connection`.
 //!
 //! May change: how a backend keeps its messages. Must not: a queue knows no
 //! database.

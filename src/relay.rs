@@ -5,7 +5,8 @@
 //! head is blocked although nobody of the key has its turn are admitted on the way.
 //!
 //! **Topic by topic** go backlogs, topics whose channel cannot take everything, and the full scan: every five seconds
-//! each topic is scanned from its beginning. A topic that fills its share is scanned on at once, in turns with the others.
+//! each topic is scanned from its beginning. A topic that fills its share is scanned on at once, in turns with the
+//! others.
 //!
 //! **What came back or late** (retries, heads of keys, recalled and released rows) carries a time and is found by it.
 //! What cannot go now, because its topic is paused or has no route here, its circuit is open or a second of work waits
@@ -50,8 +51,8 @@ const FULL_SCAN_EVERY: Duration = Duration::from_secs(5);
 const FLOW_MAX_AGE: Duration = Duration::from_millis(5);
 /// Rows that came back may always take so much of the window, however long the backlogs.
 const DUE_MIN: u32 = 100;
-/// A topic with little to say may always have so many published, although its channel has enough waiting: its line takes turns
-/// with the others'.
+/// A topic with little to say may always have so many published, although its channel has enough waiting: its line
+/// takes turns with the others'.
 pub(crate) const FEW: usize = 10;
 /// How far back rows that came back are searched for while that is expensive.
 const DUE_BACK: Duration = Duration::from_secs(60);

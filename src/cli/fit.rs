@@ -1,5 +1,5 @@
-//! Fitting a picture of several tables into a window: columns are narrowed, rows and lesser tables left out, and what is
-//! left out is said.
+//! Fitting a picture of several tables into a window: columns are narrowed, rows and lesser tables left out, and what
+//! is left out is said.
 
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -119,8 +119,8 @@ pub(super) fn cut(line: &str, width: usize) -> String {
     format!("{kept}…{reset}")
 }
 
-/// A text behind its lead. In a window it is broken between words, and what follows stands below its beginning; elsewhere it
-/// stays one line, for whoever searches it.
+/// A text behind its lead. In a window it is broken between words, and what follows stands below its beginning;
+/// elsewhere it stays one line, for whoever searches it.
 pub(super) fn hang(lead: &str, text: &str, window: Option<Window>) -> String {
     let Some(Window { width, .. }) = window else { return format!("{lead}{text}\n") };
     let indent: usize = columns(lead).map(|(_, columns)| columns).sum();

@@ -25,7 +25,8 @@ end
 redis.call('SADD', KEYS[2], ARGV[1])
 ";
 
-/// Messages of others that are taken over or given back at a time: the rest is for the next pass, or for whoever is quicker.
+/// Messages of others that are taken over or given back at a time: the rest is for the next pass, or for whoever is
+/// quicker.
 pub(super) const MOVED_MAX: usize = 1_000;
 
 /// One consumer's view of itself and the others.

@@ -1,7 +1,8 @@
 //! What a relay remembers of topics: which are gone through topic by topic, and from where.
 //!
 //! The fast path serves topics with little to say. A topic with more than a poll takes, or whose channel cannot take
-//! everything, is left out there and gone through by itself, in turns with the others, until less than asked comes back.
+//! everything, is left out there and gone through by itself, in turns with the others, until less than asked comes
+//! back.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -57,8 +58,8 @@ impl Topics {
         self.topics.keys().cloned().collect()
     }
 
-    /// How much of a topic may be published. What was held or cannot go all at once is gone through by itself from where it
-    /// was.
+    /// How much of a topic may be published. What was held or cannot go all at once is gone through by itself from
+    /// where it was.
     pub(super) fn set_flow(&mut self, name: &str, flow: Flow, overlap: i64) {
         let Some(topic) = self.topics.get_mut(name) else { return };
         topic.is_held = flow == Flow::Held;
@@ -142,8 +143,8 @@ impl Topics {
         self.topics.range::<Arc<str>, _>((first, Bound::Unbounded)).chain(rest.into_iter().flatten())
     }
 
-    /// What the scans found. A topic that gave less than asked has nothing left: the fast path serves it again, unless its
-    /// channel cannot take everything.
+    /// What the scans found. A topic that gave less than asked has nothing left: the fast path serves it again, unless
+    /// its channel cannot take everything.
     pub(super) fn note_scans(&mut self, scans: &[TopicScan], found: &Found, overlap: i64) {
         self.turn = scans.last().map(|scan| Arc::clone(&scan.topic));
         for scan in scans {

@@ -1,5 +1,5 @@
-//! The transcripts in docs/sql.md are what a real session of an operator shows: each command between the fences is run, in
-//! order, and its output compared. `OUTBOXD_BLESS=1` writes the outputs anew. Times are shown as if now were noon of
+//! The transcripts in docs/sql.md are what a real session of an operator shows: each command between the fences is run,
+//! in order, and its output compared. `OUTBOXD_BLESS=1` writes the outputs anew. Times are shown as if now were noon of
 //! 2026-01-31, to the nearest minute.
 
 use std::path::Path;
