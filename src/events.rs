@@ -5,9 +5,9 @@
 //! persistence, a failover) is appended again from Postgres, before anything that comes later. **Limit.** Only what the
 //! streams should still hold (`events.stream_max`) and Postgres still keeps (`retention.events`).
 //!
-//! Waiting events are given their order for good in Postgres (*publications*, numbered), and Redis keeps the number
-//! that its streams have come to, raised in the script that appends. So each pass asks Redis where it is, and appends
-//! what comes after that. Interleavings:
+//! Postgres fixes the order of waiting events for good, in numbered *publications*. Redis keeps the number of the last
+//! one appended; the script that appends raises it. So each pass asks Redis for that number, and appends what comes
+//! after it. Interleavings:
 //!
 //! - *A crash after the reservation, before the append*: the number is above Redis's; the next owner appends it.
 //! - *A crash after the append, or no answer to it*: Redis says that it has the number; nothing is appended twice.

@@ -1,4 +1,4 @@
-//! Places where tests make this process die, panic or hang. Debug builds only: in a release build [`hit`] is empty.
+//! Points at which tests make this process die, panic or hang. Debug builds only: in a release build [`hit`] is empty.
 //!
 //! Armed by `FAILPOINTS`, e.g. `after_claim=abort` or `after_push=hang@3` (at the third hit).
 

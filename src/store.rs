@@ -6,9 +6,9 @@
 //! Three pools: one whose commits are durable before anyone is told (claims, outcomes); one for publishing, where
 //! losing the last commits in a server crash costs at worst a copy that the claim drops; and one for callers over HTTP.
 //!
-//! Each call is bounded in time: by `statement_timeout` in the server, by a clock of our own around it, and by a
-//! question after a few silent seconds whether the session is still at work; so a frozen server or a half-open link
-//! ends in [`Error::Unavailable`] and the connection is thrown away.
+//! Each call is bounded in time: by `statement_timeout` in the server, by a timeout of our own around it, and, after a
+//! few silent seconds, by a check whether the session is still at work. So a frozen server or a half-open link ends in
+//! [`Error::Unavailable`], and the connection is closed.
 //!
 //! **Guarantee.** A change is one guarded statement, or two in one transaction: never a read and then a write.
 //! **Limit.** After [`Error::Unavailable`] a change may or may not have been made; every statement may be repeated.

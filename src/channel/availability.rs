@@ -1,7 +1,7 @@
 //! What may go now: topics and channels that an operator paused, circuits that are open, limits that are reached.
 //!
-//! One picture per instance, in memory. [`Availability::apply`] brings it in step with what all instances see; what an
-//! outcome changes for all of them is returned, to be written where they see it.
+//! Each instance has this in memory. [`Availability::apply`] updates it with what all instances see. What an outcome
+//! changes for all of them is returned, to be written where they see it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};

@@ -4,10 +4,10 @@
 //! holds at most `max_in_flight_per_origin` of an instance's calls. How many calls a second can be expected tells the
 //! worker what can start within a second, and the relay how much is worth publishing.
 //!
-//! The rate is exact: in no span of `per` do more than `count` calls start. A bucket of tokens would let through twice
-//! as many where a full bucket meets a new span, and a provider that counts would answer 429. Calls are also spread
-//! evenly over the span: a burst that takes longer to arrive than the next one would be counted with it. Limits hold
-//! per instance. Origins are remembered only while calls to them are under way.
+//! The rate is exact: in no span of `per` do more than `count` calls start. A token bucket would let through twice as
+//! many where a full bucket meets a new span, and a provider that counts would answer 429. Calls are also spread evenly
+//! over the span: a burst that takes longer to arrive than the next one would be counted with it. Limits hold per
+//! instance. Origins are remembered only while calls to them are under way.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,4 @@
-//! Fitting a picture of several tables into a window: columns are narrowed, rows and lesser tables left out, and what
-//! is left out is said.
+//! Fits several tables into a window: narrows columns, leaves out rows and lesser tables, and says what it left out.
 
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};

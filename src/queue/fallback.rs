@@ -1,4 +1,4 @@
-//! Redis away is not delivery away: a queue in Redis that can be left for one in this process, and gone back to.
+//! A queue in Redis with a fallback: while Redis is away, messages go through a queue in this process.
 //!
 //! Pushes go to Redis, or, from [`FallbackQueue::leave_redis`] to [`FallbackQueue::return_to_redis`], to memory. The
 //! consumer takes what is in memory first, then what is in Redis; what is left in memory after the return is worked

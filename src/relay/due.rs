@@ -1,4 +1,4 @@
-//! When what came back or late is due: retries, heads of keys, recalled and released rows.
+//! When rows are due: retries, heads of keys, recalled and released rows.
 //!
 //! A topic search finds the topics that have such rows, one step down the index each. Rows that went leave dead index
 //! entries behind. While those make topic searches expensive (a foreign snapshot keeps vacuum from them), there are

@@ -18,8 +18,8 @@ use crate::telemetry::statistics::Statistics;
 
 /// How old the last read of the queue's depth may be.
 const DEPTH_MAX_AGE: Duration = Duration::from_millis(25);
-/// The share of the window that topics with a backlog may fill; the rest is for topics with little to say, which
-/// so have at most this much in front of them.
+/// The share of the window that topics with a backlog may fill; the rest is for topics with few rows, which then have
+/// at most this much in front of them.
 const BACKLOG_SHARE: u32 = 8;
 
 /// Pushes and confirms for the loops of one instance. Cheap to clone.

@@ -1,8 +1,8 @@
-//! What a relay remembers of topics: which are gone through topic by topic, and from where.
+//! What a relay remembers of topics: which are scanned one by one, and from where.
 //!
-//! The fast path serves topics with little to say. A topic with more than a poll takes, or whose channel cannot take
-//! everything, is left out there and gone through by itself, in turns with the others, until less than asked comes
-//! back.
+//! The fast path serves topics with few rows. A topic with more rows than a poll reads, or whose channel cannot take
+//! all of them, is left out there. It is scanned by itself, in turns with the others, until a scan returns fewer rows
+//! than asked for.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! The idempotency check and what undoes it.
+//! The claim, which is the idempotency check, and what undoes it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Whether a session that has not answered for a while is still at it.
+//! Whether a session that has not answered for a while is still at work.
 //!
 //! A server that is frozen, a link that is half-open and a primary that was replaced say nothing, and the kernel at the
 //! other end may go on acknowledging. `statement_timeout` bounds only servers that work. So whoever waits for longer

@@ -1,4 +1,4 @@
-//! Whether somebody in between shares our sessions with others: a transaction-mode pooler that nobody mentioned.
+//! Whether a transaction-mode pooler, which the configuration does not mention, shares our sessions with others.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Values that cannot be taken: a statement that refuses one row's, or a row that holds what no program can represent.
+//! Values that cannot be used: a statement refuses one row's values, or a row holds what the program cannot represent.
 //!
-//! **Guarantee.** One such row costs itself and nobody else: a batch is halved down to it, and it ends FAILED with the
-//! reason. Reading a row never panics. **Limit.** A row that cannot even be marked FAILED (a CHECK of its own record is
-//! broken) stays where it is, past its lease, and is told as an error.
+//! **Guarantee.** One such row costs itself and nobody else: a batch is bisected down to it, and it ends FAILED with
+//! the reason. Reading a row never panics. **Limit.** A row that cannot even be marked FAILED (a CHECK of its own
+//! record is broken) stays where it is, past its lease, and is told as an error.
 
 use std::collections::HashSet;
 use std::error::Error as _;

@@ -1,7 +1,7 @@
-//! Keeps this instance's picture of pauses and circuits in step with the others': read from Postgres twice a second.
+//! Reads pauses and circuits from Postgres twice a second, so that all instances see the same.
 //!
 //! **Guarantee.** What an operator paused, resumed, closed or wants probed, and a circuit that another instance opened,
-//! take effect here within a second. **Limit.** While Postgres is away the last picture stands.
+//! take effect here within a second. **Limit.** While Postgres is away, what was read last holds.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

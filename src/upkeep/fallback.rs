@@ -7,8 +7,8 @@
 //! 3. What was published through Redis is due again, under a new epoch. It comes last, so that no push can come after
 //!    it.
 //!
-//! A step that fails is tried again with the next probe. Returning, pushes go to Redis at once; the row says what it
-//! says until nothing is left in the process. What may happen meanwhile is written down in [`crate::queue::fallback`].
+//! A step that fails is tried again with the next probe. On return, pushes go to Redis at once; the row keeps saying so
+//! until nothing is left in the process. What may happen meanwhile is written down in [`crate::queue::fallback`].
 //!
 //! **Guarantee.** Without Redis nothing waits longer than `fallback_after` and a few seconds, as long as an instance
 //! with the roles relay and worker can reach Postgres. **Limit.** Instances that have only one of the two cannot go on,

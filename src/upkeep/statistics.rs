@@ -1,6 +1,6 @@
-//! Tells the views what this instance counted and sees: every few seconds its statistics, its queue's server, its
-//! clock, now and then whether a pooler has come to stand before Postgres; and takes the snapshot of the active set
-//! when it is time.
+//! Reports for the views what this instance counted and sees: every few seconds its statistics, its queue's server and
+//! its clock; every few minutes whether there is a pooler before Postgres. Takes the snapshot of the active set when it
+//! is due.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
