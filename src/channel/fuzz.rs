@@ -45,7 +45,7 @@ fn outgoing<'a>(recipient: &'a str, payload: &'a RawValue, headers: Option<&'a R
         recipient,
         payload,
         headers,
-        span: None,
+        traceparent: None,
         created_at: DateTime::UNIX_EPOCH,
         attempt: 1,
     }

@@ -83,12 +83,12 @@ impl Headers {
         map.insert(ATTEMPT, HeaderValue::from(outgoing.attempt));
         if let Some(row) = outgoing.headers {
             // A trace that begins here has no state yet, whatever the row says.
-            let continues = outgoing.span.is_none_or(|span| span.parent_id.is_some());
+            let continues = outgoing.traceparent.is_none_or(|traceparent| traceparent.is_continued);
             let trace = if continues { Trace::Continues } else { Trace::Begins };
             self.forward.add(row, trace, templates, |name| self.sets(name), &mut map)?;
         }
-        if let Some(span) = outgoing.span {
-            map.insert(TRACEPARENT, header_value("traceparent", &span.traceparent())?);
+        if let Some(traceparent) = outgoing.traceparent {
+            map.insert(TRACEPARENT, header_value("traceparent", &traceparent.text)?);
         }
         // After ours, so that an operator can replace them.
         for (name, value) in &self.fixed {

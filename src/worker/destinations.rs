@@ -68,7 +68,7 @@ fn origin(provider: &Provider, row: &claim::Contents) -> Option<Arc<str>> {
         recipient: &row.recipient,
         payload,
         headers,
-        span: None,
+        traceparent: None,
         created_at: row.created_at,
         attempt: 1,
     };

@@ -79,7 +79,7 @@ async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &
         recipient: &claimed.recipient,
         payload: &payload,
         headers: headers.as_deref(),
-        span: None,
+        traceparent: None,
         created_at: claimed.created_at,
         attempt: u32::try_from(claimed.attempts).unwrap_or(1),
     };
@@ -130,12 +130,12 @@ async fn send(
     }
     failpoint::hit("before_call").await;
     permits.start();
-    let traced = traced::begin(worker, outgoing);
-    let outgoing = &Outgoing { span: traced.map(|begun| begun.context), ..*outgoing };
+    let traced = traced::begin(worker, outgoing, claimed, name);
+    let outgoing = &Outgoing { traceparent: traced.as_ref().map(|traced| &traced.traceparent), ..*outgoing };
     // In a box, because some kilobytes would be copied with the task otherwise.
     let calling = Box::pin(provider.channel.send_to(target, outgoing));
     let called = cut_off.run_until_cancelled(calling).await;
-    traced::end(worker, traced, claimed, name, called.as_ref());
+    traced::end(traced, called.as_ref());
     let Some(outcome) = called else {
         return after_failure(claimed, route, position, provider, cut_short(call.claimed_at.elapsed()));
     };
