@@ -1,4 +1,4 @@
--- Stops a channel on all instances until resume_channel(). Work for it waits and burns no attempts. A channel that
+-- Stops a channel on all instances until resume_channel(). Work for it waits and uses up no attempts. A channel that
 -- nobody knows is paused too, with a notice: it may be a slip of the pen. Over HTTP, where nobody sees a notice, it is
 -- refused.
 -- Locks: the channel's row. Index: channel_state_pkey.

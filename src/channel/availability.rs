@@ -81,7 +81,7 @@ impl Availability {
         Availability { router, circuits: Circuits::new(channels), concurrency, paused: RwLock::default() }
     }
 
-    /// Brings the picture in step with what all instances see. Says which circuits became free, and whether anything
+    /// Updates it with what all instances see. Says which circuits became free, and whether anything
     /// may go that could not.
     pub fn apply(&self, held: &[SharedCircuit], paused: Paused) -> (Freed, bool) {
         let freed = self.circuits.apply(held, Instant::now());

@@ -12,7 +12,7 @@ const HANGING_WIDTH_MIN: usize = 24;
 /// A table keeps its header and one row.
 const LINES_MIN: usize = 2;
 
-/// The window that a picture has to fit.
+/// The window that the tables have to fit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     pub(super) width: usize,
@@ -29,7 +29,7 @@ impl Window {
     }
 }
 
-/// A titled part of the picture.
+/// A titled part of the output.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) title: String,

@@ -13,7 +13,7 @@ use super::publisher::Allowance;
 use crate::channel::availability::Flow;
 use crate::store::publish::{Found, TopicScan};
 
-/// Topics remembered at most; beyond that only those that are gone through by themselves.
+/// Topics remembered at most; beyond that only those that are scanned by themselves.
 const TOPICS_MAX: usize = 10_000;
 /// Topics scanned by one statement.
 const SCANS_MAX: usize = 500;
@@ -22,7 +22,7 @@ const SCANS_MAX: usize = 500;
 struct Topic {
     /// The highest position reserved.
     seq: i64,
-    /// It is gone through by itself, from here on.
+    /// It is scanned by itself, from here on.
     from: Option<i64>,
     /// The last scan took all that it might.
     is_backlog: bool,
@@ -32,7 +32,7 @@ struct Topic {
 }
 
 impl Topic {
-    /// It is gone through by itself, and may be.
+    /// It is scanned by itself, and may be.
     fn is_open(&self) -> bool {
         self.from.is_some() && self.room != Some(0)
     }
@@ -58,8 +58,8 @@ impl Topics {
         self.topics.keys().cloned().collect()
     }
 
-    /// How much of a topic may be published. What was held or cannot go all at once is gone through by itself from
-    /// where it was.
+    /// How much of a topic may be published. What was held or cannot go all at once is scanned by itself from where it
+    /// was.
     pub(super) fn set_flow(&mut self, name: &str, flow: Flow, overlap: i64) {
         let Some(topic) = self.topics.get_mut(name) else { return };
         topic.is_held = flow == Flow::Held;

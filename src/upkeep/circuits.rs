@@ -16,7 +16,7 @@ use crate::store::instance::InstanceId;
 use crate::store::{Result, Store};
 use crate::telemetry::outage::Outage;
 
-/// How old the picture may be: a pause takes effect within a second.
+/// How old what was read may be: a pause takes effect within a second.
 const REFRESH_EVERY: Duration = Duration::from_millis(500);
 /// Rows that are made due at a time.
 const HASTEN_ROWS: i32 = 10_000;
@@ -75,7 +75,7 @@ fn shared(state: &ChannelState, asked: Instant) -> Option<SharedCircuit> {
     })
 }
 
-/// Keeps the picture fresh until `shutdown`.
+/// Reads until `shutdown`.
 pub async fn run(store: &Store, instance: &InstanceId, availability: &Availability, shutdown: &CancellationToken) {
     let mut outage = Outage::default();
     let mut unfinished = BTreeSet::new();

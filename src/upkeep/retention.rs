@@ -50,7 +50,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 pub enum Table {
     /// Ended notifications, with their attempts.
     Notifications,
-    /// Everything else that is gone through.
+    /// Everything else that is scanned.
     Scanned(Scanned),
     /// Instances that ended.
     Instances,
