@@ -133,7 +133,7 @@ CREATE TABLE outboxd.publication (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     instance    integer NOT NULL,
     reserved_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Here, and not a publication's id in each row: confirming a batch is one DELETE, recalling it a batch of look-ups.
+    -- Here, and not a publication's id in each row: confirming it is one DELETE, recalling it a batch of look-ups.
     ids         bigint[] NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 

@@ -5,15 +5,15 @@
 //! persistence, a failover) is appended again from Postgres, before anything that comes later. **Limit.** Only what the
 //! streams should still hold (`events.stream_max`) and Postgres still keeps (`retention.events`).
 //!
-//! Waiting events are given their order for good in Postgres (*publications*, numbered), and Redis keeps the number
-//! that its streams have come to, raised in the script that appends. So each pass asks Redis where it is, and appends
-//! what comes after that. Interleavings:
+//! Postgres fixes the order of waiting events for good, in numbered *publications*. Redis keeps the number of the last
+//! one appended; the script that appends raises it. So each pass asks Redis for that number, and appends what comes
+//! after it. Interleavings:
 //!
 //! - *A crash after the reservation, before the append*: the number is above Redis's; the next owner appends it.
 //! - *A crash after the append, or no answer to it*: Redis says that it has the number; nothing is appended twice.
-//! - *The lease changes its owner in the middle of an append*: the script appends only to where its caller saw the streams.
-//!   The first of the two is let in; what it appends is the same, whoever does it. The other finds another number and
-//!   asks.
+//! - *The lease changes its owner in the middle of an append*: the script appends only to where its caller saw the
+//!   streams. The first of the two is let in; what it appends is the same, whoever does it. The other finds another
+//!   number and asks.
 //! - *A loss at any of these points*: the number falls with the entries, because one script wrote both. The next poll
 //!   (every second, or the next append) finds it lower, and goes on from there. What waits in Postgres comes after what
 //!   was lost.

@@ -5,11 +5,11 @@
 //! a row goes only if no earlier due row of its key is left behind. **Limit.** A row is released when its topic's turn
 //! comes; while a campaign of a million is due, that is within a few batches.
 //!
-//! Topics take turns. A topic search finds the topics with PENDING rows and where each begins, one step down the index per
-//! topic. Released rows leave dead index entries behind. While those make topic searches expensive (a foreign snapshot keeps
-//! vacuum from them), there are fewer: in between each topic goes on from where its last release ended, and only new
-//! topics are searched for. What came in before that point, by a transaction that committed late, is found by the next topic
-//! search.
+//! Topics take turns. A topic search finds the topics with PENDING rows and where each begins, one step down the index
+//! per topic. Released rows leave dead index entries behind. While those make topic searches expensive (a foreign
+//! snapshot keeps vacuum from them), there are fewer: in between each topic goes on from where its last release ended,
+//! and only new topics are searched for. What came in before that point, by a transaction that committed late, is found
+//! by the next topic search.
 //!
 //! May change: how topic searches and turns are planned. Must not: the guard of `producer/release_due.sql`.
 
@@ -96,8 +96,8 @@ impl Producer {
         self.topics.values().filter_map(|topic| Some(topic.due_at?.saturating_duration_since(now))).min()
     }
 
-    /// Finds topics. True: we know where each begins. False: that is expensive and was done lately; only new topics were
-    /// searched for.
+    /// Finds topics. True: we know where each begins. False: that is expensive and was done lately; only new topics
+    /// were searched for.
     async fn find_topics(&mut self) -> store::Result<bool> {
         let started = Instant::now();
         if !is_cheap(self.search.cost) && started < self.search.next_at {

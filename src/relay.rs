@@ -1,15 +1,15 @@
 //! 2. Publish what is unpublished: reserve → push → confirm, the only way into the queue.
 //!
-//! **The fast path** is one scan over what was committed lately, whatever its topic. Numbers commit out of order, so it
-//! begins a little below the last number drawn, now or at the previous poll, and now and then further below. Keys whose
-//! head is blocked although nobody of the key has its turn are admitted on the way.
+//! **The fast path** is one scan over what was committed lately, whatever its topic. Ids commit out of order, so it
+//! begins a little below the last id drawn, now or at the previous poll, and now and then further below. It admits
+//! heads on the way: those that are blocked although no row of their key has the turn.
 //!
 //! **Topic by topic** go backlogs, topics whose channel cannot take everything, and the full scan: every five seconds
-//! each topic is scanned from its beginning. A topic that fills its share is scanned on at once, in turns with the others.
+//! each topic is scanned from its beginning. A topic that fills its share is scanned on at once, in turns with the
+//! others.
 //!
-//! **What came back or late** (retries, heads of keys, recalled and released rows) carries a time and is found by it.
-//! What cannot go now, because its topic is paused or has no route here, its circuit is open or a second of work waits
-//! for it, is not scanned.
+//! **Due rows** (retries, heads of keys, recalled and released rows) carry a time and are found by it. What cannot go
+//! now is not scanned: its topic is paused or has no route here, its circuit is open, or a second of work waits for it.
 //!
 //! **Guarantee.** A committed row is published by the next full scan. That scan is the guarantee; the fast path is only
 //! speed and may miss. What was reserved and not confirmed, or lost by the queue, is published again by [`repair`].
@@ -40,7 +40,7 @@ use crate::store::instance::InstanceId;
 use crate::store::publish::{Found, FreshScan};
 use crate::store::{BATCH_ROWS, StageError, Store};
 
-/// How far below the last number the fast path begins, and how far once in a while.
+/// How far below the last id the fast path begins, and how far once in a while.
 const OVERLAP: i64 = 500;
 const OVERLAP_WIDE: i64 = 5_000;
 const WIDE_EVERY: Duration = Duration::from_millis(100);
@@ -50,8 +50,8 @@ const FULL_SCAN_EVERY: Duration = Duration::from_secs(5);
 const FLOW_MAX_AGE: Duration = Duration::from_millis(5);
 /// Rows that came back may always take so much of the window, however long the backlogs.
 const DUE_MIN: u32 = 100;
-/// A topic with little to say may always have so many published, although its channel has enough waiting: its line takes turns
-/// with the others'.
+/// A topic with few rows may always have so many published, although its channel has enough waiting: its line takes
+/// turns with the others'.
 pub(crate) const FEW: usize = 10;
 /// How far back rows that came back are searched for while that is expensive.
 const DUE_BACK: Duration = Duration::from_secs(60);
@@ -80,7 +80,7 @@ pub struct Relay {
     instance: InstanceId,
     topics: Topics,
     due: DueTopics,
-    /// The last number drawn at the previous poll.
+    /// The last id drawn at the previous poll.
     last_id: i64,
     wide_at: Instant,
     full_scan_at: Instant,
@@ -203,10 +203,10 @@ impl Relay {
         Ok(())
     }
 
-    /// Numbers went back: the schema was made anew or restored, or a server without the last commits took over. What is
-    /// remembered of positions would hide what is numbered now.
+    /// Ids went back: the schema was made anew or restored, or a server without the last commits took over. What is
+    /// remembered of positions would hide the new rows.
     fn begin_anew(&mut self) {
-        info!("numbers went back; every topic is scanned from its beginning");
+        info!("ids went back; every topic is scanned from its beginning");
         self.topics = Topics::new(BATCH_ROWS);
         self.rescan();
     }

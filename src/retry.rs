@@ -1,5 +1,5 @@
-//! What follows a failed attempt: wait, the next channel, or give up. And how long to wait before we try again what failed
-//! or is expensive. Pure: no clock, no runtime, and the random number is an argument.
+//! What follows a failed attempt: wait, the next channel, or give up. And how long to wait before we try again what
+//! failed or is expensive. Pure: no clock, no runtime, and the random number is an argument.
 //!
 //! | failure | not the last channel | the last channel |
 //! |---|---|---|
@@ -11,6 +11,10 @@
 //! An ambiguous failure may have been a delivery, so the same channel, where the receiver can recognise the
 //! repeat by its `webhook-id`, is always asked once more before another channel delivers a second time.
 //! An unreadable one is our own error and would be the same again: it is left to an operator.
+//!
+//! A provider's `Retry-After` lengthens the backoff. It neither adds attempts nor stops the failover.
+//!
+//! May change: the formula of the backoff. Must not: an ambiguous failure going to another channel without a repeat.
 
 use std::time::Duration;
 
@@ -59,7 +63,7 @@ pub struct Position {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// The same channel again, after this wait.
-    RetryAfter(Duration),
+    Retry(Duration),
     /// The route's next channel, at once.
     NextChannel,
     /// Nothing is left to try: FAILED.
@@ -90,10 +94,11 @@ pub fn decide(
         return onward;
     }
     let wait = backoff(&route.backoff, position.attempts, random);
-    Decision::RetryAfter(wait.max(retry_after.unwrap_or_default()))
+    Decision::Retry(wait.max(retry_after.unwrap_or_default()))
 }
 
-/// Whether work goes on with the route's next channel while this one is held, or waits for it. The last is always waited for.
+/// Whether work goes on with the route's next channel while this one is held, or waits for it. The last is always
+/// waited for.
 pub fn moves_on_while_held(route: &RouteConfig, channel: usize, is_failing: bool) -> bool {
     let has_next = channel + 1 < route.channels.len();
     route.while_held == WhileHeld::Failover && is_failing && has_next
@@ -142,8 +147,8 @@ pub fn is_cheap(took: Duration) -> bool {
     took < Duration::from_millis(3)
 }
 
-/// How long to leave the database alone after work that took so long: at least `every`, and so long that the work takes no
-/// more than a twentieth of the time. What is cheap now may become expensive, behind somebody's old snapshot.
+/// How long to leave the database alone after work that took so long: at least `every`, and so long that the work takes
+/// no more than a twentieth of the time. What is cheap now may become expensive, behind somebody's old snapshot.
 pub fn rest_after(took: Duration, every: Duration) -> Duration {
     every.max(took * 20)
 }
@@ -212,7 +217,7 @@ mod tests {
         for (asked, expected) in [(1, BASE), (60, Duration::from_secs(60))] {
             let asked = Some(Duration::from_secs(asked));
             let decision = decide(&route, at(0, 1), Failure::Transient, asked, 0.5);
-            assert_eq!(decision, Decision::RetryAfter(expected));
+            assert_eq!(decision, Decision::Retry(expected));
         }
     }
 
@@ -271,7 +276,7 @@ mod tests {
                 calls += 1;
                 let failure = [Failure::Transient, Failure::Permanent, Failure::Ambiguous][failure as usize];
                 match decide(&route, position, failure, None, 0.5) {
-                    Decision::RetryAfter(_) => position.attempts += 1,
+                    Decision::Retry(_) => position.attempts += 1,
                     Decision::NextChannel => position = at(position.channel + 1, 1),
                     Decision::GiveUp => break,
                 }

@@ -1,18 +1,18 @@
 //! Schedules: at each slot everybody in an audience gets a notification.
 //!
-//! **Guarantee.** Once per slot and recipient, whatever crashes or races: a slot becomes a run in the statement that moves
-//! the schedule on; the audience is read in one statement and copied in chunks that know how far they are; and the
-//! dedup key names run and recipient. One instance does this at a time (see [`crate::store::leader`]); another goes on where it
-//! stopped.
+//! **Guarantee.** Once per slot and recipient, whatever crashes or races: a slot becomes a run in the statement that
+//! moves the schedule on; the audience is read in one statement and copied in chunks that know how far they are; and
+//! the dedup key names run and recipient. One instance does this at a time (see [`crate::store::leader`]); another goes
+//! on where it stopped.
 //!
 //! **Limit.** A slot missed by downtime runs if it is younger than the schedule's `catch_up`, else it is on record as
-//! missed. An audience is read as it is `lead` before the slot. A slot that comes while its schedule is paused is on record as
-//! paused.
+//! missed. An audience is read as it is `lead` before the slot. A slot that comes while its schedule is paused is on
+//! record as paused.
 //!
 //! A slow or broken audience fails its own run; the others are prepared beside it.
 //!
-//! May change: how runs are planned and prepared. Must not: the dedup key of a run's notification, and that each statement
-//! checks the lease.
+//! May change: how runs are planned and prepared. Must not: the dedup key of a run's notification, and that each
+//! statement checks the lease.
 //!
 //! Metrics: `outboxd_schedule_prepared_total`, `outboxd_schedule_runs_failed_total`,
 //! `outboxd_schedule_runs_missed_total`.

@@ -7,8 +7,9 @@
 //! **Guarantee.** Every task is joined before [`run`] returns. **Limit.** Calls that outlast `worker.drain` are cut
 //! off, and their outcomes are recorded as unknown.
 //!
-//! Only this module knows all stages. They know each other only through [`Presence`], [`Availability`] and [`Statistics`].
-//! May change: what an instance is made of. Must not: a task that nobody joins, and the order of the stop.
+//! Only this module knows all stages. They know each other only through [`Presence`], [`Availability`] and
+//! [`Statistics`]. May change: what an instance is made of. Must not: a task that nobody joins, and the order of the
+//! stop.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -337,8 +338,8 @@ impl Instance {
         }
     }
 
-    /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out. If it
-    /// cannot be given back they do: whoever signed off holds nothing.
+    /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out. If
+    /// it cannot be given back they do: whoever signed off holds nothing.
     async fn sign_off(&self) {
         let instance = self.heartbeat.instance.get();
         let is_in_process = self.config.queue.kind == QueueKind::Memory || self.presence.is_on_fallback();

@@ -6,9 +6,9 @@
 //!                   permits, unclaimed                                      in one statement
 //! ```
 //!
-//! No more is claimed than can be called at once, so a crash leaves few outcomes unknown. A message is
-//! acknowledged only after Postgres has the outcome; one whose row needs no call is acknowledged at once. While a call is
-//! under way its lease is renewed.
+//! No more is claimed than can be called at once, so a crash leaves few outcomes unknown. A message is acknowledged
+//! only after Postgres has the outcome; one whose row needs no call is acknowledged at once. While a call is under way
+//! its lease is renewed.
 //!
 //! **Guarantee.** A provider is called only for a row that this instance has claimed, and only while the lease left
 //! exceeds the call's timeout. **Limit.** If the process dies between the call and the record, the outcome is unknown:
@@ -116,8 +116,8 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
             Drain::Deadline
         }
     };
-    // The calls are over and their senders gone, so the recorder ends once it has recorded them all. Without Postgres it
-    // would wait for ever; then the leases tell the others.
+    // The calls are over and their senders gone, so the recorder ends once it has recorded them all. Without Postgres
+    // it would wait for ever; then the leases tell the others.
     let grace = worker.config.drain.min(Duration::from_secs(5));
     let recorded = tokio::time::timeout(grace, recorder).await;
     recorder_stop.cancel();

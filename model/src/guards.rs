@@ -52,7 +52,8 @@ pub struct Guards {
     /// An instance that looked dead, was alive and died again is dealt with again: `SweepState::dealt_with` in
     /// `src/relay/repair.rs` keeps the heartbeat as of which it was.
     pub the_dead_are_dealt_with_again: bool,
-    /// An instance that falls back says so in Postgres before its first push there. A rule for a fallback: none is built.
+    /// An instance that falls back says so in Postgres before its first push there. A rule for a fallback: none is
+    /// built.
     pub fallback_is_told: bool,
     /// An instance that returns from its fallback works off its in-process queue. Likewise.
     pub return_keeps_queue: bool,

@@ -1,7 +1,8 @@
 -- Gives the head of each key its turn if no row of the key has it, for operators' actions. The relay does the same by
--- relay/admit_heads, which says what may happen. Whoever loses the race gets a unique violation and tries again: a lower row
--- was admitted meanwhile.
--- Locks: an advisory lock of each key, the heads; what is locked is skipped. Index: outbox_key, a_key_has_at_most_one_live_row.
+-- relay/admit_heads, which says what may happen. Whoever loses the race gets a unique violation and tries again: a
+-- lower row was admitted meanwhile.
+-- Locks: an advisory lock of each key, the heads; what is locked is skipped. Index: outbox_key,
+-- a_key_has_at_most_one_live_row.
 CREATE OR REPLACE FUNCTION outboxd._admit(keys text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -3,9 +3,10 @@
 --
 -- Retried rows share the queue with live traffic. So the next batch waits until nine tenths of the last one are out of
 -- the queue, and is as big as can be expected to take 12 ms, by how long the last one took: live traffic finds at most
--- that much in front of it, on a fast machine and on a slow one. Rows that do not even get into the queue within a second
--- (their topic is paused, their channel held) are nobody's burden and are not waited for; nor are canceled and discarded ones.
--- An error is written down and the action rests for 5 s, so that it is seen and does not stop the others.
+-- that much in front of it, on a fast machine and on a slow one. Rows that do not even get into the queue within a
+-- second (their topic is paused, their channel held) slow nobody down and are not waited for; nor are canceled and
+-- discarded ones. An error is written down and the action rests for 5 s, so that it is seen and does not stop the
+-- others.
 -- Locks: the action's row, skipped if another holds it; the rows changed. Index: bulk_action_open, outbox_pkey.
 CREATE OR REPLACE FUNCTION outboxd._bulk_step() RETURNS TABLE (bulk_id bigint, changed bigint, ended boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

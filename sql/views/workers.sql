@@ -1,4 +1,5 @@
--- Instances at work: with a fresh heartbeat by the database's clock. outboxd.instances has those that stopped or died too.
+-- Instances at work: with a fresh heartbeat by the database's clock. outboxd.instances has those that stopped or died
+-- too.
 CREATE OR REPLACE VIEW outboxd.workers AS
 SELECT i.worker, i.host, i.pid, i.version, i.roles, i.queue, i.state, i.in_flight, i.heartbeat_at, i.heartbeat_age,
        i.started_at, i.stopped_at, i.clock_skew_ms

@@ -1,7 +1,7 @@
 //! What may go now: topics and channels that an operator paused, circuits that are open, limits that are reached.
 //!
-//! One picture per instance, in memory. [`Availability::apply`] brings it in step with what all instances see; what an
-//! outcome changes for all of them is returned, to be written where they see it.
+//! Each instance has this in memory. [`Availability::apply`] updates it with what all instances see. What an outcome
+//! changes for all of them is returned, to be written where they see it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -56,8 +56,8 @@ pub struct Held {
 impl Held {
     const PAUSED: Held = Held { wait: PAUSED_WAIT, is_failing: false };
 
-    /// When work of the channel at this position goes on, and with which step of its route (`None`: the same). No attempt is
-    /// used up.
+    /// When work of the channel at this position goes on, and with which step of its route (`None`: the same). No
+    /// attempt is used up.
     pub fn way_on(self, route: &Route, position: usize) -> (Duration, Option<i16>) {
         match moves_on_while_held(&route.policy, position, self.is_failing) {
             true => (Duration::ZERO, Some(Route::step_after(position))),
@@ -81,8 +81,8 @@ impl Availability {
         Availability { router, circuits: Circuits::new(channels), concurrency, paused: RwLock::default() }
     }
 
-    /// Brings the picture in step with what all instances see. Says which circuits became free, and whether anything may go
-    /// that could not.
+    /// Updates it with what all instances see. Says which circuits became free, and whether anything
+    /// may go that could not.
     pub fn apply(&self, held: &[SharedCircuit], paused: Paused) -> (Freed, bool) {
         let freed = self.circuits.apply(held, Instant::now());
         let mut known = self.paused.write().unwrap_or_else(PoisonError::into_inner);
@@ -115,13 +115,14 @@ impl Availability {
         in_force.map(|(channel, _, open)| (channel, open.reason)).collect()
     }
 
-    /// The only topics that are published here; `None`: all are. What has no route here is left to instances that have one.
+    /// The only topics that are published here; `None`: all are. What has no route here is left to instances that have
+    /// one.
     pub fn routed_topics(&self) -> Option<Vec<&str>> {
         self.router.topics().map(Iterator::collect)
     }
 
-    /// How much of a topic may be published: nothing while it is paused, has no route, or its first channel is held as a whole
-    /// and the route says to wait.
+    /// How much of a topic may be published: nothing while it is paused, has no route, or its first channel is held as
+    /// a whole and the route says to wait.
     pub fn flow(&self, topic: &str) -> Flow {
         if self.topic_is_paused(topic) {
             return Flow::Held;

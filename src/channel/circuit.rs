@@ -1,4 +1,4 @@
-//! When a provider, or one origin of it, should be left alone. Pure: the time is an argument.
+//! The circuit breaker of a provider, or of one origin of it. Pure: the time is an argument.
 //!
 //! ```text
 //!            failures or 401/403 in a row             time over: one probe

@@ -1,5 +1,5 @@
-//! Whatever stands in configuration or data, a channel answers with a request or a reason. `PROPTEST_CASES` says how often
-//! each is tried.
+//! Whatever stands in configuration or data, a channel answers with a request or a reason. `PROPTEST_CASES` says how
+//! often each is tried.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;

@@ -1,28 +1,30 @@
-//! Redis away is not delivery away: a queue in Redis that can be left for one in this process, and gone back to.
+//! A queue in Redis with a fallback: while Redis is away, messages go through a queue in this process.
 //!
 //! Pushes go to Redis, or, from [`FallbackQueue::leave_redis`] to [`FallbackQueue::return_to_redis`], to memory. The
 //! consumer takes what is in memory first, then what is in Redis; what is left in memory after the return is worked
 //! off. Who leaves, when, and what Postgres is told of it is `upkeep::fallback`'s.
 //!
 //! **Guarantee.** Once left, Redis keeps nobody waiting: a call to it that is under way ends. Nothing enters memory
-//! before `leave_redis` nor after `return_to_redis`. **Limit.** A message may be in Redis and in memory; the claim takes
-//! one of them.
+//! before `leave_redis` nor after `return_to_redis`. **Limit.** A message may be in Redis and in memory; the claim
+//! takes one of them.
 //!
 //! What may happen, and why each row is still delivered, once:
 //!
-//! - *It was in Redis, or on its way there, when Redis was left.* After leaving, everything published through Redis is due
-//!   again under a new epoch and goes through memory. If Redis comes back with its data, its copies are stale and
+//! - *It was in Redis, or on its way there, when Redis was left.* After leaving, everything published through Redis is
+//!   due again under a new epoch and goes through memory. If Redis comes back with its data, its copies are stale and
 //!   dropped at the claim; so are those that a worker holds already.
-//! - *Redis comes back empty.* The push counter shows it, and what is published and unclaimed is published again, what is in
-//!   memory included: one copy of each is stale.
+//! - *Redis comes back empty.* The push counter shows it, and what is published and unclaimed is published again, what
+//!   is in memory included: one copy of each is stale.
 //! - *The process dies.* Its row in `instance` said so before the first push to memory: what it published is published
 //!   again once it is dead, by whoever sweeps. The row says so until memory is empty again.
-//! - *Only this instance is cut off.* The others go on through Redis. What their sweeps think lost because Redis is empty
-//!   does not include what this one published. Messages of theirs that are waiting in Redis when this one leaves are
-//!   published again: wasted messages, no calls.
+//! - *Only this instance is cut off.* The others go on through Redis. What their sweeps think lost because Redis is
+//!   empty does not include what this one published. Messages of theirs that are waiting in Redis when this one leaves
+//!   are published again: wasted messages, no calls.
 //! - *It was pushed to Redis without an answer when Redis was left.* The same messages go to memory: copies under one
 //!   epoch, of which the claim takes one.
 //! - *A worker acknowledges to a Redis that is away.* The acknowledgement is kept and goes along with the next.
+//!
+//! May change: how the two are switched. Must not: a push to memory before Postgres knows of it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

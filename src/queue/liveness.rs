@@ -1,5 +1,5 @@
-//! Who is alive in the queue's eyes. It decides only who carries what; whose lease in Postgres ends is
-//! decided there, so a FLUSHALL makes nobody look dead.
+//! Which consumers are alive, as far as the queue knows. That decides only who takes over messages. Whose lease ends is
+//! decided in Postgres, so a FLUSHALL makes nobody look dead.
 //!
 //! A consumer is alive while its key exists. One that registered and has no key is *suspect*, and *dead* only
 //! when it has been suspect for a third of the TTL: after Redis was away everybody's key has run out, and
@@ -25,7 +25,8 @@ end
 redis.call('SADD', KEYS[2], ARGV[1])
 ";
 
-/// Messages of others that are taken over or given back at a time: the rest is for the next pass, or for whoever is quicker.
+/// Messages of others that are taken over or given back at a time: the rest is for the next pass, or for whoever is
+/// quicker.
 pub(super) const MOVED_MAX: usize = 1_000;
 
 /// One consumer's view of itself and the others.

@@ -31,7 +31,8 @@ use crate::config::QueueConfig;
 use consumer::StreamConsumer;
 
 /// KEYS: stream. ARGV: group, then entry ids. A script and not a transaction: Redis refuses to queue even these
-/// commands when it is out of memory, and then nothing could be drained. In chunks: Lua can unpack only so many arguments.
+/// commands when it is out of memory, and then nothing could be drained. In chunks: Lua can unpack only so many
+/// arguments.
 const REMOVE: &str = r"
 for i = 2, #ARGV, 1000 do
   local last = math.min(i + 999, #ARGV)

@@ -1,8 +1,8 @@
-//! When what came back or late is due: retries, heads of keys, recalled and released rows.
+//! When rows are due: retries, heads of keys, recalled and released rows.
 //!
 //! A topic search finds the topics that have such rows, one step down the index each. Rows that went leave dead index
-//! entries behind. While those make topic searches expensive (a foreign snapshot keeps vacuum from them), there are fewer,
-//! and in between the topics known are asked without going far back.
+//! entries behind. While those make topic searches expensive (a foreign snapshot keeps vacuum from them), there are
+//! fewer, and in between the topics known are asked without going far back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,8 +88,8 @@ impl DueTopics {
         due.map(|(topic, _)| Arc::clone(topic)).collect()
     }
 
-    /// What to reserve of these topics, together no more than `rows_max`, beginning after the topic that was scanned last. The
-    /// others are asked by the next passes, also those that only a wake-up named.
+    /// What to reserve of these topics, together no more than `rows_max`, beginning after the topic that was scanned
+    /// last. The others are asked by the next passes, also those that only a wake-up named.
     pub(super) fn in_turns(&mut self, mut topics: Vec<(Arc<str>, u32)>, rows_max: u32) -> Vec<(Arc<str>, u32)> {
         let next = topics.partition_point(|(topic, _)| self.turn.as_ref().is_some_and(|turn| topic <= turn));
         topics.rotate_left(next);

@@ -1,5 +1,5 @@
-//! The session that hears the bell. It notices its own death and is made anew; until then we poll. A server that fell
-//! silent says nothing of it, so it is asked for a word every few seconds.
+//! The session that listens for the doorbell. When it breaks it is made anew; until then we poll. A server that hangs
+//! does not end the session, so a query every few seconds checks it.
 
 use std::time::{Duration, Instant};
 

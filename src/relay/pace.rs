@@ -91,7 +91,8 @@ impl Pace {
         Some(if self.is_busy { BUSY_AHEAD } else { Duration::ZERO })
     }
 
-    /// How long to pause before the next poll. `poll_max`: the longest while the bell is not heard; `listen_max`: while it is.
+    /// How long to pause before the next poll. `poll_max`: the longest while the bell is not heard; `listen_max`: while
+    /// it is.
     pub(crate) fn pause(&mut self, poll_max: Duration, listen_max: Duration) -> Duration {
         let max = match (self.can_hear, self.is_busy) {
             (true, false) => listen_max,

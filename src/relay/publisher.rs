@@ -18,8 +18,8 @@ use crate::telemetry::statistics::Statistics;
 
 /// How old the last read of the queue's depth may be.
 const DEPTH_MAX_AGE: Duration = Duration::from_millis(25);
-/// The share of the window that topics with a backlog may fill; the rest is for topics with little to say, which
-/// so have at most this much in front of them.
+/// The share of the window that topics with a backlog may fill; the rest is for topics with few rows, which then have
+/// at most this much in front of them.
 const BACKLOG_SHARE: u32 = 8;
 
 /// Pushes and confirms for the loops of one instance. Cheap to clone.
@@ -77,8 +77,8 @@ impl Publisher {
         Publisher { store, queue, shared: Arc::new(shared) }
     }
 
-    /// Pushes in one round trip. On success the publications wait to be confirmed; after an error nothing is known to have
-    /// arrived and the sweep will find them.
+    /// Pushes in one round trip. On success the publications wait to be confirmed; after an error nothing is known to
+    /// have arrived and the sweep will find them.
     pub async fn push(&self, reserved: Reserved) -> Result<(), StageError> {
         let rows = reserved.messages.len() as u64;
         if rows == 0 {
@@ -132,7 +132,8 @@ impl Publisher {
             *last = LastDepth { waiting: depth.waiting, pushed: 0, seen_at: Some(Instant::now()) };
         }
         let sharers = self.shared.presence.alive();
-        // A share of what was free at the last read, less what we have taken of it since: the others take theirs meanwhile.
+        // A share of what was free at the last read, less what we have taken of it since: the others take theirs
+        // meanwhile.
         let share = |limit: u32| {
             let free = u64::from(limit).saturating_sub(last.waiting);
             u32::try_from(free.div_ceil(sharers).saturating_sub(last.pushed)).unwrap_or(u32::MAX)

@@ -2,6 +2,12 @@
 //!
 //! Every repair is a guarded statement that checks again under the row's lock, so a sweep that was paused between
 //! reading and writing, or runs on several instances at once, changes nothing that has moved on since.
+//!
+//! **Guarantee.** Whatever was cut short, by a crash at any step, is published again in bounded time (I8). **Limit.** A
+//! row that another's open transaction has locked waits for that transaction.
+//!
+//! May change: how often, and how much at a time. Must not: a claim in flight is never ended by its own instance, and
+//! by others only when its lease is over or its worker dead.
 
 mod leases;
 mod report;
@@ -28,8 +34,8 @@ use crate::store::{BATCH_ROWS, StageError, Store};
 use crate::telemetry::outage::Outage;
 use crate::telemetry::statistics::Statistics;
 
-/// Between sweeps, how many times longer than a sweep takes, and at most: a sweep that was slow because the database was
-/// away must not keep the next one waiting.
+/// Between sweeps, how many times longer than a sweep takes, and at most: a sweep that was slow because the database
+/// was away must not keep the next one waiting.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_SHARE: u32 = 100;
 const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
@@ -82,8 +88,8 @@ pub struct SweepState {
     /// Where the scan of the keys goes on.
     keys_after: String,
     reconcile_at: Instant,
-    /// Dead instances whose in-process queues have been dealt with, as of their last heartbeat: one that was only stopped
-    /// goes on under its number, publishes, and may die again.
+    /// Dead instances whose in-process queues have been dealt with, as of their last heartbeat: one that was only
+    /// stopped goes on under its number, publishes, and may die again.
     dealt_with: HashSet<(i32, DateTime<Utc>)>,
     /// Claims that were to be ended and were locked, each with when it last was.
     locked: HashMap<Key, Instant>,
@@ -204,9 +210,9 @@ impl Repair {
         counts
     }
 
-    /// Scans on over all that is live, one bounded step after the other, until it is through or this sweep's time is over.
-    /// Leases of others are ended only once our own heartbeats have gone through for a whole TTL: whoever was cut off
-    /// together with us has then had time to renew them.
+    /// Scans on over all that is live, one bounded step after the other, until it is through or this sweep's time is
+    /// over. Leases of others are ended only once our own heartbeats have gone through for a whole TTL: whoever was cut
+    /// off together with us has then had time to renew them.
     async fn scan(&self, state: &mut SweepState, dead: &[i32]) -> Result<Swept, StageError> {
         let (began, mut swept) = (Instant::now(), Swept::default());
         let ends_leases = self.presence.steady_for() >= self.ttl;
@@ -266,8 +272,8 @@ impl Repair {
         Ok(rows)
     }
 
-    /// A server that took over may lack the last commits of the one before, claims among them: what it has as published may
-    /// have been taken from the queue already.
+    /// A server that took over may lack the last commits of the one before, claims among them: what it has as published
+    /// may have been taken from the queue already.
     async fn republish_after_server_change(&self) -> Result<u64, StageError> {
         if !self.presence.take_server_change() {
             return Ok(0);
@@ -297,8 +303,8 @@ impl Repair {
         Ok(self.store.admit(&keys).await?)
     }
 
-    /// What was published a while ago cannot be in a queue that is empty: whoever pushed it died before it could tell how
-    /// far the counter was, and the queue was emptied since.
+    /// What was published a while ago cannot be in a queue that is empty: whoever pushed it died before it could tell
+    /// how far the counter was, and the queue was emptied since.
     async fn republish_orphans(&self, published_for: Option<Duration>) -> Result<u64, StageError> {
         let is_late = published_for.is_some_and(|waited| waited >= self.relay.republish_after);
         if !is_late || self.is_in_process() || !self.queue_is_empty().await? {

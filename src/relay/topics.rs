@@ -1,7 +1,8 @@
-//! What a relay remembers of topics: which are gone through topic by topic, and from where.
+//! What a relay remembers of topics: which are scanned one by one, and from where.
 //!
-//! The fast path serves topics with little to say. A topic with more than a poll takes, or whose channel cannot take
-//! everything, is left out there and gone through by itself, in turns with the others, until less than asked comes back.
+//! The fast path serves topics with few rows. A topic with more rows than a poll reads, or whose channel cannot take
+//! all of them, is left out there. It is scanned by itself, in turns with the others, until a scan returns fewer rows
+//! than asked for.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +13,7 @@ use super::publisher::Allowance;
 use crate::channel::availability::Flow;
 use crate::store::publish::{Found, TopicScan};
 
-/// Topics remembered at most; beyond that only those that are gone through by themselves.
+/// Topics remembered at most; beyond that only those that are scanned by themselves.
 const TOPICS_MAX: usize = 10_000;
 /// Topics scanned by one statement.
 const SCANS_MAX: usize = 500;
@@ -21,7 +22,7 @@ const SCANS_MAX: usize = 500;
 struct Topic {
     /// The highest position reserved.
     seq: i64,
-    /// It is gone through by itself, from here on.
+    /// It is scanned by itself, from here on.
     from: Option<i64>,
     /// The last scan took all that it might.
     is_backlog: bool,
@@ -31,7 +32,7 @@ struct Topic {
 }
 
 impl Topic {
-    /// It is gone through by itself, and may be.
+    /// It is scanned by itself, and may be.
     fn is_open(&self) -> bool {
         self.from.is_some() && self.room != Some(0)
     }
@@ -57,7 +58,7 @@ impl Topics {
         self.topics.keys().cloned().collect()
     }
 
-    /// How much of a topic may be published. What was held or cannot go all at once is gone through by itself from where it
+    /// How much of a topic may be published. What was held or cannot go all at once is scanned by itself from where it
     /// was.
     pub(super) fn set_flow(&mut self, name: &str, flow: Flow, overlap: i64) {
         let Some(topic) = self.topics.get_mut(name) else { return };
@@ -142,8 +143,8 @@ impl Topics {
         self.topics.range::<Arc<str>, _>((first, Bound::Unbounded)).chain(rest.into_iter().flatten())
     }
 
-    /// What the scans found. A topic that gave less than asked has nothing left: the fast path serves it again, unless its
-    /// channel cannot take everything.
+    /// What the scans found. A topic that gave less than asked has nothing left: the fast path serves it again, unless
+    /// its channel cannot take everything.
     pub(super) fn note_scans(&mut self, scans: &[TopicScan], found: &Found, overlap: i64) {
         self.turn = scans.last().map(|scan| Arc::clone(&scan.topic));
         for scan in scans {

@@ -1,7 +1,7 @@
 //! Slots: a cron expression read in a time zone.
 //!
-//! Daylight saving follows the zone. A time of day that a spring night skips becomes the first minute after the gap; one
-//! that an autumn night repeats comes once, the first time. Expressions that name every hour or minute come in each
+//! Daylight saving follows the zone. A time of day that a spring night skips becomes the first minute after the gap;
+//! one that an autumn night repeats comes once, the first time. Expressions that name every hour or minute come in each
 //! hour there is.
 
 use chrono::{DateTime, TimeDelta, Utc};

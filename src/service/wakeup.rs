@@ -1,8 +1,8 @@
 //! See the commit: poll while there is much to do, listen for the doorbell while there is little.
 //!
-//! A NOTIFY in every app transaction would serialise commits, so the app rings only while an instance listens: one
-//! sequence holds a time outside MVCC, ahead of now while an instance is busy and polls, refreshed every second while it
-//! listens, stale when it is down.
+//! A NOTIFY in every app transaction would serialise commits. So a sequence, which is outside MVCC, holds a time, the
+//! doorbell. It is ahead of now while an instance is busy and polls, refreshed every second while one listens, and
+//! stale when all are down. The app rings only while it is neither ahead nor stale.
 //!
 //! **From busy to listening** must not miss a commit whose transaction read the bell before we set it. So: set it, poll
 //! after a millisecond, and again, each time a half later, up to a second. Whoever kept its transaction open for d is

@@ -1,4 +1,4 @@
-//! The idempotency check and what undoes it.
+//! The claim, which is the idempotency check, and what undoes it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -117,8 +117,8 @@ impl Case {
     }
 }
 
-/// Claims of this instance in flight, from the claim until their outcome is recorded: their leases are renewed, and its own
-/// sweep does not end them. By notification: the token, and when it was claimed or renewed.
+/// Claims of this instance in flight, from the claim until their outcome is recorded: their leases are renewed, and its
+/// own sweep does not end them. By notification: the token, and when it was claimed or renewed.
 #[derive(Debug, Default)]
 pub struct Calls(Mutex<HashMap<i64, (i32, Instant)>>);
 
@@ -163,8 +163,8 @@ impl Calls {
 }
 
 impl Store {
-    /// Claims what is claimable of these distinct messages and says for each which case it was. Of several messages of one row,
-    /// which only a loss or a repair leaves, the newest is decided first.
+    /// Claims what is claimable of these distinct messages and says for each which case it was. Of several messages of
+    /// one row, which only a loss or a repair leaves, the newest is decided first.
     pub async fn claim(&self, messages: &[Message], instance: i32, lease: Duration) -> Result<Vec<(Key, Case)>> {
         let (mut cases, mut topics) = (Vec::with_capacity(messages.len()), Topics::default());
         let mut left: Vec<Key> = messages.iter().map(|message| (message.id, message.epoch)).collect();
@@ -262,8 +262,8 @@ impl Store {
         })
     }
 
-    /// Calls that are still under way keep their rows. Each row once. Returns those whose leases were renewed: not those of
-    /// rows that are locked.
+    /// Calls that are still under way keep their rows. Each row once. Returns those whose leases were renewed: not
+    /// those of rows that are locked.
     pub async fn renew(&self, mut claims: Vec<Key>, lease: Duration) -> Result<Vec<Key>> {
         let query = query!("worker/renew_leases", Durable, [INT8_ARRAY, INT4_ARRAY, INT8]);
         claims.sort_unstable();

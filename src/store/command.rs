@@ -1,5 +1,5 @@
-//! A command's session. Each statement brings its settings with its transaction: through a pooler that nobody mentioned,
-//! settings of a session would be left to whoever shares it.
+//! A command's session. Each statement brings its settings with its transaction: through a pooler that nobody
+//! mentioned, settings of a session would be left to whoever shares it.
 
 use std::future::poll_fn;
 
@@ -12,8 +12,8 @@ use super::connect::{self, Opened, Target};
 use super::session::{Purpose, Settings};
 use crate::config::{Config, DatabaseConfig};
 
-/// A standby cannot be asked for a transaction that writes. By a name of its own: what `connect` asks under its name refuses
-/// standbys.
+/// A standby cannot be asked for a transaction that writes. By a name of its own: what `connect` asks under its name
+/// refuses standbys.
 const IS_READ_ONLY: &str = "SELECT pg_catalog.pg_is_in_recovery() AS is_read_only";
 
 /// A statement's parameters with their types: nothing is prepared.

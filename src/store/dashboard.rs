@@ -1,5 +1,5 @@
-//! What the dashboard's pages show. One statement a page, which answers with one JSON document: the page is drawn from it
-//! as it is. Lists are bounded in the statements.
+//! What the dashboard's pages show. One statement a page, which answers with one JSON document: the page is drawn from
+//! it as it is. Lists are bounded in the statements.
 
 use serde_json::Value;
 use tokio_postgres::types::ToSql;

@@ -1,9 +1,9 @@
 //! Rows that another's open transaction has locked: an operator's cancel() before its COMMIT, say.
 //!
-//! **Guarantee.** Such a row waits alone. A statement waits for a lock no longer than `lock_timeout`; then the locked rows of
-//! its batch are told apart, the others go on, and whoever brought them keeps the locked ones and comes again. While locks are
-//! met, each batch is asked about first, so that nobody waits for the same lock twice. Without locks nothing is asked.
-//! **Limit.** Whoever meets a lock first has waited for it, and so has its batch: a second.
+//! **Guarantee.** Such a row waits alone. A statement waits for a lock no longer than `lock_timeout`; then the locked
+//! rows of its batch are told apart, the others go on, and whoever brought them keeps the locked ones and comes again.
+//! While locks are met, each batch is asked about first, so that nobody waits for the same lock twice. Without locks
+//! nothing is asked. **Limit.** Whoever meets a lock first has waited for it, and so has its batch: a second.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -165,7 +165,8 @@ impl Store {
         Found::of(&rows.iter().collect::<Vec<_>>())
     }
 
-    /// Takes rows whose time has come, topic by topic, so many of each from such a step of its route on, going back so far.
+    /// Takes rows whose time has come, topic by topic, so many of each from such a step of its route on, going back so
+    /// far.
     pub async fn reserve_due(
         &self,
         topics: &[(Arc<str>, u32)],

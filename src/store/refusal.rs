@@ -1,8 +1,8 @@
-//! Values that cannot be taken: a statement that refuses one row's, or a row that holds what no program can represent.
+//! Values that cannot be used: a statement refuses one row's values, or a row holds what the program cannot represent.
 //!
-//! **Guarantee.** One such row costs itself and nobody else: a batch is halved down to it, and it ends FAILED with the reason.
-//! Reading a row never panics. **Limit.** A row that cannot even be marked FAILED (a CHECK of its own record is broken) stays
-//! where it is, past its lease, and is told as an error.
+//! **Guarantee.** One such row costs itself and nobody else: a batch is bisected down to it, and it ends FAILED with
+//! the reason. Reading a row never panics. **Limit.** A row that cannot even be marked FAILED (a CHECK of its own
+//! record is broken) stays where it is, past its lease, and is told as an error.
 
 use std::collections::HashSet;
 use std::error::Error as _;
@@ -31,7 +31,8 @@ pub struct Unusable {
 
 /// Values of a row, without a panic.
 pub(super) trait Values {
-    /// What is in this column, unless it is nothing that `T` can hold: bytes that are no text, a time beyond all calendars.
+    /// What is in this column, unless it is nothing that `T` can hold: bytes that are no text, a time beyond all
+    /// calendars.
     fn value<'a, T: FromSql<'a>>(&'a self, column: impl RowIndex + Display) -> Result<T>;
 }
 
@@ -45,8 +46,8 @@ impl Values for Row {
     }
 }
 
-/// Which parts of a batch to try: all of it at once; if a value in a part is refused, one half of it and then the other; if some
-/// of it is locked, what lies between that.
+/// Which parts of a batch to try: all of it at once; if a value in a part is refused, one half of it and then the
+/// other; if some of it is locked, what lies between that.
 #[derive(Debug)]
 pub(super) struct Bisection {
     pub(super) ids: Vec<i64>,
@@ -120,7 +121,8 @@ pub(super) fn in_ascii(failed: &Failed) -> Failed {
 }
 
 impl Store {
-    /// Rows that cannot be worked with end FAILED, each by itself. Returns the keys they free, and those that are locked.
+    /// Rows that cannot be worked with end FAILED, each by itself. Returns the keys they free, and those that are
+    /// locked.
     pub async fn give_up(&self, rows: &[Unusable]) -> Result<(Vec<String>, Vec<Key>)> {
         let query = query!("worker/give_up", Durable, [INT8, INT4, TEXT]);
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();

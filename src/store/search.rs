@@ -11,9 +11,9 @@
 //! | FAILED | the dead letters by `failed_at` | last failed first |
 //! | PENDING | what is due, by topic and `due_at` | topic by topic, the earliest first |
 //!
-//! **Guarantee.** One call takes some 40 ms, in statements of a few each, whatever is asked and however long the history; from [`Page::next`] on
-//! nothing is skipped. **Limit.** A page may be short or empty although there is more: then [`Page::scanned_to`] says how
-//! far it got.
+//! **Guarantee.** One call takes some 40 ms, in statements of a few each, whatever is asked and however long the
+//! history; from [`Page::next`] on nothing is skipped. **Limit.** A page may be short or empty although there is more:
+//! then [`Page::scanned_to`] says how far it got.
 
 use std::time::{Duration, Instant};
 

@@ -4,10 +4,10 @@
 //! rows by primary key and lasts milliseconds; the pauses between steps leave the server to the app. No index serves
 //! retention: one that named `status` or `finished_at` would make every outcome a non-HOT update.
 //!
-//! **Limit.** A scan goes up each table once; rows that it had to leave (FAILED, kept longer; a row that ended long after
-//! it was written) go with the next scan, which starts about a day later, or after a quarter of the shortest
-//! retention. A dedup key is remembered as long as its row. Notifications that are alive are never deleted,
-//! however old.
+//! **Limit.** A scan goes up each table once; rows that it had to leave (FAILED, kept longer; a row that ended long
+//! after it was written) go with the next scan, which starts about a day later, or after a quarter of the shortest
+//! retention. A dedup key is remembered as long as its row. Notifications that are alive are never deleted, however
+//! old.
 //!
 //! Metrics: `outboxd_retention_deleted_total{table}`.
 
@@ -50,7 +50,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 pub enum Table {
     /// Ended notifications, with their attempts.
     Notifications,
-    /// Everything else that is gone through.
+    /// Everything else that is scanned.
     Scanned(Scanned),
     /// Instances that ended.
     Instances,

@@ -1,7 +1,7 @@
 //! The buffer in which messages wait, unclaimed, until they may start.
 //!
-//! They stand in lines, one for each destination and topic, and the lines take turns: a full destination keeps nobody else
-//! waiting, and neither does the backlog of another topic for the same destination.
+//! They stand in lines, one for each destination and topic, and the lines take turns: a full destination keeps nobody
+//! else waiting, and neither does the backlog of another topic for the same destination.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Tells the other instances what a call's outcome means for them: a circuit that opens or closes, a probe that is taken.
+//! Tells the other instances what a call's outcome means for them: a circuit that opens or closes, a probe that is
+//! taken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +13,8 @@ use crate::channel::availability::{Held, May, PAUSED_WAIT};
 use crate::channel::circuit::{CircuitChange, OpenReason, Pass};
 use crate::channel::circuits::PROBE_SLACK;
 
-/// Of all instances one makes the probe. `Wait`: another does, or that could not be asked. Whoever takes it and dies keeps
-/// it for no longer than the call may take.
+/// Of all instances one makes the probe. `Wait`: another does, or that could not be asked. Whoever takes it and dies
+/// keeps it for no longer than the call may take.
 pub(super) async fn take_probe(worker: &Worker, channel: &str, origin: &str, timeout: Duration) -> May {
     match worker.store.take_probe(channel, origin, worker.instance.get(), timeout + PROBE_SLACK).await {
         Ok(true) => return May::Call(Pass::Probe),
@@ -41,8 +42,8 @@ pub(super) async fn no_call_was_made(worker: &Worker, channel: &str, origin: &st
     }
 }
 
-/// Takes an outcome in and tells the others what concerns them. Says for how long calls are held from now on, if that is what
-/// it led to.
+/// Takes an outcome in and tells the others what concerns them. Says for how long calls are held from now on, if that
+/// is what it led to.
 pub(super) async fn on_outcome(
     worker: &Worker,
     channel: &str,

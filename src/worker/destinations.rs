@@ -1,7 +1,8 @@
 //! Where messages go, as far as can be told before they are claimed.
 //!
-//! A message names its topic and its position on the route, so its channel is known. Where the URL comes from the row, one
-//! unlocked SELECT reads what it is made of. That is only a hint, for the limits: what is called is what the claim returns.
+//! A message names its topic and its position on the route, so its channel is known. Where the URL comes from the row,
+//! one unlocked SELECT reads what it is made of. That is only a hint, for the limits: what is called is what the claim
+//! returns.
 
 use std::collections::HashMap;
 use std::sync::Arc;

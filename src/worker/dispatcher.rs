@@ -1,8 +1,8 @@
 //! Holds messages until they may start, claims those that may, and starts their calls.
 //!
 //! A message is claimed only with its permits: one of the instance's calls, and one of its channel's and
-//! destination's. So no more is claimed than is called at once, a crash leaves few outcomes unknown, and nothing is
-//! claimed and given back. What cannot start within a second goes back to Postgres unclaimed, with its time.
+//! destination's. So no more is claimed than is called at once, a crash leaves few outcomes unknown, and only what
+//! changed between claim and call (a pause, an open circuit) is claimed and given back. What cannot start within a second goes back to Postgres unclaimed, with its time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -297,8 +297,8 @@ impl Dispatcher {
         }
     }
 
-    /// Messages whose rows are locked come again as if they were taken then. At shutdown they go back to the queue with their
-    /// consumer.
+    /// Messages whose rows are locked come again as if they were taken then. At shutdown they go back to the queue with
+    /// their consumer.
     fn come_again(&self, batch: Batch) {
         let (batches, shutdown) = (self.batches.clone(), self.shutdown.clone());
         self.calls.spawn(async move {
@@ -328,7 +328,8 @@ impl Dispatcher {
         (start.taken.acks, start.taken.delivery)
     }
 
-    /// Claims, waiting out any outage. `None`: shutdown; the messages stay ours in the queue and go back with the consumer.
+    /// Claims, waiting out any outage. `None`: shutdown; the messages stay ours in the queue and go back with the
+    /// consumer.
     async fn claim_patiently(&self, messages: &[Message]) -> Option<Vec<(Key, Case)>> {
         let worker = &self.worker;
         let mut wait = ErrorWait::default();
@@ -336,8 +337,8 @@ impl Dispatcher {
             match worker.store.claim(messages, worker.instance.get(), worker.config.lease).await {
                 Ok(cases) => return Some(cases),
                 Err(error) => {
-                    // Whether the claim was made is unknown after an outage: then the second try finds it PROCESSING and
-                    // leaves it to its lease.
+                    // Whether the claim was made is unknown after an outage: then the second try finds it PROCESSING
+                    // and leaves it to its lease.
                     if !matches!(error, store::Error::Contention(_) | store::Error::Locked(_)) {
                         warn!(%error, messages = messages.len(), "claiming waits");
                     }

@@ -106,7 +106,8 @@ async fn send(
         }
     };
     let origin = Arc::clone(target.origin());
-    // Elsewhere than expected (its route moved on, the id is another's after a restore): it starts again with the right permits.
+    // Elsewhere than expected (its route moved on, the id is another's after a restore): it starts again with the right
+    // permits.
     let is_expected = |(expected, at): &(Arc<Provider>, Arc<str>)| Arc::ptr_eq(expected, provider) && *at == origin;
     // Else the answer would come when the row is not ours any more.
     let is_in_time = call.claimed_at.elapsed() + provider.timeout < worker.config.lease;
@@ -256,8 +257,9 @@ fn no_answer(error: String, duration: Duration) -> Failed {
     }
 }
 
-/// A probe that left the circuit open says nothing of its notification: it waits like the others and has all its attempts.
-/// One without an answer may have been delivered: it counts, so that a notification is not sent with every probe.
+/// A probe that left the circuit open says nothing of its notification: it waits like the others and has all its
+/// attempts. One without an answer may have been delivered: it counts, so that a notification is not sent with every
+/// probe.
 fn after_probe(
     claimed: &Claimed,
     route: &Route,
@@ -297,7 +299,7 @@ fn after_failure(claimed: &Claimed, route: &Route, position: usize, provider: &P
         response: failed.excerpt,
         provider_id: failed.provider_id,
         next: match decision {
-            Decision::RetryAfter(wait) => record::Next::Retry(wait),
+            Decision::Retry(wait) => record::Next::Retry(wait),
             Decision::NextChannel => record::Next::Channel(Route::step_after(position)),
             Decision::GiveUp => record::Next::GiveUp,
         },

@@ -431,7 +431,8 @@ async fn most_published(world: &World, setup: &Setup, relays: usize) -> (i64, i6
 #[tokio::test]
 async fn i9_no_more_than_the_window_is_published_and_unclaimed() {
     const WINDOW: i64 = 200;
-    // Taken from the queue and not yet claimed: what may wait for its permits, a batch that comes in, and one ahead of it.
+    // Taken from the queue and not yet claimed: what may wait for its permits, a batch that comes in, and one ahead of
+    // it.
     const IN_HAND: i64 = 10 * 64;
     for (relays, limit) in [(1, WINDOW), (2, WINDOW * 5 / 4)] {
         let world = World::new(Carrier::Stream).await;

@@ -1,7 +1,8 @@
 //! The load generator: how fast this machine and these servers deliver.
 //!
 //! One instance in this process, and a sink that answers at once. First a backlog is drained, then single transactions
-//! are committed at a steady rate and each is timed from COMMIT returned to its arrival. `bench/run` compares with peers.
+//! are committed at a steady rate and each is timed from COMMIT returned to its arrival. `bench/run` compares with
+//! peers.
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -69,7 +69,8 @@ impl Protocol {
         }
     }
 
-    /// `Publisher::push` in `src/relay/publisher.rs`: to the queue of this moment. Then the publication may be confirmed.
+    /// `Publisher::push` in `src/relay/publisher.rs`: to the queue of this moment. Then the publication may be
+    /// confirmed.
     fn push(&self, steps: &mut Steps<'_>, by: usize, place: usize, push: Push) {
         let process = &steps.before.processes[by];
         let is_in_process = process.is_in_process;

@@ -40,7 +40,8 @@ impl Protocol {
         });
     }
 
-    /// `relay/find_expired_leases.sql`, and then `worker/record_failures.sql`, which decides again under the row's lock.
+    /// `relay/find_expired_leases.sql`, and then `worker/record_failures.sql`, which decides again under the row's
+    /// lock.
     fn end_leases(&self, steps: &mut Steps<'_>, by: usize) {
         if let Some(found) = steps.before.processes[by].sweep {
             let Overdue { row, token, holder_is_dead } = found;

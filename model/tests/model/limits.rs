@@ -9,8 +9,8 @@ use outboxd_model::scope::{PLAIN, Queue, Scope};
 
 use crate::{assert_breaks, assert_holds, world};
 
-/// An instance that looked dead, went on under its old number and died must be dealt with again: in-process queues have no
-/// other net.
+/// An instance that looked dead, went on under its old number and died must be dealt with again: in-process queues have
+/// no other net.
 #[test]
 fn an_instance_that_looked_dead_once_is_dealt_with_again_when_it_dies() {
     let scope = Scope { queue: Queue::InProcess, ..world(&[PLAIN], 2, &[(Stall, 1), (Crash, 1)]) };

@@ -1,7 +1,7 @@
--- A bounded scan down the dead letters, last failed first: of the next $3 rows below ($1, $2) those that match, and the last
--- one scanned. `scanned` is how many rows there were; fewer than $3: that was all.
--- $1 below this failed_at, NULL: from the top · $2 and this id · $3 rows to scan · $4 topic · $5 since · $6 until (of
--- created_at) · $7 what the payload contains, JSON as text; each NULL: any
+-- A bounded scan down the dead letters, last failed first: of the next $3 rows below ($1, $2) those that match, and the
+-- last one scanned. `scanned` is how many rows there were; fewer than $3: that was all.
+-- $1 below this failed_at, NULL: from the top · $2 and this id · $3 rows to scan · $4 topic · $5 since ·
+-- $6 until (of created_at) · $7 what the payload contains, JSON as text; each NULL: any
 -- Locks: none. Index: notification_log_failed.
 SELECT s.id, s.topic, s.at, s.matches, s.scanned
   FROM (SELECT l.id, l.topic, l.failed_at AS at,

@@ -1,7 +1,7 @@
--- What was sent to one recipient, newest first: of the next $2 rows below $1 those that match, and the last one scanned.
--- `scanned` is how many rows there were; fewer than $2: that was all.
--- $1 below this id · $2 rows to scan · $3 topic · $4 status, any · $5 since · $6 until (of created_at) · $7 what the payload
--- contains, JSON as text; each NULL: any · $8 recipient, not NULL
+-- What was sent to one recipient, newest first: of the next $2 rows below $1 those that match, and the last one
+-- scanned. `scanned` is how many rows there were; fewer than $2: that was all.
+-- $1 below this id · $2 rows to scan · $3 topic · $4 status, any · $5 since · $6 until (of created_at) ·
+-- $7 what the payload contains, JSON as text; each NULL: any · $8 recipient, not NULL
 -- Locks: none. Index: notification_log_recipient, from its end; outbox_pkey.
 SELECT s.id, s.topic, s.at, s.matches, s.scanned
   FROM (SELECT l.id, l.topic, l.created_at AS at,

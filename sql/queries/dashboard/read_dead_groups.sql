@@ -1,5 +1,5 @@
--- The newest 10,000 dead letters by topic, channel and cause. The cause is the HTTP status, or the error up to its first colon;
--- _pick_dead() compares with the same expression, so that a group is retried as it stands here.
+-- The newest 10,000 dead letters by topic, channel and cause. The cause is the HTTP status, or the error up to its
+-- first colon; _pick_dead() compares with the same expression, so that a group is retried as it stands here.
 -- Parameters: none. Locks: none. Index: notification_log_failed, from its end.
 WITH newest AS (
     SELECT l.id, l.topic, l.channel, l.http_status, l.failed_at, l.error,

@@ -4,9 +4,9 @@
 -- (80 % of what a stream keeps).
 -- Interleavings: only under the lease, one poll at a time. A group that was made anew under its name was given
 -- something else last, except at the beginning of the stream, where it needs the same.
--- $1 lease · $2 instance · $3 events a stream keeps · $4 topics polled · $5 topic and $6 name of each group
--- $7 id of the entry it was given last · $8 position of the next one (NULL: the stream is empty)
--- $9 position of the oldest entry it can still acknowledge (NULL: none) · $10 entries it cannot acknowledge any more
+-- $1 lease · $2 instance · $3 events a stream keeps · $4 topics polled · $5 topic and $6 name of each group ·
+-- $7 id of the entry it was given last · $8 position of the next one (NULL: the stream is empty) ·
+-- $9 position of the oldest entry it can still acknowledge (NULL: none) · $10 entries it cannot acknowledge any more ·
 -- $11 last position in its stream
 -- Locks: the rows; the lease FOR KEY SHARE. Index: leader_lease_pkey, event_group_pkey, event_publication_topic,
 -- event_pkey.

@@ -1,10 +1,9 @@
--- Due PENDING rows become QUEUED, with their outbox rows, in one statement, topic by topic. Rows without a key are ready and
--- due at once; those with one are blocked until the relay admits them. One row more per topic says how many were found
--- and which was the last.
--- A keyed row goes only if no earlier due PENDING row of its key is left out: another producer may hold that one, and
--- whoever commits first would overtake. What another producer holds is still PENDING in our snapshot, so we wait for its
--- commit, and its seq is drawn before ours. Scan and key have one order, (due_at, id): the first due row of a key can
--- always go, so nothing waits for ever.
+-- Due PENDING rows become QUEUED, with their outbox rows, in one statement, topic by topic. Rows without a key are
+-- ready and due at once; those with one are blocked until the relay admits them. One row more per topic says how many
+-- were found and which was the last. A keyed row goes only if no earlier due PENDING row of its key is left out:
+-- another producer may hold that one, and whoever commits first would overtake. What another producer holds is still
+-- PENDING in our snapshot, so we wait for its commit, and its seq is drawn before ours. Scan and key have one order,
+-- (due_at, id): the first due row of a key can always go, so nothing waits for ever.
 -- Interleavings: other producers skip the rows we lock; cancel() is guarded by PENDING like we are; a crash before
 -- commit leaves PENDING, after it leaves rows that any relay finds by their retry_at.
 -- $1 topics · $2 after which due_at, per topic, and $3 which id (dead index entries) · $4 rows at most, per topic

@@ -1,8 +1,9 @@
 -- Keeps a lease that is ours, or acquires one that nobody has. No row: somebody else has it.
--- Interleavings: of two who ask at once one locks the row and the other passes over it and asks again later. A statement
--- that works under the lease holds the row FOR KEY SHARE. Who asks for the lease (FOR UPDATE) passes over such a row, so the
--- lease changes its owner before or after the statement, never meanwhile. The owner's own renewal (no key update) is not
--- stopped by it. An owner that signed off or has no heartbeat is not waited for; one whose lease ran out unnoticed keeps it.
+-- Interleavings: of two who ask at once one locks the row and the other passes over it and asks again later. A
+-- statement that works under the lease holds the row FOR KEY SHARE. Who asks for the lease (FOR UPDATE) passes over
+-- such a row, so the lease changes its owner before or after the statement, never meanwhile. The owner's own renewal
+-- (no key update) is not stopped by it. An owner that signed off or has no heartbeat is not waited for; one whose lease
+-- ran out unnoticed keeps it.
 -- $1 lease · $2 instance · $3 lease in ms
 -- Locks: the lease's row; who asks never waits. Index: leader_lease_pkey, instance_pkey.
 WITH kept AS (

@@ -16,13 +16,14 @@ use crate::store::record::{self, Recorder};
 use crate::store::refusal::Unusable;
 use crate::store::repair::Expired;
 
-/// A claim whose row was locked is left alone for so long afterwards. Longer than a recorder waits before it tries again.
+/// A claim whose row was locked is left alone for so long afterwards. Longer than a recorder waits before it tries
+/// again.
 const LOCKED_REST: Duration = Duration::from_secs(5);
 
 impl Repair {
-    /// What is in flight here is not unknown, whatever its lease says: its outcome is on its way.
-    /// A row that is locked is passed over, and so is one that was a moment ago: whoever called for it may be alive and about
-    /// to record what it could not.
+    /// What is in flight here is not unknown, whatever its lease says: its outcome is on its way. A row that is locked
+    /// is passed over, and so is one that was a moment ago: whoever called for it may be alive and about to record what
+    /// it could not.
     pub(super) async fn end_leases(
         &self,
         expired: &[Expired],
@@ -79,7 +80,7 @@ impl Repair {
                 let at = Position { channel: position, attempts };
                 let next = match retry::decide(&route.policy, at, Failure::Ambiguous, None, rand::random()) {
                     // The lease was the wait.
-                    Decision::RetryAfter(_) => record::Next::Retry(Duration::ZERO),
+                    Decision::Retry(_) => record::Next::Retry(Duration::ZERO),
                     Decision::NextChannel => record::Next::Channel(Route::step_after(position)),
                     Decision::GiveUp => record::Next::GiveUp,
                 };

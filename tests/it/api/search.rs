@@ -6,8 +6,8 @@ use super::{Api, assert_problem, ids};
 use crate::support::http::Answer;
 use crate::support::sql::{run, value};
 
-/// Eight rows of each status but PROCESSING, of two topics in turns; ids 1 to 40 in the order of the statuses below. Created
-/// a minute apart, the last now.
+/// Eight rows of each status but PROCESSING, of two topics in turns; ids 1 to 40 in the order of the statuses below.
+/// Created a minute apart, the last now.
 async fn fill(api: &Api) {
     run(
         &api.client,

@@ -97,8 +97,8 @@ async fn a_frozen_primary_is_given_up_and_its_successor_is_served() {
     primary.thaw();
 }
 
-/// In-process queues know nothing of a loss. What the standby has as published, and the old primary had as claimed and sent,
-/// is in nobody's queue.
+/// In-process queues know nothing of a loss. What the standby has as published, and the old primary had as claimed and
+/// sent, is in nobody's queue.
 #[tokio::test]
 async fn what_a_lost_tail_left_published_is_published_again() {
     let (primary, standby, way) = pair().await;

@@ -49,8 +49,8 @@ async fn producers_that_race_for_due_rows_of_the_same_keys_release_each_key_in_o
     assert_eq!(sql::value::<i64>(&app, inversions).await, 0);
 }
 
-/// Two rows of one key. The one with the lower position is not committed yet, and somebody is about to give the other its
-/// turn.
+/// Two rows of one key. The one with the lower position is not committed yet, and somebody is about to give the other
+/// its turn.
 async fn race(
     app: &mut Client,
     late: &mut Client,

@@ -1,6 +1,6 @@
-//! One app transaction stays open for long after notify(). Its snapshot keeps every dead row of the outbox, and its own row,
-//! numbered below all others, may still be committed. Neither may cost others their time, nor an idle instance work.
-//! What is read is counted: each entry of an index that leads to a dead row is one.
+//! One app transaction stays open for long after notify(). Its snapshot keeps every dead row of the outbox, and its own
+//! row, numbered below all others, may still be committed. Neither may cost others their time, nor an idle instance
+//! work. What is read is counted: each entry of an index that leads to a dead row is one.
 //!
 //! An operator's transaction stays open after cancel() and holds its row: that row waits, and no other.
 
@@ -46,8 +46,8 @@ async fn come_and_go(database: &Database, retry_at: &str) {
     sql::run(&client, "DELETE FROM outboxd.outbox WHERE topic = 'orders'").await;
 }
 
-/// A figure of the outbox's indexes, of all sessions together. A session tells its own when it ends, so this waits until only
-/// the transaction is left.
+/// A figure of the outbox's indexes, of all sessions together. A session tells its own when it ends, so this waits
+/// until only the transaction is left.
 async fn counted(database: &Database, figure: &str) -> i64 {
     let client = database.connect().await;
     let others = "SELECT count(*) = 0 FROM pg_stat_activity

@@ -115,7 +115,7 @@ async fn a_dump_restored_in_place_is_served_without_a_restart() {
     sql::until(&world.app, "SELECT count(*) = 120 FROM outboxd.notification_log WHERE status = 'SENT'").await;
 }
 
-/// A channel with a limit: its topics are gone through from where they were, and the fast path leaves them out.
+/// A channel with a limit: its topics are scanned from where they were, and the fast path leaves them out.
 #[tokio::test]
 async fn what_is_numbered_anew_is_not_hidden_by_what_a_relay_remembers() {
     let limited = [

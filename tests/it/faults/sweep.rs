@@ -138,7 +138,8 @@ async fn a_sweep_does_not_end_a_claim_that_is_in_its_own_instances_hands() {
     let instance = register(&client).await;
     sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 2)").await;
     store.claim(&[message(1, 0), message(2, 0)], instance, Duration::ZERO).await.unwrap();
-    // The lease of each is over: it could not be renewed, for whatever reason. One call is under way, the other's is lost.
+    // The lease of each is over: it could not be renewed, for whatever reason. One call is under way, the other's is
+    // lost.
     let calls = Arc::new(Calls::default());
     calls.begin(1, 1, Instant::now());
     let repair = Repair {

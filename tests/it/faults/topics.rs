@@ -47,7 +47,8 @@ async fn a_single_row_is_published_by_one_poll_however_long_another_topics_backl
     let app = database.connect().await;
     let mut stepped = Stepped::on(&database).await;
     sql::run(&app, &notify("big", 20_000)).await;
-    // Already there when the relay begins; while it goes through the backlog; and when the backlog's part of the window is full.
+    // Already there when the relay begins; while it goes through the backlog; and when the backlog's part of the window
+    // is full.
     for poll in 1..=10 {
         sql::run(&app, &notify("small", 1)).await;
         stepped.relay.pass().await.unwrap();
