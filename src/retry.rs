@@ -177,25 +177,25 @@ mod tests {
 
     #[test]
     fn each_failure_leads_where_the_table_says() {
-        use Decision::{GiveUp, NextChannel, RetryAfter};
+        use Decision::{GiveUp, NextChannel, Retry};
         use Failure::{Ambiguous, Permanent, Transient, Unreadable};
         let three = route(3, 4, 3);
         let hasty = route(2, 1, 1);
         let cases = [
             (&three, at(0, 1), Permanent, NextChannel),
             (&three, at(2, 1), Permanent, GiveUp),
-            (&three, at(0, 1), Transient, RetryAfter(BASE)),
-            (&three, at(0, 2), Transient, RetryAfter(BASE * 2)),
+            (&three, at(0, 1), Transient, Retry(BASE)),
+            (&three, at(0, 2), Transient, Retry(BASE * 2)),
             (&three, at(0, 3), Transient, NextChannel),
             (&three, at(1, 3), Transient, NextChannel),
-            (&three, at(2, 3), Transient, RetryAfter(BASE * 4)),
+            (&three, at(2, 3), Transient, Retry(BASE * 4)),
             (&three, at(2, 4), Transient, GiveUp),
-            (&three, at(0, 3), Ambiguous, RetryAfter(BASE * 4)),
+            (&three, at(0, 3), Ambiguous, Retry(BASE * 4)),
             (&three, at(0, 4), Ambiguous, NextChannel),
             (&three, at(2, 4), Ambiguous, GiveUp),
             (&three, at(0, 1), Unreadable, GiveUp),
             (&hasty, at(0, 1), Transient, NextChannel),
-            (&hasty, at(0, 1), Ambiguous, RetryAfter(BASE)),
+            (&hasty, at(0, 1), Ambiguous, Retry(BASE)),
             (&hasty, at(0, 2), Ambiguous, NextChannel),
             (&hasty, at(1, 1), Ambiguous, GiveUp),
             (&hasty, at(9, 1), Transient, GiveUp),
