@@ -1,9 +1,9 @@
-//! From settings to the [`Config`] that the program is told: what nobody gave is worked out, what must be given and is not
-//! is noted, and each value goes to the field that bears its key's name.
+//! From settings to the [`Config`] that the program is told: what nobody gave is worked out, what must be given and is
+//! not is noted, and each value goes to the field that bears its key's name.
 //!
-//! **Guarantee.** A key without a field, a field without a key, or one of another type is found by every test that loads a
-//! configuration. **Limit.** Where a value was wrong, its fallback stands in: the result is thrown away in the end, but the
-//! other parts can still be checked.
+//! **Guarantee.** A key without a field, a field without a key, or one of another type is found by every test that
+//! loads a configuration. **Limit.** Where a value was wrong, its fallback stands in: the result is thrown away in the
+//! end, but the other parts can still be checked.
 
 use std::time::Duration;
 

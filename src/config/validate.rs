@@ -158,7 +158,8 @@ fn retention(settings: &mut Settings, config: &Config) {
     relation(settings, kept.inbox >= kept.events, [&inbox, &events], spans, "at least", why);
 }
 
-/// Notes the first of two keys unless it stands to the second as it must. Says nothing where one of them is wrong in itself.
+/// Notes the first of two keys unless it stands to the second as it must. Says nothing where one of them is wrong in
+/// itself.
 fn relation(
     settings: &mut Settings,
     holds: bool,

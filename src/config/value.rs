@@ -73,8 +73,8 @@ impl Given {
     }
 }
 
-/// Reads `given` as `kind` says, in the form that its field is made from; the error says what is wrong and what to write.
-/// Never quotes a secret.
+/// Reads `given` as `kind` says, in the form that its field is made from; the error says what is wrong and what to
+/// write. Never quotes a secret.
 pub(super) fn parse(kind: Kind, given: &Given) -> Result<Json, String> {
     match kind {
         // Templates may begin or end with space on purpose, so text is taken as it is.

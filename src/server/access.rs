@@ -22,7 +22,7 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts, Request, State};
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use hmac::Mac as _;
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -241,7 +241,7 @@ pub(super) fn nobody(headers: &HeaderMap) -> Problem {
 pub(super) async fn identify(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
     if let Some((caller, proof)) = access.caller(request.headers()) {
         if let Err(problem) = origin::check(proof, request.method(), request.headers()) {
-            return problem.into();
+            return problem.into_response();
         }
         request.extensions_mut().insert(caller);
     }
@@ -253,7 +253,7 @@ pub(super) async fn require(State(needed): State<Scope>, request: Request, next:
     let caller = request.extensions().get::<Caller>().ok_or_else(|| nobody(request.headers()));
     match caller.and_then(|caller| caller.check(needed)) {
         Ok(()) => next.run(request).await,
-        Err(problem) => problem.into(),
+        Err(problem) => problem.into_response(),
     }
 }
 

@@ -78,7 +78,7 @@ async fn one_of_many(State(permits): State<Arc<Semaphore>>, request: Request, ne
         Ok(_permit) => next.run(request).await,
         Err(_) => {
             let detail = format!("{REQUESTS_MAX} requests are under way on this instance; try again");
-            Problem::new(Kind::Overloaded, detail).into()
+            Problem::new(Kind::Overloaded, detail).into_response()
         }
     }
 }

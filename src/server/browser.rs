@@ -1,7 +1,7 @@
 //! Browsers: what they send, where they are led, and what they must not do to us on behalf of a stranger's page.
 //!
-//! **Guarantee.** Nothing of ours is framed, guessed or cached, and nobody is led to another site. **Limit.** Which requests
-//! a stranger's page may make is `access::origin`'s.
+//! **Guarantee.** Nothing of ours is framed, guessed or cached, and nobody is led to another site. **Limit.** Which
+//! requests a stranger's page may make is `access::origin`'s.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -9,7 +9,7 @@ use axum::http::header::{
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 
 use super::access::is_local;
 use super::problem::{Kind, Problem};
@@ -39,7 +39,7 @@ pub(super) async fn only_local_names(request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     let detail = "without a token only localhost and loopback addresses are answered as Host";
-    Problem::new(Kind::Misdirected, detail).into()
+    Problem::new(Kind::Misdirected, detail).into_response()
 }
 
 /// A page of ours to go to next: never somebody else's.

@@ -126,17 +126,17 @@ impl Problem {
     }
 }
 
-impl From<Problem> for Response {
-    fn from(problem: Problem) -> Response {
-        let (status, name) = problem.kind.parts();
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, name) = self.kind.parts();
         let body = json!({
             "type": format!("urn:outboxd:problem:{name}"),
             "title": status.canonical_reason().unwrap_or("Error"),
             "status": status.as_u16(),
-            "detail": problem.detail,
+            "detail": self.detail,
         });
         let mut response = (status, [(CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response();
-        match problem.kind {
+        match self.kind {
             Kind::Unauthorized => {
                 let challenge = HeaderValue::from_static("Bearer realm=\"outboxd\"");
                 response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
@@ -187,11 +187,5 @@ impl From<RequestError> for Problem {
                 )
             }
         }
-    }
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        self.into()
     }
 }

@@ -1,8 +1,8 @@
 //! What is signed with a key made from a token: sessions and tickets.
 //!
-//! **Guarantee.** Nothing is kept, so every instance with the same token takes what another signed, and so does a restarted
-//! one; a changed token ends it all. What was signed for one purpose or token proves nothing for another. **Limit.** What is
-//! signed can be read by whoever holds it.
+//! **Guarantee.** Nothing is kept, so every instance with the same token takes what another signed, and so does a
+//! restarted one; a changed token ends it all. What was signed for one purpose or token proves nothing for another.
+//! **Limit.** What is signed can be read by whoever holds it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

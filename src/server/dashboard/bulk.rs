@@ -1,4 +1,5 @@
-//! Retry, discard or cancel of everything that a filter finds: first how many, exactly, then the number typed, then the act.
+//! Retry, discard or cancel of everything that a filter finds: first how many, exactly, then the number typed, then the
+//! act.
 //!
 //! **Guarantee.** What is done is what was counted, never more: the count says up to which notification it counted
 //! (`id_max`) and, for dead letters, what failed until when (`until`), and the action keeps to both. **Limit.** What

@@ -35,7 +35,7 @@ struct Latency {
 fn by_minute<T: for<'a> Deserialize<'a>>(rows: &Value, newest: DateTime<Utc>) -> Vec<(DateTime<Utc>, Option<T>)> {
     let mut found: BTreeMap<DateTime<Utc>, T> = BTreeMap::new();
     for row in rows.as_array().into_iter().flatten() {
-        let minute = row["minute"].as_str().and_then(|text| text.parse::<DateTime<Utc>>().ok());
+        let minute = words::time(&row["minute"]);
         if let (Some(minute), Ok(value)) = (minute, T::deserialize(row)) {
             found.insert(minute, value);
         }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use minijinja::context;
 use minijinja::value::Value as Context;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::page::Page;
 use super::render::drawable;
 use super::snapshots::Snapshot;
-use super::{chart, listing, notification};
+use super::{chart, listing, notification, words};
 use crate::config::Scope;
 use crate::server::access::Caller;
 use crate::store::dashboard::AUDIT_PAGE;
@@ -95,7 +95,7 @@ fn now(found: &Value, stale: Option<&str>) -> Context {
         let shown = context! { title => words, link => link(name), ..drawable(check) };
         if check["level"] == "ok" { fine.push(shown) } else { problems.push(shown) }
     }
-    let newest = work["minute"].as_str().and_then(|minute| minute.parse().ok()).unwrap_or_default();
+    let newest = words::time(&work["minute"]).unwrap_or_default();
     context! {
         page => drawable(found),
         level => stale.map_or_else(|| worst(health), |_| "critical"),
@@ -140,11 +140,10 @@ fn figures(work: &Value) -> Context {
     let count = |status: &str| work["statuses"][status]["count"].as_i64().unwrap_or(0);
     let oldest = ["QUEUED", "PROCESSING"].iter().filter_map(|status| work["statuses"][*status]["oldest_s"].as_f64());
     let minutes = work["minutes"].as_array();
-    let time = |minute: &Value| minute.as_str().and_then(|at| at.parse::<DateTime<Utc>>().ok());
-    let last = time(&work["minute"]).map(|now| now - TimeDelta::minutes(1));
+    let last = words::time(&work["minute"]).map(|now| now - TimeDelta::minutes(1));
     // Not known in the first minute, nor while nobody measured.
-    let full =
-        minutes.and_then(|minutes| minutes.iter().find(|minute| last.is_some() && time(&minute["minute"]) == last));
+    let full = minutes
+        .and_then(|minutes| minutes.iter().find(|minute| last.is_some() && words::time(&minute["minute"]) == last));
     let rate = |name: &str| full.and_then(|minute| minute[name].as_i64());
     context! {
         queued => count("QUEUED"),
