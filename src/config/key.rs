@@ -62,8 +62,10 @@ pub enum Fallback {
     Required(&'static str),
     /// This value, written as in the environment.
     Value(&'static str),
-    /// What the text says, worked out from other keys or simply absent.
+    /// What the text says, worked out from other keys in `build`.
     Derived(&'static str),
+    /// Nothing; the text says what that means.
+    Absent(&'static str),
 }
 
 impl Key {

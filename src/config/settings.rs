@@ -137,7 +137,7 @@ impl Settings {
         let text = match (self.derived.get(path), key.fallback) {
             (Some(text), _) => text,
             (None, Fallback::Value(text)) => text,
-            (None, Fallback::Required(_) | Fallback::Derived(_)) => return None,
+            (None, Fallback::Required(_) | Fallback::Derived(_) | Fallback::Absent(_)) => return None,
         };
         value::parse(key.kind, &Given::Untyped(text.to_owned())).ok()
     }
@@ -161,7 +161,7 @@ impl Settings {
     fn show(&self, key: &Key, path: &KeyPath) -> Shown {
         let (value, origin) = match (self.entries.get(path), key.fallback) {
             (Some(entry), _) => (entry.shown.clone(), entry.origin.clone()),
-            (None, Fallback::Value(text) | Fallback::Derived(text)) => {
+            (None, Fallback::Value(text) | Fallback::Derived(text) | Fallback::Absent(text)) => {
                 (self.derived.get(path).map_or(text, String::as_str).to_owned(), Origin::Default)
             }
             (None, Fallback::Required(_)) => ("missing".to_owned(), Origin::Default),

@@ -53,7 +53,7 @@ fn default(key: &Key) -> String {
         Fallback::Required(_) => "**required**".to_owned(),
         Fallback::Value("") => "none".to_owned(),
         Fallback::Value(value) => format!("`{value}`"),
-        Fallback::Derived(text) => text.to_owned(),
+        Fallback::Derived(text) | Fallback::Absent(text) => text.to_owned(),
     }
 }
 
