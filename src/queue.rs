@@ -68,7 +68,7 @@ pub struct Delivery {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Handle {
     /// A number used once: the in-process queue.
-    Ticket(u64),
+    Tag(u64),
     /// What Redis knows it by: a list's element, the id of a stream's entry.
     Name(Arc<str>),
 }

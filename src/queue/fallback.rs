@@ -235,7 +235,7 @@ struct FallbackAcker {
 impl Acker for FallbackAcker {
     async fn ack(&self, deliveries: &[Delivery]) -> Result<()> {
         self.ackers.memory.ack(deliveries).await?;
-        let is_in_memory = |delivery: &Delivery| matches!(delivery.handle, Handle::Ticket(_));
+        let is_in_memory = |delivery: &Delivery| matches!(delivery.handle, Handle::Tag(_));
         let Some(redis) = self.ackers.redis.get() else { return Ok(()) };
         if deliveries.iter().all(is_in_memory) {
             return Ok(());
