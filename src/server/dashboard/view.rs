@@ -51,28 +51,23 @@ pub(super) fn view(
     let (found, at) = (&*snapshot.found, snapshot.at.to_rfc3339());
     let shared = context! { may_operate => viewer.may_operate(), here => viewer.here.clone(), at, stale };
     let page = drawable(found);
-    let (title, template, context) = match asked {
-        Page::Now => ("Now".to_owned(), "now.html", now(found, stale)),
-        Page::Notifications(fields) => {
-            ("Notifications".to_owned(), "notifications.html", listing::view(found, fields, viewer))
+    let (template, context) = match asked {
+        Page::Now => ("now.html", now(found, stale)),
+        Page::Notifications(fields) => ("notifications.html", listing::view(found, fields, viewer)),
+        Page::Notification { shows_payload, .. } => {
+            ("notification.html", notification::view(found, *shows_payload, viewer)?)
         }
-        Page::Notification { id, shows_payload } => {
-            (format!("Notification {id}"), "notification.html", notification::view(found, *shows_payload, viewer)?)
-        }
-        Page::Dead => ("Dead letters".to_owned(), "dead.html", dead(found)),
-        Page::Channels => ("Channels".to_owned(), "channels.html", channels(found, limits)),
-        Page::Topics => ("Topics".to_owned(), "topics.html", context! { page }),
-        Page::Schedules => ("Schedules".to_owned(), "schedules.html", context! { page }),
-        Page::Events => ("Events".to_owned(), "events.html", context! { page }),
-        Page::Instances => ("Instances".to_owned(), "instances.html", context! { page }),
-        Page::Audit { before } => ("Audit".to_owned(), "audit.html", audit(found, before.is_some())),
-        Page::Bulk => ("Bulk actions".to_owned(), "bulk.html", context! { page }),
-        Page::BulkOne { id } => {
-            let b = drawable(found["actions"].get(0)?);
-            (format!("Bulk action {id}"), "bulk_one.html", context! { b })
-        }
+        Page::Dead => ("dead.html", dead(found)),
+        Page::Channels => ("channels.html", channels(found, limits)),
+        Page::Topics => ("topics.html", context! { page }),
+        Page::Schedules => ("schedules.html", context! { page }),
+        Page::Events => ("events.html", context! { page }),
+        Page::Instances => ("instances.html", context! { page }),
+        Page::Audit { before } => ("audit.html", audit(found, before.is_some())),
+        Page::Bulk => ("bulk.html", context! { page }),
+        Page::BulkOne { .. } => ("bulk_one.html", context! { b => drawable(found["actions"].get(0)?) }),
     };
-    Some(View { title, template, context: context! { ..context, ..shared } })
+    Some(View { title: asked.title(), template, context: context! { ..context, ..shared } })
 }
 
 /// The worst level of the checks.
