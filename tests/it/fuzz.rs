@@ -137,7 +137,7 @@ fn any_configuration_is_taken_or_refused_with_reasons_that_tell_no_secret() {
 }
 
 #[test]
-fn every_mistake_of_a_configuration_is_told_at_once() {
+fn every_error_of_a_configuration_is_told_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let numbers: Vec<&str> =
         KEYS.iter().filter(|key| format!("{:?}", key.kind).starts_with("Integer")).map(|key| key.path).collect();
