@@ -244,7 +244,7 @@ async fn connect_hearing_notices(url: &str) -> (Client, mpsc::UnboundedReceiver<
 #[tokio::test]
 async fn roles_that_may_not_be_created_are_warned_of_and_granted_once_a_dba_made_them() {
     // Roles belong to the server, so this needs one that never had ours.
-    let server = postgres::start(&[]).await;
+    let server = postgres::start("").await;
     let admin = connect(&server.url("postgres")).await;
     run(&admin, "CREATE ROLE owner LOGIN NOCREATEROLE").await;
     run(&admin, "CREATE DATABASE app OWNER owner").await;

@@ -31,7 +31,7 @@ async fn sessions_that_are_terminated_again_and_again_lose_nothing() {
 
 #[tokio::test]
 async fn an_immediate_stop_and_restart_of_postgres_loses_nothing() {
-    let mut server = postgres::start(&[("fsync", "on")]).await;
+    let mut server = postgres::start("fsync = on").await;
     let world = World::on(server.migrated_database().await, Carrier::Stream).await;
     let _instance = world.start_in_the_middle(Duration::from_millis(100)).await;
     server.stop_immediately().await;
@@ -103,7 +103,7 @@ async fn a_link_to_postgres_that_falls_silent_is_given_up_and_made_anew() {
 
 #[tokio::test]
 async fn connection_slots_used_up_by_others_are_waited_out() {
-    let server = postgres::start(&[("max_connections", "24")]).await;
+    let server = postgres::start("max_connections = 24").await;
     let world = World::on(server.migrated_database().await, Carrier::Stream).await;
     let _instance = world.setup.start().await;
     let mut hogs = Vec::new();

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use outboxd::store::{self, Store, migrate};
+use outboxd_throwaway::postgres::program as server_program;
 
 use super::Stepped;
 use crate::leader::config;
-use crate::support::postgres::{self, bin_dir};
+use crate::support::postgres;
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
 
@@ -86,7 +87,7 @@ async fn instances_do_not_take_each_others_numbers_in_a_schema_made_anew() {
 
 fn pg(program: &str, args: &[&str]) {
     loop {
-        let ran = Command::new(bin_dir().join(program)).args(args).output().unwrap();
+        let ran = Command::new(server_program(program).unwrap()).args(args).output().unwrap();
         let said = String::from_utf8_lossy(&ran.stderr).into_owned();
         // Whoever restores under load may be the victim of a deadlock, too.
         if !said.contains("deadlock detected") {

@@ -148,7 +148,7 @@ async fn a_full_redis_refuses_pushes_and_can_still_be_drained(config: QueueConfi
 }
 
 async fn an_evicting_redis_is_refused_with_the_fix(config: QueueConfig) {
-    let server = RedisServer::start(&["--save", "", "--maxmemory-policy", "allkeys-lru"]);
+    let server = RedisServer::start(&["--maxmemory-policy", "allkeys-lru"]);
     let Err(Error::Unusable(why)) = open_at(&config, server.url()).await else { panic!("it must be refused") };
     assert!(why.contains("allkeys-lru") && why.contains("CONFIG SET maxmemory-policy noeviction"), "{why}");
     server.run::<()>("CONFIG SET maxmemory-policy noeviction").await;
@@ -282,7 +282,7 @@ async fn a_server_that_is_loading_is_waited_out(config: QueueConfig) {
         "--enable-debug-command",
         "yes",
     ];
-    let mut server = RedisServer::start(&[&["--save", ""][..], &delays].concat());
+    let mut server = RedisServer::start(&delays);
     let queue = open_at(&config, server.url()).await.unwrap();
     let mut consumer = queue.consumer("a").await.unwrap();
     queue.push(&messages(0..3)).await.unwrap();

@@ -131,9 +131,9 @@ async fn until_open(config: &QueueConfig, url: &str) -> Arc<dyn Queue> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sentinel_with_tls_and_a_login_of_its_own_is_found_beside_a_dead_one() {
-    let secure = SecureRedis::start();
+    let secure = SecureRedis::start(&[]);
     let sentinel = SecureSentinel::start(&secure, "hush");
-    let (user, password, ca) = ("worker", "s3cret", secure.ca_file.display());
+    let (user, password, ca) = ("worker", "s3cret", secure.ca.display());
     let hosts = format!("127.0.0.1:{},localhost:{}", free_port(), sentinel.port);
     for config in KINDS.map(config) {
         let rules = documented_user_rules(&config.prefix);
@@ -160,14 +160,13 @@ async fn a_sentinel_with_tls_and_a_login_of_its_own_is_found_beside_a_dead_one()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_and_a_restricted_user_are_enough() {
-    let secure = SecureRedis::start();
+    let secure = SecureRedis::start(&[]);
     for kind in KINDS {
         let config = config(kind);
         let rules = documented_user_rules(&config.prefix);
         let user = format!("worker-{}", config.prefix);
         secure.server.run::<()>(&format!("ACL SETUSER {user} on >s3cret%/@ {rules}")).await;
-        let url =
-            format!("rediss://{user}:s3cret%25%2F%40@localhost:{}?ca={}", secure.tls_port, secure.ca_file.display());
+        let url = format!("rediss://{user}:s3cret%25%2F%40@localhost:{}?ca={}", secure.tls_port, secure.ca.display());
         let queue = open_at(&config, &url).await.unwrap();
         let seen = queue.push(&messages(0..3)).await.unwrap().counter;
         let mut crashed = queue.consumer("crashed").await.unwrap();

@@ -1,6 +1,6 @@
 //! A real Redis Cluster on loopback: three primaries, and replicas where a test wants them.
 
-use super::super::process::{free_port, leash};
+use super::super::process::free_port;
 use super::{RedisServer, wait};
 
 /// Long enough for a busy machine, short enough for a failover within a test.
@@ -84,13 +84,12 @@ impl RedisCluster {
 }
 
 fn start_node() -> RedisServer {
-    let (port, bus) = (free_port(), free_port());
     let args = format!(
-        "--port {port} --save  --cluster-enabled yes --cluster-port {bus} --cluster-node-timeout {NODE_TIMEOUT_MS} \
-         --cluster-replica-validity-factor 0 --repl-diskless-sync-delay 0 --appendonly yes"
+        "--cluster-enabled yes --cluster-port {} --cluster-node-timeout {NODE_TIMEOUT_MS} \
+         --cluster-replica-validity-factor 0 --repl-diskless-sync-delay 0 --appendonly yes",
+        free_port()
     );
-    let args = args.split(' ').map(ToString::to_string).collect();
-    RedisServer::start_at(port, args, format!("redis://127.0.0.1:{port}"), leash("cluster"))
+    RedisServer::start(&args.split(' ').collect::<Vec<_>>())
 }
 
 async fn introduce(node: &RedisServer, other: &RedisServer) {
