@@ -248,7 +248,7 @@ async fn roles_that_may_not_be_created_are_warned_of_and_granted_once_a_dba_made
     let admin = connect(&server.url("postgres")).await;
     run(&admin, "CREATE ROLE owner LOGIN NOCREATEROLE").await;
     run(&admin, "CREATE DATABASE app OWNER owner").await;
-    let url = server.url("app").replace("postgres@", "owner@");
+    let url = server.url_as("owner", "app");
     let (mut owner, mut notices) = connect_hearing_notices(&url).await;
 
     let report = migrate::run(&mut owner, Install::Always).await.unwrap();

@@ -105,7 +105,7 @@ async fn server_with_a_modest_owner() -> (postgres::Server, String) {
     let admin = connect(&server.url("postgres")).await;
     run(&admin, "CREATE ROLE owner LOGIN NOCREATEROLE").await;
     run(&admin, "CREATE DATABASE app OWNER owner").await;
-    let url = server.url("app").replace("postgres@", "owner@");
+    let url = server.url_as("owner", "app");
     (server, url)
 }
 

@@ -87,7 +87,7 @@ async fn a_link_to_postgres_that_falls_silent_is_given_up_and_made_anew() {
     for fault in [Fault::HalfOpen, Fault::BlackHole] {
         let world = World::new(Carrier::Stream).await;
         let proxy = Proxy::start(world.database.port).await;
-        let by_proxy = world.database.url().replace(&world.database.port.to_string(), &proxy.port().to_string());
+        let by_proxy = world.database.url_at(proxy.port());
         let setup = world.setup.clone().database_url(&by_proxy).toml("[database]\nstatement_timeout = \"1s\"\n");
         world.provider.answer(Reply::ok().after(Duration::from_millis(50)));
         let mut instance = setup.start().await;
@@ -121,9 +121,8 @@ async fn connection_slots_used_up_by_others_are_waited_out() {
 async fn a_transaction_mode_pooler_in_between_changes_nothing_that_matters() {
     let world = World::new(Carrier::Stream).await;
     let pooler = PgBouncer::before(&world.database).await;
-    let direct = world.database.port.to_string();
     let setup = world.setup.clone().toml("[database]\npooler = true\n");
-    let setup = setup.database_url(&world.database.url().replace(&direct, &pooler.port.to_string()));
+    let setup = setup.database_url(&pooler.url(&world.database));
     let first = setup.start().await;
     world.notify(200).await;
     world.insert(50).await;

@@ -10,7 +10,7 @@ use crate::support::instance::Setup;
 use crate::support::provider::Reply;
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::world::{Carrier, World, message};
-use crate::support::{postgres, sql};
+use crate::support::{postgres, sql, wait};
 
 const SOON: Duration = Duration::from_secs(15);
 
@@ -44,11 +44,8 @@ async fn a_message_for_an_id_nobody_committed_is_dropped() {
     world.notify(1).await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 1, "only the committed one was called");
-    let deadline = Instant::now() + SOON;
-    while queue.depth().await.unwrap() != queue::Depth::default() {
-        assert!(Instant::now() < deadline, "the ghosts are gone from the queue");
-        tokio::task::yield_now().await;
-    }
+    wait::until("the ghosts are gone from the queue", async || queue.depth().await.unwrap() == queue::Depth::default())
+        .await;
 }
 
 #[tokio::test]
@@ -56,7 +53,7 @@ async fn a_commit_whose_reply_is_swallowed_can_be_repeated_with_the_same_dedup_k
     let world = World::new(Carrier::Memory).await;
     let _instance = world.setup.start().await;
     let proxy = Proxy::start(world.database.port).await;
-    let url = world.database.url().replace(&world.database.port.to_string(), &proxy.port().to_string());
+    let url = world.database.url_at(proxy.port());
     let app = postgres::connect(&url).await;
     sql::run(&app, "SELECT 1").await;
     proxy.set(Fault::SwallowReplies);
@@ -221,11 +218,7 @@ async fn what_was_committed_while_nobody_ran_is_in_the_queue_soon_after_the_star
     world.notify(1_000).await;
     let _instance = world.setup.clone().roles("producer,relay").start().await;
     let queue = world.queue().await;
-    let deadline = Instant::now() + SOON;
-    while queue.depth().await.unwrap().waiting < 1_000 {
-        assert!(Instant::now() < deadline);
-        tokio::task::yield_now().await;
-    }
+    wait::until("all are in the queue", async || queue.depth().await.unwrap().waiting == 1_000).await;
     // By the database's clock: from the instance's registration until the last of them was reserved for its push.
     let took: f64 = sql::value(
         &world.app,

@@ -1,11 +1,9 @@
 //! A PgBouncer in front of the shared Postgres.
 
-use std::time::Duration;
-
 use outboxd_throwaway::supervisor::Supervisor;
 
 use super::postgres::Database;
-use super::process;
+use super::{process, wait};
 
 #[derive(Debug)]
 pub struct PgBouncer {
@@ -32,17 +30,16 @@ impl PgBouncer {
         let file = supervisor.path("pgbouncer.ini");
         std::fs::write(&file, ini).expect("the configuration is written");
         supervisor.start(&["/usr/sbin/pgbouncer", &file], "TERM").expect("PgBouncer starts");
-        for _ in 0..600 {
-            if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
-                return PgBouncer { port, _supervisor: supervisor };
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("PgBouncer does not answer:\n{}", supervisor.log_tail());
+        wait::until_ok("PgBouncer answers", async || {
+            let connected = tokio::net::TcpStream::connect(("127.0.0.1", port)).await;
+            connected.map_err(|_| supervisor.log_tail())
+        })
+        .await;
+        PgBouncer { port, _supervisor: supervisor }
     }
 
     /// The database by way of this pooler.
     pub fn url(&self, database: &Database) -> String {
-        database.url().replace(&format!(":{}/", database.port), &format!(":{}/", self.port))
+        database.url_at(self.port)
     }
 }

@@ -75,6 +75,10 @@ impl Server {
         self.postgres.url(database)
     }
 
+    pub fn url_as(&self, user: &str, database: &str) -> String {
+        self.postgres.url_as(user, database)
+    }
+
     /// `pg_ctl stop -m immediate`: no checkpoint, every session cut.
     pub async fn stop_immediately(&mut self) {
         self.postgres.signal("QUIT").expect("it runs");
@@ -150,6 +154,11 @@ impl Database {
 
     pub fn url_as(&self, user: &str) -> String {
         format!("postgres://{user}@127.0.0.1:{}/{}", self.port, self.name)
+    }
+
+    /// By way of a proxy or a pooler at this port.
+    pub fn url_at(&self, port: u16) -> String {
+        Database { port, name: self.name.clone() }.url()
     }
 
     pub async fn connect(&self) -> Client {

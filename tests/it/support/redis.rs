@@ -10,15 +10,12 @@ pub use sentinel::{RedisPair, SecureSentinel};
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use outboxd_throwaway::redis::Redis;
 
-use super::process;
-
-/// How long servers may take to find each other on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+use super::{process, wait};
 
 /// A private server. Ends, and its directory with it, when dropped.
 #[derive(Debug)]
@@ -127,31 +124,29 @@ impl RedisServer {
     /// connection it is sent on.)
     pub async fn replicated_to(&self, replica: &RedisServer) {
         let written = self.info("replication", "master_repl_offset").await;
-        wait("the replica has it all", async || replica.info("replication", "slave_repl_offset").await >= written)
-            .await;
+        wait::until("the replica has it all", async || {
+            replica.info("replication", "slave_repl_offset").await >= written
+        })
+        .await;
     }
 
     /// Waits until this many clients block.
     pub async fn has_blocked_clients(&self, count: u64) {
-        wait("clients block", async || self.info("clients", "blocked_clients").await >= Some(count)).await;
+        wait::until("clients block", async || self.info("clients", "blocked_clients").await >= Some(count)).await;
+    }
+
+    /// How often it has answered with an error of this kind.
+    pub async fn errors(&self, kind: &str) -> u64 {
+        self.info("errorstats", &format!("errorstat_{kind}:count")).await.unwrap_or(0)
     }
 
     async fn info(&self, section: &str, name: &str) -> Option<u64> {
         let info: String = self.run(&format!("INFO {section}")).await;
-        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
+        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix([':', '='])?.trim().parse().ok())
     }
 }
 
 /// A server with a directory and a port, but no arguments yet.
 fn not_started() -> Redis {
     Redis::new().expect("a directory for Redis").expect("redis-server is installed")
-}
-
-/// Asks until it is so.
-async fn wait(what: &str, ask: impl AsyncFn() -> bool) {
-    let started = Instant::now();
-    while !ask().await {
-        assert!(started.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }

@@ -1,9 +1,9 @@
 //! Short forms for talking SQL in tests: one value, a refusal, a session that waits.
 
-use std::time::{Duration, Instant};
-
 use tokio_postgres::types::FromSqlOwned;
 use tokio_postgres::{Client, Error};
+
+use super::wait;
 
 /// What Postgres, or one of our functions, said no with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,11 +55,7 @@ pub async fn pid(client: &Client) -> i32 {
 
 /// Waits until the query is true, a minute at most.
 pub async fn until(client: &Client, sql: &str) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !value::<bool>(client, sql).await {
-        assert!(Instant::now() < deadline, "never came true: {sql}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait::until(sql, async || value::<bool>(client, sql).await).await;
 }
 
 /// Waits until that session waits for a lock.

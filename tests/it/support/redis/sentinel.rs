@@ -5,10 +5,14 @@ use std::time::Duration;
 use outboxd_throwaway::supervisor::Supervisor;
 
 use super::super::process::{self, free_port};
-use super::{RedisServer, SecureRedis, wait};
+use super::super::wait;
+use super::{RedisServer, SecureRedis};
 
 /// The name that Sentinel knows the primary by.
 pub const NAME: &str = "main";
+
+/// How long a Sentinel may take to listen on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One Sentinel is enough to decide.
 #[derive(Debug)]
@@ -28,10 +32,10 @@ impl RedisPair {
         let port = primary.port().to_string();
         let follow = ["--masteruser", "replica", "--masterauth", "hush", "--replicaof", "127.0.0.1", &port];
         let replica = RedisServer::start(&follow);
-        wait("the replica is in step", async || in_step(&replica).await).await;
+        wait::until("the replica is in step", async || in_step(&replica).await).await;
         let (sentinel, sentinel_port) = start_sentinel(&primary);
         let pair = RedisPair { primary, replica, sentinel_port, _sentinel: sentinel };
-        wait("the sentinel knows the replica", async || {
+        wait::until("the sentinel knows the replica", async || {
             pair.ask_sentinel(&["SENTINEL", "replicas", NAME]).await.contains(&pair.replica.port().to_string())
         })
         .await;
@@ -47,7 +51,7 @@ impl RedisPair {
     pub async fn stop_replication(&self) {
         self.primary.run::<()>("ACL SETUSER replica off").await;
         let _killed: i64 = self.primary.run("CLIENT KILL TYPE replica").await;
-        wait("the replica is cut off", async || !in_step(&self.replica).await).await;
+        wait::until("the replica is cut off", async || !in_step(&self.replica).await).await;
     }
 
     async fn ask_sentinel(&self, words: &[&str]) -> String {
@@ -99,7 +103,7 @@ fn start(config: &str, port: u16, watched: u16) -> Supervisor {
     supervisor.start(&["redis-sentinel", &file], "TERM").expect("redis-sentinel starts");
     let started = std::time::Instant::now();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(started.elapsed() < super::PATIENCE, "redis-sentinel does not listen:\n{}", supervisor.log_tail());
+        assert!(started.elapsed() < PATIENCE, "redis-sentinel does not listen:\n{}", supervisor.log_tail());
         std::thread::sleep(Duration::from_millis(10));
     }
     supervisor
