@@ -7,6 +7,7 @@ use nix::sys::signal::Signal;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
+use crate::support::command::{Ran, outboxd};
 use crate::support::http::{Answer, ask, get, send};
 use crate::support::instance::{Instance, Setup};
 use crate::support::postgres::Database;
@@ -43,15 +44,8 @@ async fn until_metrics(addr: SocketAddr, wanted: &str) {
     wait::until(wanted, async || get(addr, "/metrics", &[]).await.body.contains(wanted)).await;
 }
 
-async fn check_ready(addr: SocketAddr) -> std::process::Output {
-    tokio::process::Command::new(env!("CARGO_BIN_EXE_outboxd"))
-        .args(["check", "--ready"])
-        .env_clear()
-        .env("DATABASE_URL", "postgres://127.0.0.1/unused")
-        .env("OUTBOXD_HTTP_ADDR", addr.to_string())
-        .output()
-        .await
-        .unwrap()
+async fn check_ready(addr: SocketAddr) -> Ran {
+    outboxd("postgres://127.0.0.1/unused", &["check", "--ready"], &[("OUTBOXD_HTTP_ADDR", &addr.to_string())]).await
 }
 
 #[tokio::test]
@@ -70,7 +64,7 @@ async fn a_started_instance_is_ready_and_names_each_check() {
     assert_eq!(version.json()["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(version.json()["schema"], outboxd::store::migrate::newest());
     let checked = check_ready(addr).await;
-    assert_eq!((checked.status.code(), &*checked.stdout), (Some(0), &b"ready\n"[..]));
+    assert_eq!((checked.code, checked.out.as_str()), (0, "ready\n"));
 }
 
 #[tokio::test]
@@ -84,7 +78,7 @@ async fn the_process_lives_before_it_is_ready() {
     let answer = get(addr, "/readyz", &[]).await;
     assert_eq!((answer.status, check(&answer, "started")), (503, Some(false)), "{answer:?}");
     let checked = check_ready(addr).await;
-    assert_eq!(checked.status.code(), Some(69));
+    assert_eq!(checked.code, 69);
     assert_eq!(get(addr, "/metrics", &[]).await.status, 200);
 }
 

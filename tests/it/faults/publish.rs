@@ -298,13 +298,8 @@ async fn a_sweep_that_finds_nothing_to_recall_leaves_the_outbox_alone() {
     let planner = ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map(|how| format!("SET enable_{how} = off;"));
     sql::run(&app, &planner.concat()).await;
     let recall = include_str!("../../../sql/queries/relay/recall_publications.sql");
-    let recall = recall.replace("$1", "5000").replace("$2", "500");
-    let plan: Vec<String> = sql::values(&app, &format!("EXPLAIN (ANALYZE, COSTS OFF) {recall}")).await;
-    let scans: Vec<&String> = plan.iter().filter(|line| line.contains("Scan") && line.contains(" on outbox")).collect();
-    // Rows looked for by their ids are none.
-    let is_none =
-        |scan: &&String| scan.contains("never executed") || (scan.contains("outbox_pkey") && scan.contains("rows=0"));
-    assert!(!scans.is_empty() && scans.iter().all(is_none), "{plan:#?}");
+    sql::run(&app, &format!("PREPARE recall AS {recall}")).await;
+    assert_eq!(sql::rows_read(&app, "outbox", "EXECUTE recall (5000, 500)").await, 0);
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
 //! What create_schedule() refuses and why, and the command line.
 
-use std::process::{Command, Output};
+use std::path::Path;
 
+use crate::support::command::{Ran, run_in};
+use crate::support::postgres::{self, Database};
 use crate::support::sql;
-use crate::support::{postgres, postgres::Database};
 
 use super::app;
 
@@ -87,14 +88,8 @@ async fn a_schedule_that_cannot_work_is_refused_with_a_reason() {
     assert_eq!(sql::refused(&client, "SELECT outboxd.alter_schedule('n', timezone => 'x')").await.code, "22023");
 }
 
-fn outboxd(database: &Database, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_outboxd"))
-        .arg("schedule")
-        .args(args)
-        .env_clear()
-        .env("DATABASE_URL", database.url())
-        .output()
-        .expect("outboxd runs")
+async fn outboxd(database: &Database, args: &[&str]) -> Ran {
+    run_in(Path::new("."), &[&["schedule"], args].concat(), &[("DATABASE_URL", &database.url())]).await
 }
 
 #[tokio::test]
@@ -113,30 +108,26 @@ async fn the_command_line_creates_lists_pauses_and_drops() {
         "--expires-after",
         "2h",
     ];
-    let created = outboxd(&database, &create);
-    assert!(created.status.success(), "{created:?}");
-    assert!(created.stderr.is_empty(), "{created:?}");
-    let listed = outboxd(&database, &["list", "--json"]);
-    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let created = outboxd(&database, &create).await;
+    assert_eq!(created.code, 0, "{created:?}");
+    assert!(created.err.is_empty(), "{created:?}");
+    let listed = outboxd(&database, &["list", "--json"]).await.json();
     let daily = &listed["schedules"][0];
     assert_eq!((daily["name"].as_str(), daily["state"].as_str()), (Some("daily"), Some("new")));
     assert_eq!(daily["expires_after"].as_str(), Some("02:00:00"));
     assert_eq!((daily["spread"].as_str(), daily["lead"].as_str()), (Some("00:30:00"), Some("00:10:00")));
-    let text = String::from_utf8(outboxd(&database, &["list"]).stdout).unwrap();
+    let text = outboxd(&database, &["list"]).await.out;
     assert!(text.trim_start().starts_with("NAME") && text.contains("daily") && text.contains("Asia/Seoul"), "{text}");
-    let again = outboxd(&database, &create);
-    assert_eq!(again.status.code(), Some(1));
-    assert!(
-        String::from_utf8_lossy(&again.stderr).contains("there is a schedule 'daily' already; Change it"),
-        "{again:?}"
-    );
-    assert!(outboxd(&database, &["pause", "daily"]).status.success());
-    let paused = String::from_utf8(outboxd(&database, &["list"]).stdout).unwrap();
+    let again = outboxd(&database, &create).await;
+    assert_eq!(again.code, 1);
+    assert!(again.err.contains("there is a schedule 'daily' already; Change it"), "{again:?}");
+    assert_eq!(outboxd(&database, &["pause", "daily"]).await.code, 0);
+    let paused = outboxd(&database, &["list"]).await.out;
     assert!(paused.contains("paused"), "{paused}");
-    assert!(outboxd(&database, &["resume", "daily"]).status.success());
-    assert_eq!(outboxd(&database, &["pause", "nobody"]).status.code(), Some(1));
-    assert!(outboxd(&database, &["drop", "daily"]).status.success());
-    assert_eq!(outboxd(&database, &["drop", "daily"]).status.code(), Some(1));
+    assert_eq!(outboxd(&database, &["resume", "daily"]).await.code, 0);
+    assert_eq!(outboxd(&database, &["pause", "nobody"]).await.code, 1);
+    assert_eq!(outboxd(&database, &["drop", "daily"]).await.code, 0);
+    assert_eq!(outboxd(&database, &["drop", "daily"]).await.code, 1);
 }
 
 #[tokio::test]
@@ -144,15 +135,15 @@ async fn what_the_server_notes_beside_its_answer_is_told_on_stderr() {
     let database = postgres::database().await;
     let client = app(&database, 1).await;
     sql::run(&client, "INSERT INTO outboxd.route VALUES ('orders', 0, 'push')").await;
-    let created = outboxd(&database, &["create", "daily", "0 9 * * *", "UTC", "quiz", "app.audience"]);
-    assert!(created.status.success(), "{created:?}");
-    let told = String::from_utf8_lossy(&created.stderr);
+    let created = outboxd(&database, &["create", "daily", "0 9 * * *", "UTC", "quiz", "app.audience"]).await;
+    assert_eq!(created.code, 0, "{created:?}");
+    let told = created.err;
     assert_eq!(
         told,
         "outboxd: no route leads 'quiz' anywhere: what this schedule sends would wait; Add [routes.TOPIC] or [routes.default] to \
          the configuration and restart.\n"
     );
-    let resumed = outboxd(&database, &["resume", "daily"]);
-    assert!(resumed.status.success(), "{resumed:?}");
-    assert_eq!(String::from_utf8_lossy(&resumed.stderr), "outboxd: schedule 'daily' was not paused\n");
+    let resumed = outboxd(&database, &["resume", "daily"]).await;
+    assert_eq!(resumed.code, 0, "{resumed:?}");
+    assert_eq!(resumed.err, "outboxd: schedule 'daily' was not paused\n");
 }

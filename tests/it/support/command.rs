@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::process::Command;
 
 /// Longer than any command that ends by itself takes.
@@ -18,6 +19,11 @@ pub struct Ran {
 }
 
 impl Ran {
+    /// What it printed with `--json`.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
     /// Both outputs, for a message or a look at all that was said.
     pub fn all(&self) -> String {
         format!("{}{}", self.out, self.err)
