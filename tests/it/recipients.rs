@@ -1,11 +1,10 @@
 //! What was sent to a recipient is found by an index: a search reads what it finds, however long the history, whether or not
 //! the table was ever analysed, and with plans that do not know the recipient.
 
-use serde_json::Value;
 use tokio_postgres::Client;
 
 use crate::support::postgres;
-use crate::support::sql::{run, value};
+use crate::support::sql::{rows_read, run, value};
 
 /// (a name, what is asked with `$1` as the recipient)
 const SEARCHES: [(&str, &str); 4] = [

@@ -53,7 +53,7 @@ impl Browser {
         let mut supervisor = process::supervisor("browser");
         let profile = format!("--user-data-dir={}", supervisor.dir().display());
         let command = [&["chromium"], &FLAGS[..], &[&profile, "about:blank"]].concat();
-        supervisor.start(&command, "KILL").expect("Chromium starts");
+        supervisor.start(&command, "TERM").expect("Chromium starts");
         let (socket, _) =
             tokio_tungstenite::connect_async(address(&supervisor).await).await.expect("the browser listens");
         let (complaints, base) = (Vec::new(), base.to_owned());
@@ -71,6 +71,11 @@ impl Browser {
 
     /// Sends a command and waits for its answer.
     async fn call(&mut self, method: &str, params: Value) -> Value {
+        self.try_call(method, params).await.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// The same, of a page that may go meanwhile: then the answer is an error.
+    async fn try_call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         self.calls += 1;
         let id = self.calls;
         let mut command = json!({"id": id, "method": method, "params": params});
@@ -88,8 +93,7 @@ impl Browser {
             let Ok(text) = message.to_text() else { continue };
             let Ok(said) = serde_json::from_str::<Value>(text) else { continue };
             if said["id"] == id {
-                assert!(said["error"].is_null(), "{method}: {}", said["error"]);
-                return said["result"].clone();
+                return if said["error"].is_null() { Ok(said["result"].clone()) } else { Err(said["error"].clone()) };
             }
             self.hear(&said);
         }
@@ -139,7 +143,10 @@ impl Browser {
 
     /// Does what leads to another page, and waits until that is there.
     pub async fn follow(&mut self, expression: &str) {
-        self.evaluate(&format!("window.isOld = true; {expression}; 0")).await;
+        let params = json!({"expression": format!("window.isOld = true; {expression}; 0")});
+        if let Ok(done) = self.try_call("Runtime.evaluate", params).await {
+            assert!(done["exceptionDetails"].is_null(), "{expression}: {}", done["exceptionDetails"]);
+        }
         self.until("!window.isOld && document.readyState === 'complete'").await;
     }
 
@@ -156,7 +163,8 @@ impl Browser {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let params = json!({"expression": expression, "returnByValue": true});
-            if self.call("Runtime.evaluate", params).await["result"]["value"] == true {
+            let answer = self.try_call("Runtime.evaluate", params).await;
+            if answer.is_ok_and(|answer| answer["result"]["value"] == true) {
                 return;
             }
             if Instant::now() >= deadline {
