@@ -86,7 +86,7 @@ CREATE INDEX notification_log_recipient ON outboxd.notification_log (recipient, 
 ALTER TABLE outboxd.notification_log ALTER COLUMN recipient SET STATISTICS 0;
 CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log (topic, dedup_key) WHERE dedup_key IS NOT NULL;
 
--- CACHE 1 is part of the protocol: the fast path looks a little below the last number, and a cached one is always late.
+-- CACHE 1 is part of the protocol: the fast path begins a little below the last number, and a cached one is always late.
 CREATE SEQUENCE outboxd.outbox_seq CACHE 1;
 
 -- state  ready       waits to be published; with `retry_at`: not before then
@@ -133,7 +133,7 @@ CREATE TABLE outboxd.publication (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     instance    integer NOT NULL,
     reserved_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Here, and not a publication's id in each row: confirming a batch is one DELETE, recalling it a batch of look-ups.
+    -- Here, and not a publication's id in each row: confirming it is one DELETE, recalling it a batch of look-ups.
     ids         bigint[] NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 

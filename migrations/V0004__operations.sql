@@ -79,7 +79,7 @@ CREATE INDEX idempotency_at ON outboxd.idempotency (at);
 
 -- How far retention has come in each table. A scan goes up the table once; what it passed and had to leave (kept
 -- longer, not yet ended) is found when it starts again, about once a day, so that history is not read again and
--- again. `position` is the last id looked at (inbox and idempotency: the time in microseconds since 1970).
+-- again. `position` is the last id read (inbox and idempotency: the time in microseconds since 1970).
 
 CREATE TABLE outboxd.retention_progress (
     name         text PRIMARY KEY,

@@ -2,7 +2,7 @@
 -- and the health of channels are read from a few rows instead of the history. Kept for two hours; whoever counts
 -- also removes what is older.
 
--- The whole installation. `seq_first` and `seq_last` are outbox.seq when the minute was first and last looked at: the
+-- The whole installation. `seq_first` and `seq_last` are outbox.seq when the minute was first and last read: the
 -- difference is how many notifications were queued, without asking anyone to count them.
 CREATE TABLE outboxd.statistics_minute (
     minute    timestamptz PRIMARY KEY,
@@ -48,7 +48,7 @@ CREATE TABLE outboxd.statistics_span (
 ) WITH (fillfactor = 50);
 
 -- How many rows wait, work and are dead, as last counted by an instance. Views count for themselves while there is
--- little to count; beyond that they show the snapshot, so that looking at a backlog of any size costs nothing.
+-- little to count; beyond that they show the snapshot, so that a view of a backlog of any size costs nothing.
 CREATE TABLE outboxd.snapshot (
     only_row         boolean PRIMARY KEY DEFAULT true,
     taken_at         timestamptz NOT NULL DEFAULT '-infinity',

@@ -1,6 +1,6 @@
 -- Campaigns that repeat: at each slot of `cron` in `timezone` everybody in `audience` gets a notification.
 --
--- `next_slot` is worked out by an instance: NULL, it has not looked yet; with an `error`, it cannot. `version` goes up
+-- `next_slot` is worked out by an instance: NULL, it has not done so yet; with an `error`, it cannot. `version` goes up
 -- with each change, so that what was worked out for the schedule as it was is not used for what it is now.
 
 CREATE TABLE outboxd.schedule (

@@ -15,7 +15,8 @@ BEGIN
             outboxd.notify_many, outboxd.status, outboxd.publish, outboxd.receive, outboxd.respond TO outboxd_app;
         -- ORMs name every column they know, `id` as DEFAULT, and read back what has a default. Recipients and payloads
         -- stay unread. DEFAULT needs the right to INSERT the column, and that right allows OVERRIDING SYSTEM VALUE too:
-        -- docs/apps.md says what an app that chooses an id can do. A CHECK or a trigger would make everybody pay for it.
+        -- docs/apps.md says what an app that chooses an id can do. A CHECK or a trigger would make everybody pay for
+        -- it.
         GRANT INSERT (id, topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
             ON outboxd.notification_log TO outboxd_app;
         GRANT SELECT (id, topic, created_at, send_at, status, epoch, attempts) ON outboxd.notification_log TO outboxd_app;

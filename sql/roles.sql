@@ -22,8 +22,8 @@ BEGIN
             END;
         END IF;
     END LOOP;
-    -- Whoever owns the schema hands a function over to this role: see grants.sql. From 16 on, whoever creates a role is a
-    -- member of it that may not act as it.
+    -- Whoever owns the schema hands a function over to this role: see grants.sql. From 16 on, whoever creates a role is
+    -- a member of it that may not act as it.
     SELECT n.nspowner::regrole::text INTO wanted FROM pg_catalog.pg_namespace n
      WHERE n.nspname = 'outboxd'
        AND (SELECT NOT pg_catalog.pg_has_role(n.nspowner, r.oid,

@@ -49,7 +49,7 @@ pub use outcome::{Cause, Failed, Outcome};
 
 use crate::config::ChannelConfig;
 use crate::notification::NotificationId;
-use crate::telemetry::trace::SpanContext;
+use crate::telemetry::trace::Traceparent;
 use compile::Address;
 use guard::{Guard, System};
 use headers::Headers;
@@ -81,7 +81,7 @@ pub struct Outgoing<'a> {
     /// The row's headers, an object of strings; may hold a `traceparent`.
     pub headers: Option<&'a RawValue>,
     /// The call's place in its trace, if it is traced; else the row's own `traceparent` goes out.
-    pub span: Option<SpanContext>,
+    pub traceparent: Option<&'a Traceparent>,
     /// When it was written.
     pub created_at: DateTime<Utc>,
     /// 1 for the first attempt.
@@ -153,7 +153,7 @@ impl Channel {
         }
     }
 
-    /// Renders the URL and has the guard look at it. Calls nobody.
+    /// Renders the URL and has the guard check it. Calls nobody.
     pub fn target(&self, outgoing: &Outgoing<'_>) -> Result<Target, Failed> {
         let refused = |reason: String| Failed::refused(Cause::Template, reason);
         let context = self.templates.context(outgoing).map_err(refused)?;

@@ -4,9 +4,9 @@
 //! tells a script what to do: 0 done, 1 failed, 2 wrong usage, 69 a server is away, 75 the drain took too long, 78 bad
 //! configuration. Output is for people, or JSON where `--json` asks for it; logs go to stderr.
 //!
-//! **Guarantee.** A command that looks or acts does it through the public views and functions, with the rights of whoever
-//! calls it. **Limit.** It shows what the database knows; what one instance knows is at its HTTP address. May change: words
-//! and layout. Must not: exit codes and the fields of `--json`.
+//! **Guarantee.** A command that reads or acts does it through the public views and functions, with the rights of
+//! whoever calls it. **Limit.** It shows what the database knows; what one instance knows is at its HTTP address. May
+//! change: words and layout. Must not: exit codes and the fields of `--json`.
 
 use std::fmt;
 use std::io::Write;
@@ -172,15 +172,15 @@ pub fn start(cli: Cli) -> Result<Exit, Failure> {
     }
 }
 
-/// Half of the cores: the other half is Postgres's, Redis's and the app's. Threads that hand work to each other cost more
-/// than they bring: on two cores one delivers as much as two, with a quarter less CPU.
+/// Half of the cores: the other half is Postgres's, Redis's and the app's. Threads that hand work to each other cost
+/// more than they bring: on two cores one delivers as much as two, with a quarter less CPU.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
 }
 
 /// A panic in any task ends the process: its supervisor starts it again, and what was under way is left to its leases.
-/// Unwinding would end the one task, and its instance would go on beating and renewing leases and send nothing. A hook and
-/// not `panic = "abort"`: it holds in every profile, tests included, says why in the log, and has an exit code.
+/// Unwinding would end the one task, and its instance would go on beating and renewing leases and send nothing. A hook
+/// and not `panic = "abort"`: it holds in every profile, tests included, says why in the log, and has an exit code.
 fn end_on_panic() {
     std::panic::set_hook(Box::new(|info| {
         let backtrace = std::backtrace::Backtrace::capture();

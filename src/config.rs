@@ -172,7 +172,7 @@ pub struct WorkerConfig {
 pub struct ReconcileConfig {
     /// Published without progress for this long: published again, as the last net.
     pub published_after: Duration,
-    /// How often to look.
+    /// How often to check.
     pub every: Duration,
 }
 

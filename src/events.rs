@@ -5,16 +5,16 @@
 //! persistence, a failover) is appended again from Postgres, before anything that comes later. **Limit.** Only what the
 //! streams should still hold (`events.stream_max`) and Postgres still keeps (`retention.events`).
 //!
-//! Waiting events are given their order for good in Postgres (*publications*, numbered), and Redis keeps the number
-//! that its streams have come to, raised in the script that appends. So each pass asks Redis where it is, and appends
-//! what comes after that. Interleavings:
+//! Postgres fixes the order of waiting events for good, in numbered *publications*. Redis keeps the number of the last
+//! one appended; the script that appends raises it. So each pass asks Redis for that number, and appends what comes
+//! after it. Interleavings:
 //!
 //! - *A crash after the reservation, before the append*: the number is above Redis's; the next owner appends it.
 //! - *A crash after the append, or no answer to it*: Redis says that it has the number; nothing is appended twice.
-//! - *The lease changes its owner in the middle of an append*: the script appends only to where its caller saw the streams.
-//!   The first of the two is let in; what it appends is the same, whoever does it. The other finds another number and
-//!   asks.
-//! - *A loss at any of these points*: the number falls with the entries, because one script wrote both. The next look
+//! - *The lease changes its owner in the middle of an append*: the script appends only to where its caller saw the
+//!   streams. The first of the two is let in; what it appends is the same, whoever does it. The other finds another
+//!   number and asks.
+//! - *A loss at any of these points*: the number falls with the entries, because one script wrote both. The next poll
 //!   (every second, or the next append) finds it lower, and goes on from there. What waits in Postgres comes after what
 //!   was lost.
 //! - *A loss during the repair of a loss*: the same again.
@@ -32,7 +32,7 @@ use tracing::{info, warn};
 
 use crate::failpoint;
 use crate::queue::events::EventStreams;
-use crate::store::event::{Portion, Progress};
+use crate::store::event::{BatchMax, Progress};
 use crate::store::leader::LeaderLease;
 use crate::store::{StageError, Store};
 use crate::telemetry::outage::{ERROR_WAIT, Outage};
@@ -41,10 +41,10 @@ use watch::Watch;
 /// The lease's name in the database.
 pub const LEASE: &str = "events";
 /// Appended in one round trip.
-const BATCH: Portion = Portion { events: 500, bytes: 4 << 20 };
-/// Between looks at what waits.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Between looks at where Redis is, while nothing is appended.
+const BATCH: BatchMax = BatchMax { events: 500, bytes: 4 << 20 };
+/// Between polls for what waits.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Between reads of where Redis is, while nothing is appended.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// Events on one instance.
@@ -156,7 +156,7 @@ pub async fn run(mut events: Events, shutdown: &CancellationToken) {
     while !shutdown.is_cancelled() {
         let wait = match outage.note(events.pass().await, "appending events waits") {
             Some(counts) if counts.has_more => Duration::ZERO,
-            Some(_) => LOOK_EVERY,
+            Some(_) => POLL_INTERVAL,
             None => ERROR_WAIT,
         };
         shutdown.run_until_cancelled(tokio::time::sleep(wait)).await;

@@ -1,13 +1,13 @@
-//! Places where tests make this process die, panic or hang. Debug builds only: in a release build [`hit`] is empty.
+//! Points at which tests make this process die, panic or hang. Debug builds only: in a release build [`hit`] is empty.
 //!
 //! Armed by `FAILPOINTS`, e.g. `after_claim=abort` or `after_push=hang@3` (at the third hit).
 
-/// A place that tests name. Does nothing unless armed.
+/// A point in the code that tests name. Does nothing unless armed.
 #[cfg(not(debug_assertions))]
 #[inline]
 pub async fn hit(_name: &'static str) {}
 
-/// A place that tests name. Does nothing unless armed.
+/// A point in the code that tests name. Does nothing unless armed.
 #[cfg(debug_assertions)]
 pub async fn hit(name: &'static str) {
     if let Some(action) = armed::action(name) {

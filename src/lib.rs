@@ -4,10 +4,11 @@
 //!
 //! 1. The app writes it in its own transaction, by `outboxd.notify()` or a plain INSERT (`sql/functions/notify.sql`).
 //! 2. What is due later is released when its time comes: [`producer`].
-//! 3. The commit is seen, and the row published: reserved, pushed, confirmed. [`relay`]; what was lost on the way is found by
-//!    [`relay::repair`].
+//! 3. The commit is seen, and the row published: reserved, pushed, confirmed. [`relay`]; what was lost on the way is
+//!    found by [`relay::repair`].
 //! 4. The queue carries a message "row 17, epoch 3 is ready" to a worker: [`queue`].
-//! 5. The worker takes it, claims the row when the call may start, sends, records the outcome, acknowledges: [`worker`].
+//! 5. The worker takes it, claims the row when the call may start, sends, records the outcome, acknowledges:
+//!    [`worker`].
 //! 6. The call itself, its limits and its circuit: [`channel`]. What follows a failure: [`retry`].
 //! 7. Who is alive, what the views count, what has ended and goes: [`upkeep`].
 //!

@@ -5,13 +5,13 @@
 //! a row goes only if no earlier due row of its key is left behind. **Limit.** A row is released when its topic's turn
 //! comes; while a campaign of a million is due, that is within a few batches.
 //!
-//! Topics take turns. A look finds the topics with PENDING rows and where each begins, one step down the index per
-//! topic. Released rows leave dead index entries behind. While those make looks expensive (a foreign snapshot keeps
-//! vacuum from them), looks become seldom; in between each topic goes on from where its last release ended, and only
-//! new topics are looked for. What came in before that point, by a transaction that committed late, is found by the
-//! next look.
+//! Topics take turns. A topic search finds the topics with PENDING rows and where each begins, one step down the index
+//! per topic. Released rows leave dead index entries behind. While those make topic searches expensive (a foreign
+//! snapshot keeps vacuum from them), there are fewer: in between each topic goes on from where its last release ended,
+//! and only new topics are searched for. What came in before that point, by a transaction that committed late, is found
+//! by the next topic search.
 //!
-//! May change: how looks and turns are planned. Must not: the guard of `producer/release_due.sql`.
+//! May change: how topic searches and turns are planned. Must not: the guard of `producer/release_due.sql`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,12 +23,12 @@ use crate::retry::{is_cheap, rest_after};
 use crate::store::release::{Cursor, Released, TopicScan, Waiting};
 use crate::store::{self, BATCH_ROWS, Store};
 
-/// Looks are this far apart if they are expensive.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Topics seen by one look; the next look goes on with the rest.
+/// Topic searches are this far apart if they are expensive.
+const SEARCH_EVERY: Duration = Duration::from_secs(1);
+/// Topics seen by one topic search; the next one goes on with the rest.
 const TOPICS_MAX: u32 = 1_000;
 /// Rows of a topic without a backlog, per pass.
-const FRESH_TAKE: u32 = 100;
+const FRESH_ROWS_MAX: u32 = 100;
 
 /// What a pass did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,38 +43,38 @@ pub struct Producer {
     store: Store,
     /// Topics that have, or lately had, PENDING rows.
     topics: BTreeMap<String, Topic>,
-    look: Look,
+    search: Search,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Topic {
     /// Releases begin after this.
     cursor: Cursor,
-    /// When its first row is due; `None`: it had none when we last looked.
+    /// When its first row is due; `None`: it had none at the last topic search.
     due_at: Option<Instant>,
     /// The last release took all it might.
     is_backlogged: bool,
 }
 
-/// Looking for topics.
+/// The search for topics.
 #[derive(Debug)]
-struct Look {
+struct Search {
     next_at: Instant,
     cost: Duration,
-    /// There were more topics than one look shows: the next begins after this one.
+    /// There were more topics than one search shows: the next begins after this one.
     after: String,
 }
 
 impl Producer {
     /// A producer that has seen nothing yet.
     pub fn new(store: Store) -> Producer {
-        let look = Look { next_at: Instant::now(), cost: Duration::ZERO, after: String::new() };
-        Producer { store, topics: BTreeMap::new(), look }
+        let search = Search { next_at: Instant::now(), cost: Duration::ZERO, after: String::new() };
+        Producer { store, topics: BTreeMap::new(), search }
     }
 
     /// One bounded batch.
     pub async fn pass(&mut self) -> store::Result<Counts> {
-        let is_exact = self.look_if_due().await?;
+        let is_exact = self.find_topics().await?;
         let scans = self.plan(is_exact);
         if scans.is_empty() {
             return Ok(Counts::default());
@@ -96,21 +96,21 @@ impl Producer {
         self.topics.values().filter_map(|topic| Some(topic.due_at?.saturating_duration_since(now))).min()
     }
 
-    /// Looks for topics. True: we know where each begins. False: that is expensive and was done lately; only new
-    /// topics were looked for.
-    async fn look_if_due(&mut self) -> store::Result<bool> {
+    /// Finds topics. True: we know where each begins. False: that is expensive and was done lately; only new topics
+    /// were searched for.
+    async fn find_topics(&mut self) -> store::Result<bool> {
         let started = Instant::now();
-        if !is_cheap(self.look.cost) && started < self.look.next_at {
+        if !is_cheap(self.search.cost) && started < self.search.next_at {
             let known: Vec<&str> = self.topics.keys().map(String::as_str).collect();
             let new = self.store.new_topics(&known).await?;
             self.learn(new);
             return Ok(false);
         }
-        let waiting = self.store.waiting_topics(&self.look.after, TOPICS_MAX).await?;
-        self.look.cost = started.elapsed();
-        self.look.next_at = Instant::now() + rest_after(self.look.cost, LOOK_EVERY);
+        let waiting = self.store.waiting_topics(&self.search.after, TOPICS_MAX).await?;
+        self.search.cost = started.elapsed();
+        self.search.next_at = Instant::now() + rest_after(self.search.cost, SEARCH_EVERY);
         let is_full = waiting.len() >= TOPICS_MAX as usize;
-        self.look.after = waiting.last().filter(|_| is_full).map(|last| last.topic.clone()).unwrap_or_default();
+        self.search.after = waiting.last().filter(|_| is_full).map(|last| last.topic.clone()).unwrap_or_default();
         if self.topics.len() + waiting.len() > TOPICS_MAX as usize {
             self.topics.retain(|_, topic| topic.is_backlogged);
         }
@@ -130,23 +130,23 @@ impl Producer {
         }
     }
 
-    /// What to release: after a look only topics with something due, else whatever we know.
+    /// What to release: after a topic search only topics with something due, else whatever we know.
     fn plan(&self, is_exact: bool) -> Vec<TopicScan> {
         let now = Instant::now();
         let due: Vec<(&String, &Topic)> =
             self.topics.iter().filter(|(_, topic)| !is_exact || topic.due_at.is_some_and(|at| at <= now)).collect();
         let backlogged = due.iter().filter(|(_, topic)| topic.is_backlogged).count();
         let share = |rows: u32, of: usize| (rows / u32::try_from(of.max(1)).unwrap_or(u32::MAX)).max(1);
-        let backlog_take = share(BATCH_ROWS, backlogged);
-        let fresh_take = if backlogged == 0 && due.len() == 1 {
+        let backlog_rows_max = share(BATCH_ROWS, backlogged);
+        let fresh_rows_max = if backlogged == 0 && due.len() == 1 {
             BATCH_ROWS
         } else {
-            FRESH_TAKE.min(share(BATCH_ROWS * 4, due.len() - backlogged))
+            FRESH_ROWS_MAX.min(share(BATCH_ROWS * 4, due.len() - backlogged))
         };
         let scan = |(name, topic): &(&String, &Topic)| TopicScan {
             topic: (*name).clone(),
             after: topic.cursor,
-            take: if topic.is_backlogged { backlog_take } else { fresh_take },
+            rows_max: if topic.is_backlogged { backlog_rows_max } else { fresh_rows_max },
         };
         due.iter().map(scan).collect()
     }
@@ -155,7 +155,7 @@ impl Producer {
         for (n, scan) in scans.iter().enumerate() {
             let Some(topic) = self.topics.get_mut(&scan.topic) else { continue };
             let found = released.topics.iter().find(|found| found.scan == n);
-            topic.is_backlogged = found.is_some_and(|found| found.rows >= scan.take);
+            topic.is_backlogged = found.is_some_and(|found| found.rows >= scan.rows_max);
             if let Some(found) = found {
                 topic.cursor = found.last;
             }

@@ -8,11 +8,10 @@
 //! again) and may deliver copies (the claim drops them).
 //!
 //! One contract, three backends and [`fallback`], which switches between two of them, and one conformance suite
-//! (`tests/it/queue.rs`) that all of them pass. Redis is reached by the redis crate, Sentinel included; which steps between
-//! finding a server and the first push stay ours, and the tests that need them, is said in `server` and `connection`.
+//! (`tests/it/queue.rs`) that all of them pass. The redis crate reaches Redis, Sentinel included. `server` and
+//! `connection` say which steps between finding a server and the first push are ours, and which tests need them.
 //!
-//! May change: how a backend keeps its messages. Must not: a queue knows no
-//! database.
+//! May change: how a backend keeps its messages. Must not: a queue knows no database.
 
 mod broker;
 mod connection;
@@ -136,7 +135,7 @@ pub struct Depth {
 
 /// What one pass of housekeeping did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tended {
+pub struct Maintained {
     /// Messages taken over from dead or idle consumers by this one, or moved back to the queue.
     pub reclaimed: u64,
     /// Dead consumers whose traces were removed.
@@ -214,10 +213,10 @@ pub trait Consumer: Send {
     /// A handle that acknowledges from other tasks.
     fn acker(&self) -> Box<dyn Acker>;
 
-    /// Keeps this consumer alive in the queue's eyes and takes over what dead ones hold; call it at least
+    /// Sends this consumer's heartbeat and takes over what dead ones hold; call it at least
     /// every third of the consumer TTL. Bounded work: at most 1,000 elements or entries of dead consumers per call.
     /// What it took over comes with the next `take`.
-    async fn tend(&mut self) -> Result<Tended>;
+    async fn maintain(&mut self) -> Result<Maintained>;
 
     /// Gives back what was taken and not acknowledged, for others to take at once, and signs off.
     async fn close(self: Box<Self>) -> Result<()>;

@@ -1,19 +1,18 @@
 //! 2. Publish what is unpublished: reserve → push → confirm, the only way into the queue.
 //!
-//! **The fast path** is one scan over what was committed lately, whatever its topic. Numbers commit out of order, so it
-//! begins a little below the last number drawn, now or at the previous poll, and now and then further below. Keys whose
-//! head is blocked although nobody of the key has its turn are admitted on the way.
+//! **The fast path** is one scan over what was committed lately, whatever its topic. Ids commit out of order, so it
+//! begins a little below the last id drawn, now or at the previous poll, and now and then further below. It admits
+//! heads on the way: those that are blocked although no row of their key has the turn.
 //!
-//! **Topic by topic** go backlogs, topics whose channel cannot take everything, and the look: every five seconds each
-//! topic is gone through from its beginning. A topic that fills its share is gone on with at once, in turns with the
+//! **Topic by topic** go backlogs, topics whose channel cannot take everything, and the full scan: every five seconds
+//! each topic is scanned from its beginning. A topic that fills its share is scanned on at once, in turns with the
 //! others.
 //!
-//! **What came back or late** (retries, heads of keys, recalled and released rows) carries a time and is found by it.
-//! What cannot go now, because its topic is paused or has no route here, its circuit is open or a second of work waits
-//! for it, is not scanned.
+//! **Due rows** (retries, heads of keys, recalled and released rows) carry a time and are found by it. What cannot go
+//! now is not scanned: its topic is paused or has no route here, its circuit is open, or a second of work waits for it.
 //!
-//! **Guarantee.** A committed row is published within one look. The look is the guarantee; the fast path is only speed
-//! and may miss. What was reserved and not confirmed, or lost by the queue, is published again by [`repair`].
+//! **Guarantee.** A committed row is published by the next full scan. That scan is the guarantee; the fast path is only
+//! speed and may miss. What was reserved and not confirmed, or lost by the queue, is published again by [`repair`].
 //! **Limit.** A row may be in the queue twice; the claim drops the copy.
 //!
 //! May change: how far and how often is scanned. Must not: no transaction is open while the queue is called, and
@@ -41,21 +40,21 @@ use crate::store::instance::InstanceId;
 use crate::store::publish::{Found, FreshScan};
 use crate::store::{BATCH_ROWS, StageError, Store};
 
-/// How far below the last number the fast path begins, and how far once in a while.
+/// How far below the last id the fast path begins, and how far once in a while.
 const OVERLAP: i64 = 500;
 const OVERLAP_WIDE: i64 = 5_000;
 const WIDE_EVERY: Duration = Duration::from_millis(100);
-/// How often every topic is looked at from its beginning.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often every topic is scanned from its beginning.
+const FULL_SCAN_EVERY: Duration = Duration::from_secs(5);
 /// How old the knowledge of what may go now may be.
 const FLOW_MAX_AGE: Duration = Duration::from_millis(5);
 /// Rows that came back may always take so much of the window, however long the backlogs.
 const DUE_MIN: u32 = 100;
-/// A topic with little to say may always have so many published, although its channel has enough waiting: its line takes turns
-/// with the others'.
+/// A topic with few rows may always have so many published, although its channel has enough waiting: its line takes
+/// turns with the others'.
 pub(crate) const FEW: usize = 10;
-/// How far back rows that came back are looked for while that is expensive.
-const DUE_LOOK_BACK: Duration = Duration::from_secs(60);
+/// How far back rows that came back are searched for while that is expensive.
+const DUE_BACK: Duration = Duration::from_secs(60);
 /// All the way back.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
@@ -81,15 +80,15 @@ pub struct Relay {
     instance: InstanceId,
     topics: Topics,
     due: DueTopics,
-    /// The last number drawn at the previous poll.
+    /// The last id drawn at the previous poll.
     last_id: i64,
     wide_at: Instant,
-    look_at: Instant,
+    full_scan_at: Instant,
     flow_at: Instant,
 }
 
 impl Relay {
-    /// A relay that has seen nothing yet: its first pass looks at every topic from its beginning.
+    /// A relay that has seen nothing yet: its first pass scans every topic from its beginning.
     pub fn new(store: Store, publisher: Publisher, availability: Arc<Availability>, instance: InstanceId) -> Relay {
         let now = Instant::now();
         Relay {
@@ -101,7 +100,7 @@ impl Relay {
             due: DueTopics::new(),
             last_id: i64::MAX,
             wide_at: now,
-            look_at: now,
+            full_scan_at: now,
             flow_at: now,
         }
     }
@@ -109,12 +108,12 @@ impl Relay {
     /// One bounded batch of each kind.
     pub async fn pass(&mut self) -> Result<Counts, StageError> {
         let mut counts = Counts::default();
-        let look_began = self.look_if_due().await?;
+        let full_scan_began = self.full_scan_if_due().await?;
         self.learn_flow();
         self.publish_fresh(&mut counts).await?;
         self.publish_topics(&mut counts).await?;
-        if let Some(began) = look_began {
-            self.look_at = Instant::now() + rest_after(began.elapsed(), LOOK_EVERY);
+        if let Some(began) = full_scan_began {
+            self.full_scan_at = Instant::now() + rest_after(began.elapsed(), FULL_SCAN_EVERY);
         }
         self.publish_due(&mut counts).await?;
         counts.has_more |= self.topics.have_backlog();
@@ -122,11 +121,11 @@ impl Relay {
         Ok(counts)
     }
 
-    /// An operator said something, or something failed: look at everything again.
-    pub fn look_again(&mut self) {
+    /// An operator said something, or something failed: scan everything again.
+    pub fn rescan(&mut self) {
         let now = Instant::now();
-        (self.look_at, self.flow_at) = (now, now);
-        self.due.look_again();
+        (self.full_scan_at, self.flow_at) = (now, now);
+        self.due.search_now();
     }
 
     /// Something may have become due.
@@ -139,14 +138,14 @@ impl Relay {
         self.due.next_in(|topic| self.availability.flow(topic) != Flow::Held)
     }
 
-    /// Says when the look began, if it is time for one.
-    async fn look_if_due(&mut self) -> Result<Option<Instant>, StageError> {
+    /// Says when the full scan began, if it is time for one.
+    async fn full_scan_if_due(&mut self) -> Result<Option<Instant>, StageError> {
         let began = Instant::now();
-        if began < self.look_at {
+        if began < self.full_scan_at {
             return Ok(None);
         }
         let topics = self.store.fresh_topics().await?;
-        self.topics.look_at(topics);
+        self.topics.scan_all(topics);
         self.flow_at = began;
         Ok(Some(began))
     }
@@ -164,8 +163,8 @@ impl Relay {
     }
 
     async fn publish_fresh(&mut self, counts: &mut Counts) -> Result<(), StageError> {
-        let take = self.publisher.allowance().await?.fresh.min(BATCH_ROWS);
-        if take == 0 {
+        let rows_max = self.publisher.allowance().await?.fresh.min(BATCH_ROWS);
+        if rows_max == 0 {
             counts.is_full = true;
             return Ok(());
         }
@@ -175,12 +174,12 @@ impl Relay {
         skip.extend(self.availability.paused_topics());
         let overlap = if is_wide { OVERLAP_WIDE } else { OVERLAP };
         let only = self.availability.routed_topics();
-        let scan = FreshScan { last_id: self.last_id, overlap, skip: &skip, only: only.as_deref(), take };
+        let scan = FreshScan { last_id: self.last_id, overlap, skip: &skip, only: only.as_deref(), rows_max };
         let confirm = self.publisher.take_unconfirmed();
         let fresh = self.store.reserve_fresh(scan, self.instance.get(), &confirm).await;
         let fresh = self.publisher.keep_unless(fresh, confirm)?;
         let rows = fresh.found.reserved.messages.len();
-        let is_full = rows + fresh.keys.len() >= take as usize;
+        let is_full = rows + fresh.keys.len() >= rows_max as usize;
         self.topics.note_fresh(&fresh.found, is_full);
         if is_full {
             counts.has_more = true;
@@ -204,12 +203,12 @@ impl Relay {
         Ok(())
     }
 
-    /// Numbers went back: the schema was made anew or restored, or a server without the last commits took over. What is
-    /// remembered of positions would hide what is numbered now.
+    /// Ids went back: the schema was made anew or restored, or a server without the last commits took over. What is
+    /// remembered of positions would hide the new rows.
     fn begin_anew(&mut self) {
-        info!("numbers went back; every topic is looked at from its beginning");
+        info!("ids went back; every topic is scanned from its beginning");
         self.topics = Topics::new(BATCH_ROWS);
-        self.look_again();
+        self.rescan();
     }
 
     async fn publish_topics(&mut self, counts: &mut Counts) -> Result<(), StageError> {
@@ -227,18 +226,18 @@ impl Relay {
 
     async fn publish_due(&mut self, counts: &mut Counts) -> Result<(), StageError> {
         let now = Instant::now();
-        let is_look = self.due.wants_look(now);
-        if is_look {
+        let is_search = self.due.wants_search(now);
+        if is_search {
             let found = self.store.due_topics().await?;
-            self.due.looked(found, now);
+            self.due.searched(found, now);
         }
         let due: Vec<Arc<str>> = self.due.due(Instant::now());
         let allowance = self.publisher.allowance().await?;
         let rows_max = allowance.backlog.max(allowance.fresh.min(DUE_MIN)).min(BATCH_ROWS);
         let share = rows_max.div_ceil(u32::try_from(due.len().max(1)).unwrap_or(u32::MAX));
         let may_take = |topic: Arc<str>| match self.availability.flow(&topic) {
-            // What has moved on along its route does not wait for the first channel; looked for once a second.
-            Flow::Held => (is_look && self.availability.has_later_channels(&topic)).then_some((topic, share)),
+            // What has moved on along its route does not wait for the first channel; asked for once a second.
+            Flow::Held => (is_search && self.availability.has_later_channels(&topic)).then_some((topic, share)),
             Flow::Room(room) => {
                 let room = if self.due.has_backlog(&topic) { room } else { room.max(FEW) };
                 Some((topic, share.min(u32::try_from(room).unwrap_or(u32::MAX))))
@@ -249,14 +248,14 @@ impl Relay {
         if scans.is_empty() {
             return Ok(());
         }
-        let look_back = if is_look { FOREVER } else { DUE_LOOK_BACK };
+        let back = if is_search { FOREVER } else { DUE_BACK };
         let step = |(topic, _): &(Arc<str>, u32)| i16::from(self.availability.flow(topic) == Flow::Held);
         let steps: Vec<i16> = scans.iter().map(step).collect();
-        let due = self.store.reserve_due(&scans, &steps, look_back, self.instance.get()).await?;
-        for (topic, take) in &scans {
+        let due = self.store.reserve_due(&scans, &steps, back, self.instance.get()).await?;
+        for (topic, rows_max) in &scans {
             let found = due.found.topics.iter().find(|found| found.topic == *topic);
             let next = due.next.iter().find(|(name, _)| name == topic).map(|(_, due_in)| *due_in);
-            let has_more = found.is_some_and(|found| found.rows >= *take as usize);
+            let has_more = found.is_some_and(|found| found.rows >= *rows_max as usize);
             counts.has_more |= has_more;
             self.due.note(topic, has_more, next);
         }

@@ -1,5 +1,5 @@
-//! What follows a failed attempt: wait, the next channel, or give up. And how long to wait before we try again what failed
-//! or is expensive. Pure: no clock, no runtime, and the random number is an argument.
+//! What follows a failed attempt: wait, the next channel, or give up. And how long to wait before we try again what
+//! failed or is expensive. Pure: no clock, no runtime, and the random number is an argument.
 //!
 //! | failure | not the last channel | the last channel |
 //! |---|---|---|
@@ -93,7 +93,8 @@ pub fn decide(
     Decision::RetryAfter(wait.max(retry_after.unwrap_or_default()))
 }
 
-/// Whether work goes on with the route's next channel while this one is held, or waits for it. The last is always waited for.
+/// Whether work goes on with the route's next channel while this one is held, or waits for it. The last is always
+/// waited for.
 pub fn moves_on_while_held(route: &RouteConfig, channel: usize, is_failing: bool) -> bool {
     let has_next = channel + 1 < route.channels.len();
     route.while_held == WhileHeld::Failover && is_failing && has_next
@@ -137,13 +138,13 @@ impl Default for ErrorWait {
     }
 }
 
-/// Whether a look for work took so little that it is made whenever it may find some.
+/// Whether a search for work took so little that it is made whenever it may find some.
 pub fn is_cheap(took: Duration) -> bool {
     took < Duration::from_millis(3)
 }
 
-/// How long to leave the database alone after work that took so long: at least `every`, and so long that the work takes no
-/// more than a twentieth of the time. What is cheap now may become expensive, behind somebody's old snapshot.
+/// How long to leave the database alone after work that took so long: at least `every`, and so long that the work takes
+/// no more than a twentieth of the time. What is cheap now may become expensive, behind somebody's old snapshot.
 pub fn rest_after(took: Duration, every: Duration) -> Duration {
     every.max(took * 20)
 }

@@ -1,18 +1,18 @@
 //! Schedules: at each slot everybody in an audience gets a notification.
 //!
-//! **Guarantee.** Once per slot and recipient, whatever crashes or races: a slot becomes a run in the statement that moves
-//! the schedule on; the audience is read in one statement and copied in chunks that know how far they are; and the
-//! dedup key names run and recipient. One instance does this at a time (see [`crate::store::leader`]); another goes on where it
-//! stopped.
+//! **Guarantee.** Once per slot and recipient, whatever crashes or races: a slot becomes a run in the statement that
+//! moves the schedule on; the audience is read in one statement and copied in chunks that know how far they are; and
+//! the dedup key names run and recipient. One instance does this at a time (see [`crate::store::leader`]); another goes
+//! on where it stopped.
 //!
 //! **Limit.** A slot missed by downtime runs if it is younger than the schedule's `catch_up`, else it is on record as
-//! missed. An audience is read as it is `lead` before the slot. A slot that comes while its schedule is paused is on record as
-//! paused.
+//! missed. An audience is read as it is `lead` before the slot. A slot that comes while its schedule is paused is on
+//! record as paused.
 //!
 //! A slow or broken audience fails its own run; the others are prepared beside it.
 //!
-//! May change: how runs are planned and prepared. Must not: the dedup key of a run's notification, and that each statement
-//! checks the lease.
+//! May change: how runs are planned and prepared. Must not: the dedup key of a run's notification, and that each
+//! statement checks the lease.
 //!
 //! Metrics: `outboxd_schedule_prepared_total`, `outboxd_schedule_runs_failed_total`,
 //! `outboxd_schedule_runs_missed_total`.
@@ -40,18 +40,18 @@ use calendar::{Calendar, Due, Window};
 
 /// The leader lease's name in the database.
 pub const LEASE: &str = "schedules";
-/// Between looks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Schedules dealt with by one look.
+/// Between passes.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Schedules dealt with by one pass.
 const SCHEDULES_MAX: u32 = 100;
 /// Runs prepared at a time: each holds a connection.
 const PREPARING_MAX: usize = 3;
-/// Runs of which what is released is counted by one look.
+/// Runs of which what is released is counted by one pass.
 const FINISH_RUNS_MAX: u32 = 20;
-/// Rows of canceled runs removed by one look.
+/// Rows of canceled runs removed by one pass.
 const CLEAR_ROWS: u32 = 5_000;
 
-/// What a look did.
+/// What a pass did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Slots that became runs or were missed.
@@ -77,7 +77,7 @@ impl Scheduler {
         Scheduler { store, lease, finish_at: Instant::now(), tasks: JoinSet::new(), preparing: HashMap::new() }
     }
 
-    /// One look: begins the runs that are due, goes on with those that are not prepared, counts what is released.
+    /// One pass: begins the runs that are due, goes on with those that are not prepared, counts what is released.
     pub async fn pass(&mut self, shutdown: &CancellationToken) -> store::Result<Counts> {
         self.reap();
         let Some(owner) = self.lease.hold().await? else { return Ok(Counts::default()) };
@@ -93,7 +93,7 @@ impl Scheduler {
                 failpoint::hit("after_finish").await;
                 counts.released += 1;
             }
-            self.finish_at = Instant::now() + rest_after(started.elapsed(), LOOK_EVERY);
+            self.finish_at = Instant::now() + rest_after(started.elapsed(), POLL_INTERVAL);
         }
         self.store.clear_recipients(owner, CLEAR_ROWS).await?;
         Ok(counts)
@@ -172,7 +172,7 @@ fn plan(schedule: &Schedule) -> Result<Due, calendar::Error> {
     let calendar = Calendar::parse(&schedule.cron, &schedule.timezone)?;
     match schedule.next_slot {
         Some(next) => calendar.due(next, window(schedule)),
-        // First only the slot; what it is due for is worked out at the next look, from the database.
+        // First only the slot; what it is due for is worked out at the next pass, from the database.
         None => Ok(Due { next: Some(calendar.after(schedule.changed_at)?), ..Due::default() }),
     }
 }
@@ -189,7 +189,7 @@ pub async fn run(mut scheduler: Scheduler, shutdown: &CancellationToken) {
     let mut outage = Outage::default();
     while !shutdown.is_cancelled() {
         outage.note(scheduler.pass(shutdown).await, "schedules wait");
-        let wait = scheduler.lease.look_every().min(LOOK_EVERY);
+        let wait = scheduler.lease.poll_interval().min(POLL_INTERVAL);
         shutdown.run_until_cancelled(tokio::time::sleep(wait)).await;
     }
     while let Some(done) = scheduler.tasks.join_next_with_id().await {

@@ -7,8 +7,9 @@
 //! **Guarantee.** Every task is joined before [`run`] returns. **Limit.** Calls that outlast `worker.drain` are cut
 //! off, and their outcomes are recorded as unknown.
 //!
-//! Only this module knows all stages. They know each other only through [`Presence`], [`Availability`] and [`Statistics`].
-//! May change: what an instance is made of. Must not: a task that nobody joins, and the order of the stop.
+//! Only this module knows all stages. They know each other only through [`Presence`], [`Availability`] and
+//! [`Statistics`]. May change: what an instance is made of. Must not: a task that nobody joins, and the order of the
+//! stop.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ pub mod signals;
 pub mod systemd;
 mod wakeup;
 
-use wakeup::Pump;
+use wakeup::Stages;
 
 /// Why an instance did not start.
 #[derive(Debug, thiserror::Error)]
@@ -189,14 +190,14 @@ impl Instance {
     async fn live(mut self, shutdown: CancellationToken) -> Drain {
         let beats_stop = CancellationToken::new();
         let (tracer, exporter) = self.spans.take().unzip();
-        let pump = self.pump();
-        let carries = pump.producer.is_some() || pump.relay.is_some();
+        let stages = self.stages();
+        let carries = stages.producer.is_some() || stages.relay.is_some();
         let repair = self.repair();
         let works = self.roles.contains(&Role::Worker);
         let worker = Arc::new(self.worker(tracer));
         let publish = async {
             if carries {
-                wakeup::run(pump, &self.config, &shutdown).await;
+                wakeup::run(stages, &self.config, &shutdown).await;
             }
         };
         let sweep = async {
@@ -281,11 +282,11 @@ impl Instance {
         }
     }
 
-    fn pump(&self) -> Pump {
+    fn stages(&self) -> Stages {
         let (store, publisher) = (self.store.clone(), self.publisher.clone());
         let instance = self.heartbeat.instance.clone();
         let has = |role: Role| self.roles.contains(&role);
-        Pump {
+        Stages {
             producer: has(Role::Producer).then(|| Producer::new(store.clone())),
             relay: has(Role::Relay).then(|| {
                 Relay::new(store.clone(), publisher.clone(), Arc::clone(&self.availability), instance.clone())
@@ -337,8 +338,8 @@ impl Instance {
         }
     }
 
-    /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out. If it
-    /// cannot be given back they do: whoever signed off holds nothing.
+    /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out. If
+    /// it cannot be given back they do: whoever signed off holds nothing.
     async fn sign_off(&self) {
         let instance = self.heartbeat.instance.get();
         let is_in_process = self.config.queue.kind == QueueKind::Memory || self.presence.is_on_fallback();

@@ -3,12 +3,12 @@
 //! Every statement stands in `sql/queries/`, one per file, with its purpose, guards, locks and index; here each has
 //! one function. Those that differ only in the name of a view or a function are made in [`view`] and [`action`].
 //!
-//! Three pools: one whose commits are durable before anyone is told (claims, outcomes); one for publishing, where losing
-//! the last commits in a server crash costs at worst a copy that the claim drops; and one for callers over HTTP.
+//! Three pools: one whose commits are durable before anyone is told (claims, outcomes); one for publishing, where
+//! losing the last commits in a server crash costs at worst a copy that the claim drops; and one for callers over HTTP.
 //!
-//! Each call is bounded in time: by `statement_timeout` in the server, by a clock of our own around it, and by a question
-//! after a few silent seconds whether the session is still at work; so a frozen server or a half-open link ends in
-//! [`Error::Unavailable`] and the connection is thrown away.
+//! Each call is bounded in time: by `statement_timeout` in the server, by a timeout of our own around it, and, after a
+//! few silent seconds, by a check whether the session is still at work. So a frozen server or a half-open link ends in
+//! [`Error::Unavailable`], and the connection is closed.
 //!
 //! **Guarantee.** A change is one guarded statement, or two in one transaction: never a read and then a write.
 //! **Limit.** After [`Error::Unavailable`] a change may or may not have been made; every statement may be repeated.
@@ -36,6 +36,7 @@ pub mod circuit;
 pub mod claim;
 pub mod command;
 pub mod connect;
+pub mod dashboard;
 mod endpoint;
 mod error;
 pub mod event;
@@ -45,7 +46,6 @@ pub mod instance;
 pub mod leader;
 mod liveness;
 pub mod locks;
-pub mod look;
 pub mod migrate;
 pub mod notify;
 pub mod observe;
@@ -107,8 +107,8 @@ pub struct Store {
     durable: Connections,
     relaxed: Connections,
     request: Connections,
-    /// Behind a transaction-mode pooler every transaction brings its settings, and nothing is prepared. Otherwise settings and
-    /// prepared statements last as long as the connection.
+    /// Behind a transaction-mode pooler every transaction brings its settings, and nothing is prepared. Otherwise
+    /// settings and prepared statements last as long as the connection.
     is_pooled: bool,
     liveness: Arc<Liveness>,
     locks: Arc<locks::Locks>,
@@ -167,8 +167,8 @@ impl Store {
         })
     }
 
-    /// Rows have become due: retries, heads of keys, what an operator released. The relay of this process need not wait for
-    /// its next poll.
+    /// Rows have become due: retries, heads of keys, what an operator released. The relay of this process need not wait
+    /// for its next poll.
     pub fn wake_relay(&self) {
         self.due.notify_one();
     }

@@ -6,9 +6,9 @@
 //!                   permits, unclaimed                                      in one statement
 //! ```
 //!
-//! No more is claimed than can be called at once, so a crash leaves few outcomes unknown. A message is
-//! acknowledged only after Postgres has the outcome; one whose row needs no call is acknowledged at once. While a call is
-//! under way its lease is renewed.
+//! No more is claimed than can be called at once, so a crash leaves few outcomes unknown. A message is acknowledged
+//! only after Postgres has the outcome; one whose row needs no call is acknowledged at once. While a call is under way
+//! its lease is renewed.
 //!
 //! **Guarantee.** A provider is called only for a row that this instance has claimed, and only while the lease left
 //! exceeds the call's timeout. **Limit.** If the process dies between the call and the record, the outcome is unknown:
@@ -33,13 +33,13 @@ use crate::store::instance::{InstanceId, Presence};
 use crate::telemetry::otlp::Tracer;
 use crate::telemetry::statistics::Statistics;
 
+mod buffer;
 mod circuits;
 mod destinations;
 mod dispatcher;
 mod leases;
 mod put_back;
 mod recorder;
-mod room;
 mod sender;
 mod taker;
 mod traced;
@@ -66,7 +66,7 @@ pub struct Worker {
     pub config: WorkerConfig,
     /// Deliveries of one message before it counts as a failed attempt.
     pub deliveries_max: u32,
-    /// Between signs of life to the queue: a quarter of the consumer's TTL there.
+    /// Between heartbeats to the queue: a quarter of the consumer's TTL there.
     pub tend_every: Duration,
     /// What the heartbeat tells.
     pub presence: Arc<Presence>,
@@ -116,8 +116,8 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
             Drain::Deadline
         }
     };
-    // The calls are over and their senders gone, so the recorder ends once it has recorded them all. Without Postgres it
-    // would wait for ever; then the leases tell the others.
+    // The calls are over and their senders gone, so the recorder ends once it has recorded them all. Without Postgres
+    // it would wait for ever; then the leases tell the others.
     let grace = worker.config.drain.min(Duration::from_secs(5));
     let recorded = tokio::time::timeout(grace, recorder).await;
     recorder_stop.cancel();

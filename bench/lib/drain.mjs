@@ -10,8 +10,8 @@ const groups = Object.entries(JSON.parse(process.env.BENCH_PIDS ?? "{}"));
 const snapshot = (pid) => Object.fromEntries([["worker", pid], ...groups].map(([name, root]) => [name, used(root)]));
 
 /**
- * Until the next look, in ms: half of what is left at the pace so far, so that the end is seen at once and whoever uses
- * both cores is not slowed by being looked at two hundred times a second.
+ * Until the next poll, in ms: half of what is left at the pace so far, so that the end is seen at once and whoever uses
+ * both cores is not slowed by being polled two hundred times a second.
  */
 const pause = (began, seen, count) =>
     Math.min(100, Math.max(3, ((performance.now() - began) * (count - seen)) / Math.max(seen, 1) / 2));

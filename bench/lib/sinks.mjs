@@ -4,7 +4,7 @@ import { createServer } from "node:http";
 const nginx = process.env.SINK_URL;
 const ADDRESSES = 100;
 
-let looks = 0;
+let reads = 0;
 /** nginx: answers at once and counts, so that no database is asked while the clock runs. */
 export const counter = {
     url: nginx,
@@ -14,11 +14,11 @@ export const counter = {
         const port = new URL(nginx).port;
         return Array.from({ length: count }, (_, n) => `http://127.0.0.${n + 1}:${port}/hooks/orders`);
     },
-    /** Requests so far, our own looks not counted. */
+    /** Requests so far, our own reads not counted. */
     async seen() {
         const text = await (await fetch(`${nginx}status`)).text();
-        looks += 1;
-        return Number(text.split("\n")[2].trim().split(" ")[2]) - looks;
+        reads += 1;
+        return Number(text.split("\n")[2].trim().split(" ")[2]) - reads;
     },
     close() {},
 };

@@ -1,7 +1,7 @@
 // The systems under comparison. Each has:
 //   name, can            what it is called; which limits it knows ("rateLimit", "maxInFlight")
 //   prepare()            creates its database and schema
-//   open()               a session that writes jobs and looks whether any is left
+//   open()               a session that writes jobs and checks whether any is left
 //   start(settings)      its worker: { url, fromRow, topics, rateLimit, maxInFlight, httpPort }
 import { outboxd } from "./systems/outboxd.mjs";
 import { peers } from "./systems/peers.mjs";

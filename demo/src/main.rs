@@ -36,8 +36,8 @@ mod verdict;
 const PUSH_FAILS_AT: f64 = 0.20;
 const PUSH_RECOVERS_AT: f64 = 0.50;
 const KILL_AT: f64 = 0.65;
-/// After the kill, the look at the views that shows the dead instance's claims.
-const LOOK_AFTER: Duration = Duration::from_millis(300);
+/// After the kill, when the views show the dead instance's claims.
+const VIEWS_AFTER: Duration = Duration::from_millis(300);
 /// After the last commit, everything must have ended within this.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(100);
@@ -200,7 +200,7 @@ async fn act(
         victim.pid(),
         instances::HEARTBEAT_TTL
     ))?;
-    watch_until(Instant::now() + LOOK_AFTER, providers, client, sales, stage).await?;
+    watch_until(Instant::now() + VIEWS_AFTER, providers, client, sales, stage).await?;
     let snapshot = epilogue::Snapshot::take(client).await?;
     watch_until(began + span, providers, client, sales, stage).await?;
     Ok(snapshot)

@@ -10,7 +10,7 @@ pub enum How {
     /// `relay/reserve_fresh.sql`
     FastPath,
     /// `relay/reserve_topics.sql`
-    Look,
+    FullScan,
     /// `relay/reserve_due.sql`
     Due,
 }

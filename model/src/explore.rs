@@ -1,4 +1,4 @@
-//! Looks at every state that can be reached, nearest first, so that the first counterexample is a shortest one.
+//! Visits every state that can be reached, nearest first, so that the first counterexample is a shortest one.
 //!
 //! A state is remembered by a fingerprint of 64 bits. Two different states with one fingerprint would be taken for
 //! one: with a million states that happens once in some ten million runs.
@@ -68,7 +68,7 @@ struct Origin {
     ordinal: u16,
 }
 
-/// Everything that is remembered of the states looked at, by the order in which they were found.
+/// Everything that is remembered of the states visited, by the order in which they were found.
 #[derive(Default)]
 struct Graph {
     known: HashMap<u64, u32, Known>,
@@ -81,11 +81,11 @@ struct Graph {
     steps: u64,
 }
 
-/// Looks at everything, or as far as the first counterexample.
+/// Visits everything, or as far as the first counterexample.
 ///
 /// # Panics
 ///
-/// If the scope is too large to be looked at.
+/// If the scope is too large to be visited.
 pub fn check(protocol: &Protocol) -> Report {
     let began = Instant::now();
     let mut graph = Graph::default();
@@ -127,7 +127,7 @@ impl Graph {
         }
     }
 
-    /// Looks at the states of one level, in their order. Returns the next level.
+    /// Visits the states of one level, in their order. Returns the next level.
     fn expand(&mut self, protocol: &Protocol, level: &[State]) -> (Vec<State>, Option<Bad>) {
         let mut next = Vec::new();
         let mut steps: Vec<Step> = Vec::new();

@@ -5,8 +5,8 @@
 pub struct Guards {
     /// A keyed PENDING row waits for the earlier due ones of its key: `missing` in `producer/release_due.sql`.
     pub release_waits_for_earlier: bool,
-    /// Every few seconds each topic is looked at from its beginning: `look_if_due` in `src/relay.rs`.
-    pub relay_looks: bool,
+    /// Every few seconds each topic is scanned from its beginning: `full_scan_if_due` in `src/relay.rs`.
+    pub relay_scans: bool,
     /// A publication is confirmed only after its push: `push`, then `confirm` in `src/relay/publisher.rs`.
     pub push_comes_before_confirm: bool,
     /// A head is admitted only if nobody of its key has the turn: the scalar subquery in `relay/admit_heads.sql`.
@@ -43,16 +43,17 @@ pub struct Guards {
     pub republish_raises_epoch: bool,
     /// Only what is still published is republished: `o.state = 'published'` in `relay/republish.sql`.
     pub republish_checks_state: bool,
-    /// The push counter shows that the queue lost messages: `look_for_loss` in `src/relay/repair.rs`.
+    /// The push counter shows that the queue lost messages: `republish_lost` in `src/relay/repair.rs`.
     pub loss_is_noticed: bool,
-    /// What is published although the queue is empty is republished: `look_for_orphans` in `src/relay/repair.rs`.
+    /// What is published although the queue is empty is republished: `republish_orphans` in `src/relay/repair.rs`.
     pub orphans_are_found: bool,
     /// What dead instances had in their in-process queues is republished: `PublishedBy` in `src/relay/repair.rs`.
     pub dead_queues_are_republished: bool,
-    /// An instance that looked dead, was alive and died again is dealt with again: `Rounds::dealt_with` in
+    /// An instance that looked dead, was alive and died again is dealt with again: `SweepState::dealt_with` in
     /// `src/relay/repair.rs` keeps the heartbeat as of which it was.
     pub the_dead_are_dealt_with_again: bool,
-    /// An instance that falls back says so in Postgres before its first push there. A rule for a fallback: none is built.
+    /// An instance that falls back says so in Postgres before its first push there. A rule for a fallback: none is
+    /// built.
     pub fallback_is_told: bool,
     /// An instance that returns from its fallback works off its in-process queue. Likewise.
     pub return_keeps_queue: bool,
@@ -68,7 +69,7 @@ impl Guards {
     /// As the SQL and the Rust have them.
     pub const TODAY: Guards = Guards {
         release_waits_for_earlier: true,
-        relay_looks: true,
+        relay_scans: true,
         push_comes_before_confirm: true,
         admission_checks_turn: true,
         one_turn_per_key: true,

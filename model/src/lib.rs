@@ -2,7 +2,7 @@
 //!
 //! Postgres, the queue, the provider and two instances are one small value, a [`state::State`]. A
 //! [`protocol::Protocol`] says which steps are possible in it: the statements of `sql/`, each with the guards of its
-//! WHERE clause, and what goes wrong. [`explore::check`] looks at every state that can be reached and judges every
+//! WHERE clause, and what goes wrong. [`explore::check`] visits every state that can be reached and judges every
 //! step by [`properties`]. Its answer is "holds", or a shortest trace to what must not be.
 //!
 //! Read in this order:

@@ -19,8 +19,8 @@ pub const ONE_LIVE_ROW_PER_KEY: &str = "per key at most one row is live";
 pub const KEYS_ARE_IN_ORDER: &str = "first successes of a key come in order";
 /// I4: the epoch never goes down, and a retry does not use an old one again.
 pub const EPOCHS_RISE: &str = "the epoch only rises";
-/// After `cancel()` has answered nobody claims the row. After "canceled" nobody calls for it either, unless that attempt
-/// is recorded as unknown: its request may be under way.
+/// After `cancel()` has answered nobody claims the row. After "canceled" nobody calls for it either, unless that
+/// attempt is recorded as unknown: its request may be under way.
 pub const CANCEL_KEEPS_ITS_WORD: &str = "cancel() keeps its word";
 /// I4: whoever has a 2xx and records it makes the row SENT, however late.
 pub const SUCCESS_WINS: &str = "a recorded 2xx makes it SENT";

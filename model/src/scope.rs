@@ -1,4 +1,4 @@
-//! How large a world is looked at: which rows, which queue, and how much may go wrong.
+//! How large a world is explored: which rows, which queue, and how much may go wrong.
 
 /// What may go wrong, or is done by a person. Each happens only as often as the scope allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

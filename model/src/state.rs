@@ -164,7 +164,7 @@ pub struct Process {
     pub memory: Messages,
     /// It has seen that the shared queue lost messages.
     pub knows_loss: bool,
-    /// Dead instances, by number, whose queues it has dealt with: `Rounds::dealt_with`.
+    /// Dead instances, by number, whose queues it has dealt with: `SweepState::dealt_with`.
     pub dealt_with: u8,
     /// The worker's claim.
     pub claim: Option<Claim>,

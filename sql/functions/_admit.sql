@@ -1,11 +1,12 @@
 -- Gives the head of each key its turn if no row of the key has it, for operators' actions. The relay does the same by
--- relay/admit_heads, which says what may happen. Whoever loses the race gets a unique violation and looks again: a lower row
--- was admitted meanwhile.
--- Locks: an advisory lock of each key, the heads; what is locked is skipped. Index: outbox_key, a_key_has_at_most_one_live_row.
+-- relay/admit_heads, which says what may happen. Whoever loses the race gets a unique violation and tries again: a
+-- lower row was admitted meanwhile.
+-- Locks: an advisory lock of each key, the heads; what is locked is skipped. Index: outbox_key,
+-- a_key_has_at_most_one_live_row.
 CREATE OR REPLACE FUNCTION outboxd._admit(keys text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    FOR look IN 1..10 LOOP
+    FOR attempt IN 1..10 LOOP
         BEGIN
             UPDATE outboxd.outbox o SET state = 'ready', has_turn = true, retry_at = clock_timestamp()
              WHERE o.id = ANY (ARRAY(
@@ -22,7 +23,7 @@ BEGIN
                AND o.state = 'blocked';
             RETURN;
         EXCEPTION WHEN unique_violation THEN
-            NULL; -- look again; after ten losses the sweep admits
+            NULL; -- try again; after ten losses the sweep admits
         END;
     END LOOP;
 END $$;

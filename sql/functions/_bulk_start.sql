@@ -1,7 +1,7 @@
--- Counts what an action would change and, unless that is all that was asked for, does it: up to 1,000 rows here and now,
--- more by the running instances (see _bulk_step).
--- Times in the filter are read once, here, in the session of whoever asked, and written down with their zone: instances
--- may have another TimeZone or DateStyle, and "yesterday" is another day tomorrow.
+-- Counts what an action would change and, unless that is all that was asked for, does it: up to 1,000 rows here and
+-- now, more by the running instances (see _bulk_step). Times in the filter are read once, here, in the session of
+-- whoever asked, and written down with their zone: instances may have another TimeZone or DateStyle, and "yesterday" is
+-- another day tomorrow.
 CREATE OR REPLACE FUNCTION outboxd._bulk_start(action text, filter jsonb, rows_max bigint, dry_run boolean)
     RETURNS TABLE (matched bigint, done bigint, bulk_id bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

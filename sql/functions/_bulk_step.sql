@@ -3,14 +3,15 @@
 --
 -- Retried rows share the queue with live traffic. So the next batch waits until nine tenths of the last one are out of
 -- the queue, and is as big as can be expected to take 12 ms, by how long the last one took: live traffic finds at most
--- that much in front of it, on a fast machine and on a slow one. Rows that do not even get into the queue within a second
--- (their topic is paused, their channel held) are nobody's burden and are not waited for; nor are canceled and discarded ones.
--- An error is written down and the action rests for 5 s, so that it is seen and does not stop the others.
+-- that much in front of it, on a fast machine and on a slow one. Rows that do not even get into the queue within a
+-- second (their topic is paused, their channel held) slow nobody down and are not waited for; nor are canceled and
+-- discarded ones. An error is written down and the action rests for 5 s, so that it is seen and does not stop the
+-- others.
 -- Locks: the action's row, skipped if another holds it; the rows changed. Index: bulk_action_open, outbox_pkey.
 CREATE OR REPLACE FUNCTION outboxd._bulk_step() RETURNS TABLE (bulk_id bigint, changed bigint, ended boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    looks_max integer := 2000;
+    scan_max  integer := 2000;
     batch_max integer := 500;
     since     interval;
     waiting   record;
@@ -38,27 +39,27 @@ BEGIN
         batch_max := CASE WHEN since IS NULL OR waiting.before_it THEN 100
                           ELSE greatest(20, least(500, 2 * cardinality(b.batch),
                                                   cardinality(b.batch) * 0.012 / extract(epoch FROM since))) END;
-        -- Where little matches, more is looked at.
-        looks_max := CASE WHEN since IS NOT NULL AND b.batch = '{}' THEN 2000 ELSE 2 * batch_max END;
+        -- Where little matches, more is scanned.
+        scan_max := CASE WHEN since IS NOT NULL AND b.batch = '{}' THEN 2000 ELSE 2 * batch_max END;
     END IF;
     BEGIN
-        WITH looked AS (
-            SELECT p.part, p.at, p.id, p.matches, count(*) OVER () AS looks,
+        WITH scanned AS (
+            SELECT p.part, p.at, p.id, p.matches, count(*) OVER () AS rows_scanned,
                    count(*) FILTER (WHERE p.matches) OVER (ORDER BY p.part, p.at, p.id) AS nth
-              FROM (SELECT d.* FROM outboxd._pick_dead(b.filter, b.started_at, b.cursor_at, b.cursor_id, looks_max) d
+              FROM (SELECT d.* FROM outboxd._pick_dead(b.filter, b.started_at, b.cursor_at, b.cursor_id, scan_max) d
                      WHERE b.action IN ('retry', 'discard')
                     UNION ALL
                     SELECT w.* FROM outboxd._pick_waiting(b.filter, b.started_at, b.phase, b.cursor_part, b.cursor_at, b.cursor_id,
-                                                          looks_max) w
+                                                          scan_max) w
                      WHERE b.action = 'cancel') p
         ), taken AS (
-            SELECT * FROM looked k WHERE k.nth <= least(batch_max, b.rows_max - b.done)
+            SELECT * FROM scanned k WHERE k.nth <= least(batch_max, b.rows_max - b.done)
         )
         SELECT coalesce(array_agg(t.id) FILTER (WHERE t.matches), '{}') AS ids,
                (array_agg(t.part ORDER BY t.part DESC, t.at DESC, t.id DESC))[1] AS part,
                (array_agg(t.at ORDER BY t.part DESC, t.at DESC, t.id DESC))[1] AS at,
                (array_agg(t.id ORDER BY t.part DESC, t.at DESC, t.id DESC))[1] AS id,
-               count(*) = coalesce(max(t.looks), 0) AND count(*) < looks_max AS is_last
+               count(*) = coalesce(max(t.rows_scanned), 0) AND count(*) < scan_max AS is_last
           INTO step FROM taken t;
         changed := CASE b.action WHEN 'retry' THEN outboxd._requeue(step.ids) WHEN 'discard' THEN outboxd._discard(step.ids)
                                  ELSE outboxd._cancel(step.ids) END;

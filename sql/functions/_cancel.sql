@@ -1,7 +1,7 @@
 -- PENDING or live → CANCELED for the ids given; what is in flight gets no further attempt. Returns how many.
--- Interleavings: PENDING rows are guarded by their status: the producer or we. Live rows are locked before they are looked
--- at, so either the claim came before (the flag stops further attempts) or it finds nothing to claim. A row that the
--- producer releases meanwhile is PENDING for the first statement or live for the second, which looks later.
+-- Interleavings: PENDING rows are guarded by their status: the producer or we. Live rows are locked before they are
+-- read, so either the claim came before (the flag stops further attempts) or it finds nothing to claim. A row that the
+-- producer releases meanwhile is PENDING for the first statement or live for the second, which reads later.
 -- Locks: the rows of the log, then those of the outbox, each in the order of their ids; what _admit() locks.
 -- Index: notification_log_pkey, outbox_pkey.
 CREATE OR REPLACE FUNCTION outboxd._cancel(ids bigint[]) RETURNS bigint

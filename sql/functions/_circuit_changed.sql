@@ -1,6 +1,6 @@
--- What follows an operator's change of a circuit: rows that wait for the channel are due at once, up to `rows_max`; the action
--- is on record; the instances look. A notice if the channel, or this origin of it, was not held; over
--- HTTP, where nobody sees a notice, it is refused.
+-- What follows an operator's change of a circuit: rows that wait for the channel are due at once, up to `rows_max`; the
+-- action is on record; the instances read it. A notice if the channel, or this origin of it, was not held; over HTTP,
+-- where nobody sees a notice, it is refused.
 -- Locks: what _hasten() locks.
 CREATE OR REPLACE FUNCTION outboxd._circuit_changed(action text, channel text, origin text, was_held boolean, rows_max integer)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,5 +1,5 @@
--- Counts what waits, works and is dead, by topic: the active set and the partial indexes, never the history. The
--- oldest live row of each group is the one that was queued first; only that one and the one with the lowest id, which an
+-- Counts what waits, works and is dead, by topic: the active set and the partial indexes, never the history. The oldest
+-- live row of each group is the one that was queued first; only that one and the one with the lowest id, which an
 -- operator may have queued again, are looked up in the log.
 --   PENDING since it was due · QUEUED, PROCESSING since notify() or send_at · FAILED since it failed
 -- A function and not a view, so that queue_state, which seldom needs it, is not planned as if it did: beside a long

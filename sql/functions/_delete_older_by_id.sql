@@ -1,5 +1,6 @@
--- One step of retention up a table by id: of the next `rows` rows those older than `kept` are deleted; the first younger
--- one ends the scan for now. Nothing updates these rows, but for runs that are open: they have no time and stay.
+-- One step of retention up a table by id: of the next `rows` rows those older than `kept` are deleted; the first
+-- younger one ends the scan for now. Nothing updates these rows, but for runs that are open: they have no time and
+-- stay.
 -- Interleavings: those of _begin_retention_step(). is_caught_up is NULL if the lease is not the owner's.
 -- Locks: the rows deleted; the table's progress row; the lease FOR KEY SHARE. Index: the primary key.
 CREATE OR REPLACE FUNCTION outboxd._delete_older_by_id(table_name text, at text, owner integer, rows integer, kept interval, rescan interval)

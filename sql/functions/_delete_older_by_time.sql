@@ -1,7 +1,7 @@
--- One step of retention up a table by time: of the rows older than `kept` the oldest ones past the last step are deleted. One
--- that committed long after its time is found by the next scan.
--- Interleavings: those of _begin_retention_step(). Who has locked a row is passed over; who comes while it is deleted waits
--- for this one short statement and is then the first. is_caught_up is NULL if the lease is not the owner's.
+-- One step of retention up a table by time: of the rows older than `kept` the oldest ones past the last step are
+-- deleted. One that committed long after its time is found by the next scan.
+-- Interleavings: those of _begin_retention_step(). Who has locked a row is passed over; who comes while it is deleted
+-- waits for this one short statement and is then the first. is_caught_up is NULL if the lease is not the owner's.
 -- Locks: the rows deleted; the table's progress row; the lease FOR KEY SHARE. Index: the one on the time, then by ctid.
 CREATE OR REPLACE FUNCTION outboxd._delete_older_by_time(table_name text, at text, owner integer, rows integer, kept interval, rescan interval)
     RETURNS TABLE (is_caught_up boolean, deleted bigint)

@@ -1,5 +1,6 @@
 -- FAILED → CANCELED for the ids given; returns how many. See discard().
--- Interleavings: guarded by the status. Of a retry and a discard at once one wins, and so of a late success and a discard.
+-- Interleavings: guarded by the status. Of a retry and a discard at once one wins, and so of a late success and a
+-- discard.
 -- Locks: the rows of the log, in the order of their ids. Index: notification_log_pkey.
 CREATE OR REPLACE FUNCTION outboxd._discard(ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

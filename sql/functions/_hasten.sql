@@ -1,7 +1,7 @@
--- Rows that wait for their time on a channel are due at once, the soonest first: the channel was held and may be called again.
--- The channel of a row is its route's at its position, by the routes of the running instances. Returns how many.
--- Interleavings: what a relay, a cancel or another of us has locked is passed over: it is on its way. The state is checked
--- under the lock.
+-- Rows that wait for their time on a channel are due at once, the soonest first: the channel was held and may be called
+-- again. The channel of a row is its route's at its position, by the routes of the running instances. Returns how many.
+-- Interleavings: what a relay, a cancel or another of us has locked is passed over: it is on its way. The state is
+-- checked under the lock.
 -- Locks: the rows. Index: outbox_due: one step for each topic, then the rows taken of it; then by ctid.
 CREATE OR REPLACE FUNCTION outboxd._hasten(channel text, rows_max integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

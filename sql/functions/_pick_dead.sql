@@ -1,9 +1,9 @@
--- Dead letters in the order they failed, from a cursor on, at most `looks` of them; says of each whether it matches the
--- filter. Bounded by looks, not by matches, so that a filter that matches little costs no more.
--- `cause` is the class of error by which the dashboard groups (read_dead_groups.sql): "HTTP 410", or the error up to its
--- first colon. An empty `channel` is none.
+-- Dead letters in the order they failed, from a cursor on, at most `scan_max` of them; says of each whether it matches
+-- the filter. Bounded by rows scanned, not by matches, so that a filter that matches little costs no more. `cause` is
+-- the class of error by which the dashboard groups (read_dead_groups.sql): "HTTP 410", or the error up to its first
+-- colon. An empty `channel` is none.
 -- Index: notification_log_failed.
-CREATE OR REPLACE FUNCTION outboxd._pick_dead(filter jsonb, upto timestamptz, after_at timestamptz, after_id bigint, looks integer)
+CREATE OR REPLACE FUNCTION outboxd._pick_dead(filter jsonb, upto timestamptz, after_at timestamptz, after_id bigint, scan_max integer)
     RETURNS TABLE (part text, at timestamptz, id bigint, matches boolean)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -23,5 +23,5 @@ BEGIN
           FROM outboxd.notification_log l
          WHERE l.failed_at >= lowest AND l.failed_at <= upto AND l.failed_at < coalesce(f.until, 'infinity')
            AND (l.failed_at, l.id) > (after_at, after_id)
-         ORDER BY l.failed_at, l.id LIMIT looks;
+         ORDER BY l.failed_at, l.id LIMIT scan_max;
 END $$;

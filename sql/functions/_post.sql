@@ -1,12 +1,14 @@
--- What POST /v1/notifications does in one transaction: writes the notifications and, under an Idempotency-Key, remembers
--- their ids. `items` is an array of objects with the names of notify()'s arguments; ids come in the order given. outcome:
+-- What POST /v1/notifications does in one transaction: writes the notifications and, under an Idempotency-Key,
+-- remembers their ids. `items` is an array of objects with the names of notify()'s arguments; ids come in the order
+-- given. outcome:
 --   done        they are written
 --   replayed    the same request was done before; ids are the first one's
 --   other body  the key belongs to another request
 --   under way   another transaction is at it
 --
 -- Interleavings: of two at once with one key, one has the key's lock and the other is told at once. Who gets the lock
--- after a commit reads in a new snapshot and finds the row. If the first rolls back, nothing was written and the key is free.
+-- after a commit reads in a new snapshot and finds the row. If the first rolls back, nothing was written and the key is
+-- free.
 -- Locks: an advisory lock of the key, until the end of the transaction; those of notify() and notify_many().
 -- Index: idempotency_pkey.
 CREATE OR REPLACE FUNCTION outboxd._post(token text, key text, digest bytea, items jsonb)

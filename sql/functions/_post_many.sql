@@ -1,5 +1,5 @@
--- notify_many() for items of any topics, topic by topic; ids in the order given. An error numbers the items of its topic.
--- Locks and indexes: those of notify_many().
+-- notify_many() for items of any topics, topic by topic; ids in the order given. An error numbers the items of its
+-- topic. Locks and indexes: those of notify_many().
 CREATE OR REPLACE FUNCTION outboxd._post_many(items jsonb) RETURNS bigint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

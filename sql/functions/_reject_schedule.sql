@@ -1,5 +1,5 @@
--- Says what is wrong with a schedule and how to mend it; returns if nothing is. `what` names the caller. A topic that has no
--- route yet is only told of: the configuration may follow.
+-- Says what is wrong with a schedule and how to mend it; returns if nothing is. `what` names the caller. A topic that
+-- has no route yet is only told of: the configuration may follow.
 CREATE OR REPLACE FUNCTION outboxd._reject_schedule(what text, s outboxd.schedule) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,5 +1,6 @@
--- Changes what is given of a schedule; NULL leaves it, and an expires_after of 0 takes the expiry away. Slots from now on follow the new text: what was prepared for a
--- slot still to come is canceled and prepared anew. Without a change it does just that, e.g. after a failed run.
+-- Changes what is given of a schedule; NULL leaves it, and an expires_after of 0 takes the expiry away. Slots from now
+-- on follow the new text: what was prepared for a slot still to come is canceled and prepared anew. Without a change it
+-- does just that, e.g. after a failed run.
 -- Interleavings: the schedule's row is locked first, as an instance does that begins a run; see _cancel_runs().
 CREATE OR REPLACE FUNCTION outboxd.alter_schedule(
     name text, cron text DEFAULT NULL, timezone text DEFAULT NULL, topic text DEFAULT NULL, audience text DEFAULT NULL,

@@ -1,6 +1,7 @@
 -- A dead letter that nobody will retry: FAILED → CANCELED. It leaves the dead letters and keeps its error; retry() can
 -- still bring it back, and a late success still wins.
--- Interleavings: guarded by the status. Of a retry and a discard at once one wins, and so of a late success and a discard.
+-- Interleavings: guarded by the status. Of a retry and a discard at once one wins, and so of a late success and a
+-- discard.
 -- Locks: the row of the log. Index: notification_log_pkey.
 CREATE OR REPLACE FUNCTION outboxd.discard(id bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,5 +1,5 @@
--- The dead letters that match a filter, which nobody will retry: FAILED → CANCELED. A dry run, unless told otherwise, says how
--- many.
+-- The dead letters that match a filter, which nobody will retry: FAILED → CANCELED. A dry run, unless told otherwise,
+-- says how many.
 CREATE OR REPLACE FUNCTION outboxd.discard_where(filter jsonb, dry_run boolean DEFAULT true)
     RETURNS TABLE (matched bigint, done bigint, bulk_id bigint, note text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,9 +1,9 @@
--- Enqueues one notification in the caller's transaction and returns its id: its record in notification_log and, if it is
--- due, its live work in outbox. The rules are CHECKs of the table; what this adds is the hint (_reject).
+-- Enqueues one notification in the caller's transaction and returns its id: its record in notification_log and, if it
+-- is due, its live work in outbox. The rules are CHECKs of the table; what this adds is the hint (_reject).
 --
 -- It runs inside the app's transactions as the schema's owner. Setting a search_path would cost a tenth of the call, so
--- the body names nothing that a caller's search_path can change: no bare operator, no bare type, no `CASE x WHEN`, `IN`,
--- `BETWEEN`, `IS DISTINCT FROM`. The record's created_at rings the bell: see V0001.
+-- the body names nothing that a caller's search_path can change: no bare operator, no bare type, no `CASE x WHEN`,
+-- `IN`, `BETWEEN`, `IS DISTINCT FROM`. The record's created_at rings the bell: see V0001.
 --
 -- Interleavings it survives, with a dedup_key:
 --   two at once          the second waits for the first's transaction on the unique index, then finds its row
@@ -23,7 +23,7 @@ DECLARE
     is_due boolean := notify.send_at IS NULL OR pg_catalog.timestamptz_le(notify.send_at, pg_catalog.clock_timestamp());
     new_id bigint;
 BEGIN
-    -- Bounds that rows of the usual kind pass, and nothing that is NULL; whoever does not is looked at closely.
+    -- Bounds that rows of the usual kind pass, and nothing that is NULL; whoever does not is checked in full.
     -- Each transaction compiles them anew: few calls.
     IF (notify.send_at IS NULL AND notify.dedup_key IS NULL AND notify.ordering_key IS NULL AND notify.expires_at IS NULL
         AND notify.headers IS NULL

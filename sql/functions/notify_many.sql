@@ -2,10 +2,10 @@
 --
 -- Ids are drawn before the insert, so each item knows its own; an item whose dedup_key is taken (by an earlier
 -- row, by another item, or in a race) gets the first one's id. Release numbers are drawn in the order of the items.
--- Interleavings: keys are inserted in one order everywhere, so two calls with the same keys wait for each other instead of
--- dead-locking. Retention may remove a row between the conflict and the look-up: then its item is inserted after all, out
--- of that order, and two such calls at once may end in 40P01. REPEATABLE READ and SERIALIZABLE: a row that the snapshot
--- cannot see ends in 40001. The app's usual retry of the transaction serves both.
+-- Interleavings: keys are inserted in one order everywhere, so two calls with the same keys wait for each other instead
+-- of dead-locking. Retention may remove a row between the conflict and the look-up: then its item is inserted after
+-- all, out of that order, and two such calls at once may end in 40P01. REPEATABLE READ and SERIALIZABLE: a row that the
+-- snapshot cannot see ends in 40001. The app's usual retry of the transaction serves both.
 -- Locks: new rows only. Index: notification_log_dedup.
 CREATE OR REPLACE FUNCTION outboxd.notify_many(topic text, items jsonb) RETURNS SETOF bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -51,7 +51,7 @@ BEGIN
         END IF;
         EXIT WHEN array_position(known, NULL) IS NULL;
     END LOOP;
-    -- The rows give their own created_at, so that the bell is looked at once.
+    -- The rows give their own created_at, so that the bell is read once.
     PERFORM outboxd._ring();
     RETURN QUERY SELECT unnest(known);
 END $$;

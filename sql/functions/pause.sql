@@ -1,6 +1,6 @@
 -- Stops a topic on all instances: relays publish nothing of it, and what is already in the queue goes back at the
--- claim. Calls under way finish. A topic that nobody knows is paused too, with a notice: it may be a slip of the pen. Over
--- HTTP, where nobody sees a notice, it is refused.
+-- claim. Calls under way finish. A topic that nobody knows is paused too, with a notice: it may be a slip of the pen.
+-- Over HTTP, where nobody sees a notice, it is refused.
 -- Locks: the topic's row. Index: topic_pkey, route_pkey, outbox_fresh, outbox_due, notification_log_due.
 CREATE OR REPLACE FUNCTION outboxd.pause(topic text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

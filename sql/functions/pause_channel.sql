@@ -1,5 +1,6 @@
--- Stops a channel on all instances until resume_channel(). Work for it waits and burns no attempts. A channel that nobody
--- knows is paused too, with a notice: it may be a slip of the pen. Over HTTP, where nobody sees a notice, it is refused.
+-- Stops a channel on all instances until resume_channel(). Work for it waits and uses up no attempts. A channel that
+-- nobody knows is paused too, with a notice: it may be a slip of the pen. Over HTTP, where nobody sees a notice, it is
+-- refused.
 -- Locks: the channel's row. Index: channel_state_pkey.
 CREATE OR REPLACE FUNCTION outboxd.pause_channel(name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

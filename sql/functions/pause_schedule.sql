@@ -1,7 +1,8 @@
--- Keeps a schedule from running until resume_schedule(). What was prepared for slots still to come is canceled; returns how
--- many. A slot that passes meanwhile is on record as paused. One that is being sent goes on: pause its topic to hold that.
--- Interleavings: the schedule's row is locked first, as an instance does that begins a run. The new version voids what it
--- worked out before, and lets the slots canceled here run after all if the schedule is resumed before they come.
+-- Keeps a schedule from running until resume_schedule(). What was prepared for slots still to come is canceled; returns
+-- how many. A slot that passes meanwhile is on record as paused. One that is being sent goes on: pause its topic to
+-- hold that.
+-- Interleavings: the schedule's row is locked first, as an instance does that begins a run. The new version voids what
+-- it worked out before, and lets the slots canceled here run after all if the schedule is resumed before they come.
 CREATE OR REPLACE FUNCTION outboxd.pause_schedule(name text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

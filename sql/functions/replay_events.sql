@@ -1,8 +1,8 @@
--- Appends the events of a topic again that were recorded since then, in order, 100,000 at a time; returns how many. What waits
--- stands before later events of every topic, and a stream keeps no more than that by default, so a longer replay would cut
--- its own readers. Where more is left a notice says from when on to call again. Consumers that use receive() pass over
--- what they have seen. Groups that were cut, and get all of it again by this, are no longer told; of the others is told
--- from when on they still lack events.
+-- Appends the events of a topic again that were recorded since then, in order, 100,000 at a time; returns how many.
+-- What waits stands before later events of every topic, and a stream keeps no more than that by default, so a longer
+-- replay would cut its own readers. Where more is left a notice says from when on to call again. Consumers that use
+-- receive() pass over what they have seen. Groups that were cut, and get all of it again by this, are no longer told;
+-- of the others is told from when on they still lack events.
 -- Locks: the groups of the topic. Index: event_topic.
 CREATE OR REPLACE FUNCTION outboxd.replay_events(topic text, since timestamptz) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,4 +1,4 @@
--- Starts a paused topic again: relays look at all of it. What went back carries retry_at and is published with it.
+-- Starts a paused topic again: relays scan all of it. What went back carries retry_at and is published with it.
 -- Locks: the topic's row. Index: topic_pkey.
 CREATE OR REPLACE FUNCTION outboxd.resume(topic text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -1,5 +1,5 @@
--- Ends pause_channel(). A circuit that is open, or a provider's Retry-After, still keeps the channel from being called. Of a
--- channel that nobody knows, such as a mistyped one, nothing is left.
+-- Ends pause_channel(). A circuit that is open, or a provider's Retry-After, still keeps the channel from being called.
+-- Of a channel that nobody knows, such as a mistyped one, nothing is left.
 CREATE OR REPLACE FUNCTION outboxd.resume_channel(name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

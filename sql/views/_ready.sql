@@ -1,7 +1,7 @@
 -- Rows that are ready and not yet published although they could be, and since when the first of them. What is held on
 -- purpose does not count, other checks tell of it: topics that an operator paused or that no route serves, and channels
--- that are paused, have an open or half-open circuit, or whose provider asked to wait. Which of them holds a row goes by its
--- topic and its position in the route, so the rows are grouped by these first.
+-- that are paused, have an open or half-open circuit, or whose provider asked to wait. Which of them holds a row depends
+-- on its topic and its position in the route, so the rows are grouped by these first.
 -- Whatever came back is ready since `retry_at`; of the fresh ones only the first of each group is looked up in the log.
 -- One pass over the active set. Locks: none. Index: notification_log_pkey, one probe a group.
 CREATE OR REPLACE VIEW outboxd._ready AS

@@ -8,7 +8,8 @@ SELECT format('session pid %s of %s%s', a.pid, coalesce(pg_get_userbyid(a.usesys
        format('SELECT pg_terminate_backend(%s); and set idle_in_transaction_session_timeout', a.pid) AS remedy
   FROM pg_stat_activity a
  WHERE (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) AND a.pid <> pg_backend_pid()
-   -- A standby with hot_standby_feedback pins through its walsender; autovacuum, which is nobody's session, pins for moments.
+   -- A standby with hot_standby_feedback pins through its walsender; autovacuum, which is nobody's session, pins for
+   -- moments.
    AND (a.datname = current_database() AND a.usesysid IS NOT NULL OR a.backend_type = 'walsender')
 UNION ALL
 SELECT format('prepared transaction %L of %s', p.gid, p.owner), now() - p.prepared, p.prepared, age(p.transaction),

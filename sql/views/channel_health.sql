@@ -1,5 +1,5 @@
--- How each channel, and each origin of it where the URL comes from data, fares: the statistics of the last 5 minutes, and
--- why it is held now. Channels of the routes in use are listed even when idle.
+-- How each channel, and each origin of it where the URL comes from data, fares: the statistics of the last 5 minutes,
+-- and why it is held now. Channels of the routes in use are listed even when idle.
 CREATE OR REPLACE VIEW outboxd.channel_health AS
 WITH called AS (
     SELECT r.channel, r.origin, sum(r.sent) FILTER (WHERE r.minute > now() - interval '5 min') AS sent,

@@ -15,4 +15,4 @@ COMMENT ON COLUMN outboxd.event_consumers.cut_at IS
 COMMENT ON COLUMN outboxd.event_consumers.cut_events IS 'How many entries that were.';
 COMMENT ON COLUMN outboxd.event_consumers.cut_from IS
     'From when on the group lacks events: what replay_events(topic, since) brings back; NULL: no longer kept.';
-COMMENT ON COLUMN outboxd.event_consumers.seen_at IS 'When an instance last looked, every few seconds.';
+COMMENT ON COLUMN outboxd.event_consumers.seen_at IS 'When an instance last read it, every few seconds.';

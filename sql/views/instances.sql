@@ -21,7 +21,7 @@ COMMENT ON COLUMN outboxd.instances.roles IS 'What it does: producer, relay, wor
 COMMENT ON COLUMN outboxd.instances.queue IS 'memory, list or stream; memory also while it goes on without its Redis.';
 COMMENT ON COLUMN outboxd.instances.state IS 'alive, draining, stopped, or dead: no heartbeat for its TTL.';
 COMMENT ON COLUMN outboxd.instances.in_flight IS 'Calls under way at its last heartbeat.';
-COMMENT ON COLUMN outboxd.instances.heartbeat_at IS 'Its last sign of life.';
+COMMENT ON COLUMN outboxd.instances.heartbeat_at IS 'Its last heartbeat.';
 COMMENT ON COLUMN outboxd.instances.heartbeat_age IS 'How long ago that was.';
 COMMENT ON COLUMN outboxd.instances.started_at IS 'When it started.';
 COMMENT ON COLUMN outboxd.instances.stopped_at IS 'When it signed off.';

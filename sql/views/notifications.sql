@@ -1,7 +1,8 @@
--- One row per notification: its record, and what is known of its live work while it is QUEUED. PROCESSING is a fact of the
--- outbox row. What the last attempt said is in the record once it has ended; until then, and for one that was canceled on
--- its way, it is looked up. Not by a join: it costs one probe for each such row and column that is asked for, and a count
--- of all rows nothing. Locks: none. Index: notification_log_pkey, notification_log_recipient, outbox_pkey, attempt_notification.
+-- One row per notification: its record, and what is known of its live work while it is QUEUED. PROCESSING is a fact of
+-- the outbox row. What the last attempt said is in the record once it has ended; until then, and for one that was
+-- canceled on its way, it is looked up. Not by a join: it costs one probe for each such row and column that is asked
+-- for, and a count of all rows nothing. Locks: none. Index: notification_log_pkey, notification_log_recipient,
+-- outbox_pkey, attempt_notification.
 CREATE OR REPLACE VIEW outboxd.notifications AS
 SELECT l.id, l.topic, l.recipient,
        CASE WHEN o.state = 'processing' THEN 'PROCESSING' ELSE l.status::text END AS status,

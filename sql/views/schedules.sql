@@ -20,7 +20,7 @@ COMMENT ON COLUMN outboxd.schedules.spread IS 'Notifications are spread over so 
 COMMENT ON COLUMN outboxd.schedules.catch_up IS 'A slot missed by downtime still runs for so long.';
 COMMENT ON COLUMN outboxd.schedules.expires_after IS 'What it sends expires so long after it was to be sent; NULL: never.';
 COMMENT ON COLUMN outboxd.schedules.state IS
-    'active; paused; new: no instance has looked yet; invalid: it cannot run, see error.';
+    'active; paused; new: no instance has planned it yet; invalid: it cannot run, see error.';
 COMMENT ON COLUMN outboxd.schedules.next_slot IS 'When it runs next; paused: the next slot that it lets pass.';
 COMMENT ON COLUMN outboxd.schedules.last_slot IS 'Its latest slot on record.';
 COMMENT ON COLUMN outboxd.schedules.last_state IS 'What became of it: see outboxd.schedule_runs.';

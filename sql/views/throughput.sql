@@ -1,7 +1,7 @@
 -- What got done, from the statistics by the minute: 60 rows at most. Locks: none. Index: the primary keys.
 CREATE OR REPLACE VIEW outboxd.throughput AS
 SELECT m.minute,
-       -- Release numbers drawn since the minute before ended; a minute nobody looked at counts with the next. Where the
+       -- Release numbers drawn since the minute before ended; a minute nobody read counts with the next. Where the
        -- sequence was set back, as by a restore, the minute counts from its own beginning: least() passes over NULL.
        m.seq_last - least(lag(m.seq_last) OVER (ORDER BY m.minute), m.seq_first) AS queued,
        coalesce(t.sent, 0) AS sent, coalesce(t.failed, 0) AS failed, coalesce(t.retried, 0) AS retried

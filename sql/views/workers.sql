@@ -1,4 +1,5 @@
--- Instances at work: with a fresh heartbeat by the database's clock. outboxd.instances has those that stopped or died too.
+-- Instances at work: with a fresh heartbeat by the database's clock. outboxd.instances has those that stopped or died
+-- too.
 CREATE OR REPLACE VIEW outboxd.workers AS
 SELECT i.worker, i.host, i.pid, i.version, i.roles, i.queue, i.state, i.in_flight, i.heartbeat_at, i.heartbeat_age,
        i.started_at, i.stopped_at, i.clock_skew_ms
@@ -14,7 +15,7 @@ COMMENT ON COLUMN outboxd.workers.roles IS 'What it does: producer, relay, worke
 COMMENT ON COLUMN outboxd.workers.queue IS 'memory, list or stream; memory also while it goes on without its Redis.';
 COMMENT ON COLUMN outboxd.workers.state IS 'alive, or draining: it finishes what it has and stops.';
 COMMENT ON COLUMN outboxd.workers.in_flight IS 'Calls under way at its last heartbeat.';
-COMMENT ON COLUMN outboxd.workers.heartbeat_at IS 'Its last sign of life.';
+COMMENT ON COLUMN outboxd.workers.heartbeat_at IS 'Its last heartbeat.';
 COMMENT ON COLUMN outboxd.workers.heartbeat_age IS 'How long ago that was.';
 COMMENT ON COLUMN outboxd.workers.started_at IS 'When it started.';
 COMMENT ON COLUMN outboxd.workers.stopped_at IS 'When it signed off: never, while it is listed here.';

@@ -1,4 +1,4 @@
-//! What kind of place an IP address is. Pure; after the IANA special-purpose registries.
+//! Which kind of network an IP address belongs to. Pure; after the IANA special-purpose registries.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ pub(super) enum Range {
     Public,
     /// This machine or its network; `allow_private` permits it.
     Private(&'static str),
-    /// No place a provider can be; only the allow list permits it.
+    /// No provider can be there; only the allow list permits it.
     Special(&'static str),
 }
 

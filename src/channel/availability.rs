@@ -1,7 +1,7 @@
 //! What may go now: topics and channels that an operator paused, circuits that are open, limits that are reached.
 //!
-//! One picture per instance, in memory. [`Availability::apply`] brings it in step with what all instances see; what an
-//! outcome changes for all of them is returned, to be written where they see it.
+//! Each instance has this in memory. [`Availability::apply`] updates it with what all instances see. What an outcome
+//! changes for all of them is returned, to be written where they see it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -14,7 +14,7 @@ use super::{CHANNEL_WIDE, Outcome};
 use crate::config::ChannelConfig;
 use crate::retry::moves_on_while_held;
 
-/// Work of a paused channel or topic looks again after this.
+/// Work of a paused channel or topic asks again after this.
 pub const PAUSED_WAIT: Duration = Duration::from_secs(1);
 
 /// What may go now, as this instance knows it.
@@ -41,23 +41,23 @@ pub enum May {
     /// Yes. A probe is ours only once the database says so.
     Call(Pass),
     /// Not before this wait is over.
-    Wait(Hold),
+    Wait(Held),
 }
 
 /// A channel, or one origin of it, may not be called now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hold {
+pub struct Held {
     /// For how long, as far as is known.
     pub wait: Duration,
     /// Because calls fail. Else it was paused, it refuses our credentials, or it said when to come back.
     pub is_failing: bool,
 }
 
-impl Hold {
-    const PAUSED: Hold = Hold { wait: PAUSED_WAIT, is_failing: false };
+impl Held {
+    const PAUSED: Held = Held { wait: PAUSED_WAIT, is_failing: false };
 
-    /// When work of the channel at this position goes on, and with which step of its route (`None`: the same). No attempt is
-    /// burnt.
+    /// When work of the channel at this position goes on, and with which step of its route (`None`: the same). No
+    /// attempt is used up.
     pub fn way_on(self, route: &Route, position: usize) -> (Duration, Option<i16>) {
         match moves_on_while_held(&route.policy, position, self.is_failing) {
             true => (Duration::ZERO, Some(Route::step_after(position))),
@@ -81,8 +81,8 @@ impl Availability {
         Availability { router, circuits: Circuits::new(channels), concurrency, paused: RwLock::default() }
     }
 
-    /// Brings the picture in step with what all instances see. Says which circuits became free, and whether anything may go
-    /// that could not.
+    /// Updates it with what all instances see. Says which circuits became free, and whether anything
+    /// may go that could not.
     pub fn apply(&self, held: &[SharedCircuit], paused: Paused) -> (Freed, bool) {
         let freed = self.circuits.apply(held, Instant::now());
         let mut known = self.paused.write().unwrap_or_else(PoisonError::into_inner);
@@ -115,13 +115,14 @@ impl Availability {
         in_force.map(|(channel, _, open)| (channel, open.reason)).collect()
     }
 
-    /// The only topics that are published here; `None`: all are. What has no route here is left to instances that have one.
+    /// The only topics that are published here; `None`: all are. What has no route here is left to instances that have
+    /// one.
     pub fn routed_topics(&self) -> Option<Vec<&str>> {
         self.router.topics().map(Iterator::collect)
     }
 
-    /// How much of a topic may be published: nothing while it is paused, has no route, or its first channel is held as a whole
-    /// and the route says to wait.
+    /// How much of a topic may be published: nothing while it is paused, has no route, or its first channel is held as
+    /// a whole and the route says to wait.
     pub fn flow(&self, topic: &str) -> Flow {
         if self.topic_is_paused(topic) {
             return Flow::Held;
@@ -131,7 +132,7 @@ impl Availability {
         };
         let provider = &route.channels[0];
         let channel = provider.channel.name();
-        let waits = |hold: Hold| !moves_on_while_held(&route.policy, 0, hold.is_failing);
+        let waits = |held: Held| !moves_on_while_held(&route.policy, 0, held.is_failing);
         if self.held_for(channel, CHANNEL_WIDE).is_some_and(waits) {
             return Flow::Held;
         }
@@ -154,27 +155,29 @@ impl Availability {
     /// his, and then reports the outcome or calls [`Availability::give_back_probe`].
     pub fn may_call(&self, channel: &str, origin: &str) -> May {
         if self.channel_is_paused(channel) {
-            return May::Wait(Hold::PAUSED);
+            return May::Wait(Held::PAUSED);
         }
         let now = Instant::now();
         match self.circuits.may_call(channel, origin, now) {
             Verdict::Go => May::Call(Pass::Normal),
-            Verdict::OpenUntil(until) => May::Wait(self.hold(channel, origin, until.saturating_duration_since(now))),
+            Verdict::OpenUntil(until) => {
+                May::Wait(self.held_by_circuit(channel, origin, until.saturating_duration_since(now)))
+            }
             Verdict::Probe => May::Call(Pass::Probe),
         }
     }
 
     /// How long calls are held for, if they are. Grants nothing.
-    pub fn held_for(&self, channel: &str, origin: &str) -> Option<Hold> {
+    pub fn held_for(&self, channel: &str, origin: &str) -> Option<Held> {
         if self.channel_is_paused(channel) {
-            return Some(Hold::PAUSED);
+            return Some(Held::PAUSED);
         }
-        self.circuits.held_for(channel, origin, Instant::now()).map(|wait| self.hold(channel, origin, wait))
+        self.circuits.held_for(channel, origin, Instant::now()).map(|wait| self.held_by_circuit(channel, origin, wait))
     }
 
-    /// So long, for the reason for which its circuit is open.
-    pub fn hold(&self, channel: &str, origin: &str, wait: Duration) -> Hold {
-        Hold { wait, is_failing: self.circuits.is_failing(channel, origin) }
+    /// Held for so long, for the reason for which its circuit is open.
+    pub fn held_by_circuit(&self, channel: &str, origin: &str, wait: Duration) -> Held {
+        Held { wait, is_failing: self.circuits.is_failing(channel, origin) }
     }
 
     /// Another instance makes the probe.

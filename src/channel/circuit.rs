@@ -1,4 +1,4 @@
-//! When a provider, or one origin of it, should be left alone. Pure: the time is an argument.
+//! The circuit breaker of a provider, or of one origin of it. Pure: the time is an argument.
 //!
 //! ```text
 //!            failures or 401/403 in a row             time over: one probe
@@ -18,10 +18,10 @@ use crate::retry::Failure;
 
 /// An open circuit stays open for at most this many times `open_for`.
 const OPEN_FOR_FACTOR_MAX: u32 = 16;
-/// An end that would move by less than this is left where it is: a crowd of 429 opens once.
+/// An end that would move by less than this is left where it is: many 429 at once open it once.
 const OPEN_STEP_MIN: Duration = Duration::from_secs(1);
 /// Whoever waits for a probe under way asks again after this: mostly it is over long before it must be.
-const PROBE_LOOK: Duration = Duration::from_secs(1);
+const PROBE_POLL: Duration = Duration::from_secs(1);
 
 /// Why calls are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -170,7 +170,7 @@ impl Circuit {
             return Some(open.until);
         }
         let probe_until = self.probe_until.filter(|until| *until > now && open.reason.is_circuit())?;
-        Some(probe_until.min(now + PROBE_LOOK))
+        Some(probe_until.min(now + PROBE_POLL))
     }
 
     /// Whether a call may be made now. [`Verdict::Probe`] is given once; the next only after `probe_for`,

@@ -103,7 +103,7 @@ impl Freed {
         }
     }
 
-    /// Whether there is something to look for.
+    /// Whether there is something to search for.
     pub fn is_some(&self) -> bool {
         self.has_closed || !self.probed.is_empty()
     }
@@ -190,7 +190,7 @@ impl Circuits {
         self.with(channel, origin, Circuit::give_back_probe);
     }
 
-    /// Brings them in step with what all instances see: a whole picture, taken at `now`. Says what became free.
+    /// Updates them with what all instances see: a whole snapshot, taken at `now`. Says what became free.
     pub fn apply(&self, shared: &[SharedCircuit], now: Instant) -> Freed {
         let mut entries = self.lock();
         let mut freed = Freed::default();
@@ -205,7 +205,7 @@ impl Circuits {
                 if known.contains_key(&(channel.as_str(), &**origin)) || entry.is_own_word(now) {
                     return true;
                 }
-                // Closed elsewhere, or by an operator. A streak that opened nothing yet is nobody's business.
+                // Closed elsewhere, or by an operator. A streak that opened nothing yet is known here only.
                 freed.note_closed(channel, entry, now);
                 entry.circuit.opened().is_none() && now.saturating_duration_since(entry.seen_at) < STREAK_MAX_AGE
             });

@@ -90,8 +90,8 @@ impl Router {
         Ok(Router { routes: by_topic })
     }
 
-    /// The topics that have a route, if not every topic has one. An instance that only relays needs no routes: without any it
-    /// publishes everything.
+    /// The topics that have a route, if not every topic has one. An instance that only relays needs no routes: without
+    /// any it publishes everything.
     pub fn topics(&self) -> Option<impl Iterator<Item = &str>> {
         let has_all = self.routes.is_empty() || self.routes.contains_key(DEFAULT_ROUTE);
         (!has_all).then(|| self.routes.keys().map(String::as_str))

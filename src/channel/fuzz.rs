@@ -1,5 +1,5 @@
-//! Whatever stands in configuration or data, a channel answers with a request or a reason. `PROPTEST_CASES` says how often
-//! each is tried.
+//! Whatever stands in configuration or data, a channel answers with a request or a reason. `PROPTEST_CASES` says how
+//! often each is tried.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ fn outgoing<'a>(recipient: &'a str, payload: &'a RawValue, headers: Option<&'a R
         recipient,
         payload,
         headers,
-        span: None,
+        traceparent: None,
         created_at: DateTime::UNIX_EPOCH,
         attempt: 1,
     }
@@ -110,7 +110,7 @@ fn odd_v6(ip: Ipv4Addr, wrapping: u8) -> String {
     }
 }
 
-/// No place on the internet.
+/// Not on the internet.
 fn inside() -> impl Strategy<Value = Ipv4Addr> {
     let within = |base: u32, bits: u32| (0..1u32 << bits).prop_map(move |low| Ipv4Addr::from(base | low));
     prop_oneof![

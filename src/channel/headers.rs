@@ -54,9 +54,9 @@ impl Headers {
             if OWN_HEADERS.contains(&header.as_str()) {
                 return Err(format!("headers: `{name}` is set by outboxd"));
             }
-            let place = format!("headers.{name}");
-            match templates.add(&place, value.expose_secret())? {
-                Text::Fixed(text) => headers.fixed.push((header, header_value(&place, &text)?)),
+            let name_in_channel = format!("headers.{name}");
+            match templates.add(&name_in_channel, value.expose_secret())? {
+                Text::Fixed(text) => headers.fixed.push((header, header_value(&name_in_channel, &text)?)),
                 Text::Template(template) => headers.templates.push((header, template)),
             }
         }
@@ -83,12 +83,12 @@ impl Headers {
         map.insert(ATTEMPT, HeaderValue::from(outgoing.attempt));
         if let Some(row) = outgoing.headers {
             // A trace that begins here has no state yet, whatever the row says.
-            let continues = outgoing.span.is_none_or(|span| span.parent_id.is_some());
+            let continues = outgoing.traceparent.is_none_or(|traceparent| traceparent.is_continued);
             let trace = if continues { Trace::Continues } else { Trace::Begins };
             self.forward.add(row, trace, templates, |name| self.sets(name), &mut map)?;
         }
-        if let Some(span) = outgoing.span {
-            map.insert(TRACEPARENT, header_value("traceparent", &span.traceparent())?);
+        if let Some(traceparent) = outgoing.traceparent {
+            map.insert(TRACEPARENT, header_value("traceparent", &traceparent.text)?);
         }
         // After ours, so that an operator can replace them.
         for (name, value) in &self.fixed {
@@ -117,9 +117,9 @@ pub(super) fn sign(headers: &mut HeaderMap, signer: &Signer, webhook_id: &str, b
 }
 
 /// Refuses line breaks and control characters: they would end the header and begin another.
-fn header_value(place: &str, text: &str) -> Result<HeaderValue, String> {
+fn header_value(name_in_channel: &str, text: &str) -> Result<HeaderValue, String> {
     let mut value = HeaderValue::from_bytes(text.as_bytes())
-        .map_err(|_| format!("template {place}: a line break or control character in a header"))?;
-    value.set_sensitive(place.starts_with("headers."));
+        .map_err(|_| format!("template {name_in_channel}: a line break or control character in a header"))?;
+    value.set_sensitive(name_in_channel.starts_with("headers."));
     Ok(value)
 }

@@ -36,7 +36,7 @@ pub(super) use client::Egress;
 const EXCERPT_BYTES_MAX: usize = 1024;
 /// A connection that could be used again is worth waiting this long for the rest of a 2xx answer.
 const DRAIN_MAX: Duration = Duration::from_millis(500);
-/// How often one attempt goes out again because the server says that it did not look at it.
+/// How often one attempt goes out again because the server says that it did not process it.
 const UNPROCESSED_MAX: u32 = 2;
 
 /// The client of one channel and its limits.
@@ -116,7 +116,7 @@ impl Http {
     }
 
     /// When to stop waiting for the answer's head, as far as known now. While the request has not gone out
-    /// this is a time to look again.
+    /// this is a time to try again.
     fn answer_due(&self, body: &BodyState, deadline: Instant) -> Instant {
         let sent_at = body.sent_at().unwrap_or_else(Instant::now);
         deadline.min(sent_at + self.first_byte_timeout)

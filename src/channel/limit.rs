@@ -1,13 +1,13 @@
 //! How many calls may start now: a rate, and calls under way per channel and per origin.
 //!
-//! Nobody waits here. Messages wait unclaimed in the worker until they get a [`Permit`], so one slow or dead origin holds at
-//! most `max_in_flight_per_origin` of an instance's calls. How many calls a second can be expected tells the worker what
-//! can start within a second, and the relay how much is worth publishing.
+//! Nobody waits here. Messages wait unclaimed in the worker until they get a [`Permit`], so one slow or dead origin
+//! holds at most `max_in_flight_per_origin` of an instance's calls. How many calls a second can be expected tells the
+//! worker what can start within a second, and the relay how much is worth publishing.
 //!
-//! The rate is exact: in no span of `per` do more than `count` calls start. A bucket of tokens would let
-//! through twice as many where a full bucket meets a new span, and a provider that counts would answer 429. Calls are also
-//! spread evenly over the span: a burst that takes longer to arrive than the next one would be counted with it.
-//! Limits hold per instance. Origins are remembered only while calls to them are under way.
+//! The rate is exact: in no span of `per` do more than `count` calls start. A token bucket would let through twice as
+//! many where a full bucket meets a new span, and a provider that counts would answer 429. Calls are also spread evenly
+//! over the span: a burst that takes longer to arrive than the next one would be counted with it. Limits hold per
+//! instance. Origins are remembered only while calls to them are under way.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +19,8 @@ use crate::config::{ChannelConfig, RateLimit};
 
 /// What a call is assumed to take before one has ended.
 const CALL_ASSUMED: Duration = Duration::from_millis(50);
-/// Of the time from the permit to the call, which is for the claim, so much counts at most: waiting for Postgres says nothing of
-/// the provider.
+/// Of the time from the permit to the call, which is for the claim, so much counts at most: waiting for Postgres says
+/// nothing of the provider.
 const CLAIM_COUNTED: Duration = Duration::from_millis(50);
 /// Starts remembered at most; a higher rate is kept as the same rate over a shorter span.
 const STARTS_MAX: u32 = 10_000;
@@ -154,7 +154,8 @@ impl Limits {
         self.waiting.fetch_sub(messages, Ordering::Relaxed);
     }
 
-    /// How many more messages of this channel are worth publishing: a second of work may wait, what is on its way included.
+    /// How many more messages of this channel are worth publishing: a second of work may wait, what is on its way
+    /// included.
     pub fn room(&self, concurrency: usize, now: Instant) -> usize {
         let per_second = self.per_second(CHANNEL_WIDE, concurrency);
         let on_their_way = self.lock().published.filter(|(at, _)| now.saturating_duration_since(*at) < ON_THEIR_WAY);

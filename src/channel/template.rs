@@ -57,12 +57,12 @@ impl Templates {
         Ok(Text::Template(name.to_owned()))
     }
 
-    /// Whether a template looks at the row's header of this name, in lower case.
+    /// Whether a template reads the row's header of this name, in lower case.
     pub(super) fn read_header(&self, name: &str) -> bool {
         self.headers.any || self.headers.names.contains(name)
     }
 
-    /// What the templates see of one notification; none if they look at nothing.
+    /// What the templates see of one notification; none if they read nothing.
     pub(super) fn context(&self, outgoing: &Outgoing<'_>) -> Result<Option<Value>, String> {
         if self.used.is_empty() {
             return Ok(None);

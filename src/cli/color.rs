@@ -1,4 +1,4 @@
-//! Colours, where a person looks on and has not asked for none.
+//! Colours, on a terminal, unless `NO_COLOR` is set.
 
 use std::io::IsTerminal;
 

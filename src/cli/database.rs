@@ -1,4 +1,4 @@
-//! Connecting for commands that look or act: they need the database, and nothing else of the configuration.
+//! Connecting for commands that read or act: they need the database, and nothing else of the configuration.
 
 use std::io::Write;
 

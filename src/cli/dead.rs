@@ -1,4 +1,4 @@
-//! `outboxd dead`: look at dead letters and bring them back to work.
+//! `outboxd dead`: read dead letters and bring them back to work.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -301,7 +301,7 @@ fn confirmed(act: Act, matched: i64) -> Result<bool, Failure> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Shows a bar until the instances have worked it off. Ctrl-C only stops looking.
+/// Shows a bar until the instances have worked it off. Ctrl-C only stops watching.
 async fn follow(session: &Session, act: Act, bulk: i64) -> Result<(), Failure> {
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} {per_sec} {eta} left  {msg}");
     let bar = ProgressBar::new(0).with_style(style.context("the progress bar's template")?);

@@ -1,5 +1,4 @@
-//! Fitting a picture of several tables into a window: columns are narrowed, rows and lesser tables left out, and what is
-//! left out is said.
+//! Fits several tables into a window: narrows columns, leaves out rows and lesser tables, and says what it left out.
 
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -13,7 +12,7 @@ const HANGING_WIDTH_MIN: usize = 24;
 /// A table keeps its header and one row.
 const LINES_MIN: usize = 2;
 
-/// The window that a picture has to fit.
+/// The window that the tables have to fit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     pub(super) width: usize,
@@ -30,7 +29,7 @@ impl Window {
     }
 }
 
-/// A titled part of the picture.
+/// A titled part of the output.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) title: String,
@@ -119,8 +118,8 @@ pub(super) fn cut(line: &str, width: usize) -> String {
     format!("{kept}…{reset}")
 }
 
-/// A text behind its lead. In a window it is broken between words, and what follows stands below its beginning; elsewhere it
-/// stays one line, for whoever searches it.
+/// A text behind its lead. In a window it is broken between words, and what follows stands below its beginning;
+/// elsewhere it stays one line, for whoever searches it.
 pub(super) fn hang(lead: &str, text: &str, window: Option<Window>) -> String {
     let Some(Window { width, .. }) = window else { return format!("{lead}{text}\n") };
     let indent: usize = columns(lead).map(|(_, columns)| columns).sum();

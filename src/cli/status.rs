@@ -1,4 +1,4 @@
-//! `outboxd status`: the operators' views at a glance.
+//! `outboxd status`: the operators' views, in short.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) struct Args {
     watch: bool,
 }
 
-/// One part of the picture.
+/// One part of the output.
 struct Section {
     title: &'static str,
     name: &'static str,

@@ -12,7 +12,7 @@ use super::settings::{Settings, Shown};
 use super::value::Given;
 use super::{Config, DatabaseConfig, KEYS, Role, build, conninfo, env, file, validate};
 
-/// Where the file is looked for when nobody names one, in this order.
+/// Where the file is searched for when nobody names one, in this order.
 pub const DEFAULT_FILES: [&str; 2] = ["outboxd.toml", "/etc/outboxd/outboxd.toml"];
 
 /// Where a configuration comes from.
@@ -84,7 +84,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, Errors> {
 }
 
 /// Loads what commands need that work with the database alone. Channels, routes, Redis and their secrets may be wrong or
-/// missing: whoever looks or acts need not hold them.
+/// missing: whoever reads or acts need not hold them.
 pub fn load_database(sources: &Sources) -> Result<Database, Errors> {
     let (mut settings, config, _) = read(sources);
     // A name that is misspelt may be the reason why the URL is missing, so then everything is told.

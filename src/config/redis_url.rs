@@ -37,7 +37,7 @@ use url::form_urlencoded;
 
 use super::conninfo::PERCENT;
 
-/// Where to start looking for the server that takes our writes.
+/// Where to start searching for the server that takes our writes.
 #[derive(Debug, Clone)]
 pub(crate) enum Address {
     /// Nodes to try in turn.

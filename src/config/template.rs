@@ -36,7 +36,7 @@ pub(crate) fn engine() -> Environment<'static> {
     engine
 }
 
-/// What a template looks at.
+/// What a template reads.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
     /// Of the variables that it may name.
@@ -45,7 +45,7 @@ pub(crate) struct Used {
     pub(crate) headers: UsedHeaders,
 }
 
-/// Which of the row's headers templates look at.
+/// Which of the row's headers templates read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsedHeaders {
     /// By these names, in lower case.
@@ -65,8 +65,8 @@ pub(crate) fn add(
     let template = engine.get_template(name).map_err(|error| vec![reason(&error)])?;
     let instructions = &get_compiled_template(&template).instructions;
     let mut unknown = unknown_filters(&template, instructions);
-    let looks_at = |known: &str| all(instructions).any(|i| matches!(i, Instruction::Lookup(name) if *name == known));
-    let variables = known.iter().copied().filter(|known| looks_at(known)).collect();
+    let reads = |known: &str| all(instructions).any(|i| matches!(i, Instruction::Lookup(name) if *name == known));
+    let variables = known.iter().copied().filter(|known| reads(known)).collect();
     for variable in template.undeclared_variables(false) {
         if !known.contains(&variable.as_str()) && !engine.globals().any(|(global, _)| global == variable) {
             let hint = did_you_mean(&variable, known.iter().copied());

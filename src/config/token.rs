@@ -12,7 +12,7 @@ pub const LOCAL: &str = "local";
 /// What a token is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Looks at everything and changes nothing.
+    /// Reads everything and changes nothing.
     Read,
     /// Writes notifications, and asks what became of one.
     Write,

@@ -38,7 +38,7 @@ pub(super) fn config(settings: &mut Settings, config: &Config) {
     }
 }
 
-/// Whether this instance can do what `--role` asks of it. Loading does not look at it, because `migrate` and others
+/// Whether this instance can do what `--role` asks of it. Loading does not check it, because `migrate` and others
 /// get by with a database alone.
 pub fn validate_roles(roles: &BTreeSet<Role>, config: &Config) -> Result<(), Errors> {
     let mut errors = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! **Guarantee.** A group that is behind by 80 % of what a stream keeps, or was cut, shows in `outboxd.health` within a
 //! few seconds. **Limit.** Consumers without a group (plain XREAD) leave no trace in Redis, so nobody can watch them. A
-//! group that reads on and is cut between two looks is not seen to be.
+//! group that reads on and is cut between two polls is not seen to be.
 
 use std::time::{Duration, Instant};
 
@@ -13,18 +13,18 @@ use crate::queue::events::EventStreams;
 use crate::store::{StageError, Store};
 use crate::telemetry::outage::Outage;
 
-/// Between looks.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Streams looked at in one round trip; with more, they take turns.
+/// Between polls.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Streams polled in one round trip; with more, they take turns.
 const TOPICS_MAX: u32 = 200;
 
-/// The next look.
+/// The next poll.
 #[derive(Debug)]
 pub struct Watch {
     store: Store,
     streams: EventStreams,
-    looked_at: Option<Instant>,
-    /// The topic that the last look ended with.
+    polled_at: Option<Instant>,
+    /// The topic that the last poll ended with.
     after: String,
     outage: Outage,
 }
@@ -32,16 +32,16 @@ pub struct Watch {
 impl Watch {
     /// Has seen nothing yet.
     pub fn new(store: Store, streams: EventStreams) -> Watch {
-        Watch { store, streams, looked_at: None, after: String::new(), outage: Outage::default() }
+        Watch { store, streams, polled_at: None, after: String::new(), outage: Outage::default() }
     }
 
-    /// One look at some streams, if it is time for one. Appending does not depend on it.
+    /// One poll of some streams, if it is time for one. Appending does not depend on it.
     pub async fn pass_if_due(&mut self, owner: i32) {
-        if self.looked_at.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+        if self.polled_at.is_some_and(|at| at.elapsed() < POLL_INTERVAL) {
             return;
         }
         let outcome = self.pass(owner).await;
-        self.looked_at = Some(Instant::now());
+        self.polled_at = Some(Instant::now());
         self.outage.note(outcome, "the consumer groups of events are not seen");
     }
 

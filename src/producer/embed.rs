@@ -1,7 +1,7 @@
 //! For Rust apps that embed the crate: write in the app's own transaction, push right after its commit.
 //!
-//! Reserve, push, confirm: as the relay does. The push is only speed. If the process dies before it, the queue is away or
-//! too many are waiting, the relay of a running instance publishes the row all the same.
+//! Reserve, push, confirm: as the relay does. The push is only speed. If the process dies before it, the queue is away
+//! or too many are waiting, the relay of a running instance publishes the row all the same.
 //!
 //! ```no_run
 //! # async fn example(client: &mut tokio_postgres::Client, config: &outboxd::config::Config) -> Result<(), Box<dyn std::error::Error>> {
@@ -96,8 +96,8 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// Connects to the database and the queue that the instances use. Needs the rights of the daemon's role, and Redis: an
-    /// in-process queue is out of another process's reach.
+    /// Connects to the database and the queue that the instances use. Needs the rights of the daemon's role, and Redis:
+    /// an in-process queue is out of another process's reach.
     pub async fn connect(config: &Config) -> Result<Producer, StageError> {
         if config.redis_url.is_none() {
             let why = "an app can only push to a queue in Redis; set redis_url".to_owned();
@@ -106,7 +106,7 @@ impl Producer {
         pooler::refuse_shared(config).await?;
         let store = Store::open(config)?;
         let queue = queue::open(&config.queue, config.redis_url.as_ref()).await?;
-        // The instances look for losses; what this process says of the past is of no interest to it.
+        // The instances check for losses; what this process says of the past is of no interest to it.
         queue.check_loss(0).await?;
         let (waiting, ids) = mpsc::channel(WAITING_MAX);
         Ok(Producer { waiting, pusher: tokio::spawn(push_all(store, queue, ids)) })
@@ -137,8 +137,8 @@ impl Producer {
 
     /// Pushes in the background, at once. Call it only after the transaction has committed.
     pub fn after_commit(&self, ticket: Ticket) {
-        // What is not ready (a dedup_key that was taken, a later send_at, an ordering key) is not reserved and goes its own
-        // way.
+        // What is not ready (a dedup_key that was taken, a later send_at, an ordering key) is not reserved and goes its
+        // own way.
         if self.waiting.try_send(ticket.id.0).is_err() {
             debug!(id = %ticket.id, "left to the relay");
         }

@@ -28,7 +28,7 @@ pub use feed::{Entry, EntryId, Feed, Located, Mark};
 pub use groups::{Group, StreamFacts};
 
 /// KEYS: meta, streams. ARGV: the number to find, the number to leave, what a stream keeps; then of each event its
-/// stream's place among KEYS, id, key, payload, headers, created_at and position. Returns the number now.
+/// stream's index among KEYS, id, key, payload, headers, created_at and position. Returns the number now.
 ///
 /// XLEN fails on a key that is no stream, before anything is written. A script that is let in when memory is short is
 /// let through, and the first write is the one that Redis refuses.
@@ -59,7 +59,7 @@ pub struct Event {
     pub headers: Option<String>,
     /// When the app recorded it, RFC 3339.
     pub created_at: String,
-    /// Its place in the stream, from 1 and without gaps.
+    /// Its position in the stream, from 1 and without gaps.
     pub position: i64,
 }
 
@@ -97,16 +97,16 @@ impl EventStreams {
     /// Appends all events in order if the streams have come to `from`, and leaves them at `to`. Returns where they are
     /// now: `to`, or where somebody else, or a loss, left them. After an error ask [`EventStreams::appended`].
     pub async fn append(&self, from: i64, to: i64, events: &[Event]) -> Result<i64> {
-        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-        events.iter().for_each(|event| _ = places.insert(&event.topic, 0));
+        let mut indexes: BTreeMap<&str, usize> = BTreeMap::new();
+        events.iter().for_each(|event| _ = indexes.insert(&event.topic, 0));
         // Lua counts from 1, and the first key is not a stream.
-        places.values_mut().enumerate().for_each(|(n, place)| *place = n + 2);
+        indexes.values_mut().enumerate().for_each(|(n, index)| *index = n + 2);
         let mut pipe = redis::pipe();
-        let eval = pipe.cmd("EVAL").arg(APPEND).arg(places.len() + 1).arg(&self.broker.keys.meta);
-        places.keys().for_each(|topic| _ = eval.arg(self.key(topic)));
+        let eval = pipe.cmd("EVAL").arg(APPEND).arg(indexes.len() + 1).arg(&self.broker.keys.meta);
+        indexes.keys().for_each(|topic| _ = eval.arg(self.key(topic)));
         eval.arg(from).arg(to).arg(self.stream_max);
         for event in events {
-            eval.arg(places[event.topic.as_str()]).arg(event.id).arg(&event.key).arg(&event.payload);
+            eval.arg(indexes[event.topic.as_str()]).arg(event.id).arg(&event.key).arg(&event.payload);
             eval.arg(event.headers.as_deref().unwrap_or("{}")).arg(&event.created_at).arg(event.position);
         }
         let (now,): (i64,) = self.broker.link.query(&pipe).await?;

@@ -1,25 +1,25 @@
-//! Redis away is not delivery away: a queue in Redis that can be left for one in this process, and gone back to.
+//! A queue in Redis with a fallback: while Redis is away, messages go through a queue in this process.
 //!
 //! Pushes go to Redis, or, from [`FallbackQueue::leave_redis`] to [`FallbackQueue::return_to_redis`], to memory. The
 //! consumer takes what is in memory first, then what is in Redis; what is left in memory after the return is worked
 //! off. Who leaves, when, and what Postgres is told of it is `upkeep::fallback`'s.
 //!
 //! **Guarantee.** Once left, Redis keeps nobody waiting: a call to it that is under way ends. Nothing enters memory
-//! before `leave_redis` nor after `return_to_redis`. **Limit.** A message may be in Redis and in memory; the claim takes
-//! one of them.
+//! before `leave_redis` nor after `return_to_redis`. **Limit.** A message may be in Redis and in memory; the claim
+//! takes one of them.
 //!
 //! What may happen, and why each row is still delivered, once:
 //!
-//! - *It was in Redis, or on its way there, when Redis was left.* After leaving, everything published through Redis is due
-//!   again under a new epoch and goes through memory. If Redis comes back with its data, its copies are stale and
+//! - *It was in Redis, or on its way there, when Redis was left.* After leaving, everything published through Redis is
+//!   due again under a new epoch and goes through memory. If Redis comes back with its data, its copies are stale and
 //!   dropped at the claim; so are those that a worker holds already.
-//! - *Redis comes back empty.* The push counter shows it, and what is published and unclaimed is published again, what is in
-//!   memory included: one copy of each is stale.
+//! - *Redis comes back empty.* The push counter shows it, and what is published and unclaimed is published again, what
+//!   is in memory included: one copy of each is stale.
 //! - *The process dies.* Its row in `instance` said so before the first push to memory: what it published is published
 //!   again once it is dead, by whoever sweeps. The row says so until memory is empty again.
-//! - *Only this instance is cut off.* The others go on through Redis. What their sweeps think lost because Redis is empty
-//!   does not include what this one published. Messages of theirs that are waiting in Redis when this one leaves are
-//!   published again: wasted messages, no calls.
+//! - *Only this instance is cut off.* The others go on through Redis. What their sweeps think lost because Redis is
+//!   empty does not include what this one published. Messages of theirs that are waiting in Redis when this one leaves
+//!   are published again: wasted messages, no calls.
 //! - *It was pushed to Redis without an answer when Redis was left.* The same messages go to memory: copies under one
 //!   epoch, of which the claim takes one.
 //! - *A worker acknowledges to a Redis that is away.* The acknowledgement is kept and goes along with the next.
@@ -32,7 +32,7 @@ use tokio::sync::watch;
 
 use super::memory::MemoryQueue;
 use super::{
-    Acker, Consumer, Delivery, Depth, Error, Handle, Loss, Message, Pushed, Queue, Result, ServerFacts, Tended,
+    Acker, Consumer, Delivery, Depth, Error, Handle, Loss, Maintained, Message, Pushed, Queue, Result, ServerFacts,
 };
 
 /// As good as for ever: whoever waits so long is told otherwise before.
@@ -40,7 +40,7 @@ const UNTIL_SOMETHING_COMES: Duration = Duration::from_secs(86_400);
 
 /// Where pushes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Home {
+enum PushTarget {
     Redis,
     Memory,
 }
@@ -56,14 +56,14 @@ struct Shared {
     redis: Arc<dyn Queue>,
     memory: MemoryQueue,
     /// Its lock is held while a message enters memory, so that none does after the return.
-    home: watch::Sender<Home>,
+    target: watch::Sender<PushTarget>,
 }
 
 impl FallbackQueue {
     /// `redis`, and beside it a queue in this process for as many messages as `window` asks for.
     pub fn new(redis: Arc<dyn Queue>, window: u32) -> FallbackQueue {
-        let (home, _) = watch::channel(Home::Redis);
-        FallbackQueue { shared: Arc::new(Shared { redis, memory: MemoryQueue::new(window), home }) }
+        let (target, _) = watch::channel(PushTarget::Redis);
+        FallbackQueue { shared: Arc::new(Shared { redis, memory: MemoryQueue::new(window), target }) }
     }
 
     /// Whether Redis takes a push: an empty one is a write as well. A full Redis answers, and is drained by being used.
@@ -76,30 +76,30 @@ impl FallbackQueue {
 
     /// From now on pushes go to memory, and nobody waits for Redis.
     pub fn leave_redis(&self) {
-        self.shared.home.send_replace(Home::Memory);
+        self.shared.target.send_replace(PushTarget::Memory);
     }
 
     /// From now on pushes go to Redis. Says whether they did not before.
     pub fn return_to_redis(&self) -> bool {
-        self.shared.home.send_replace(Home::Redis) == Home::Memory
+        self.shared.target.send_replace(PushTarget::Redis) == PushTarget::Memory
     }
 
     /// Whether pushes go to memory, or something that did is still there.
     pub fn uses_memory(&self) -> bool {
-        let home = self.shared.home.borrow();
-        *home == Home::Memory || self.shared.memory.depth_now() != Depth::default()
+        let target = self.shared.target.borrow();
+        *target == PushTarget::Memory || self.shared.memory.depth_now() != Depth::default()
     }
 }
 
 impl Shared {
     fn is_on_memory(&self) -> bool {
-        *self.home.borrow() == Home::Memory
+        *self.target.borrow() == PushTarget::Memory
     }
 
     /// Ends when Redis is left; at once, if it is.
     async fn redis_is_left(&self) {
         // It cannot fail: the sender is in `self`.
-        let _ = self.home.subscribe().wait_for(|home| *home == Home::Memory).await;
+        let _ = self.target.subscribe().wait_for(|target| *target == PushTarget::Memory).await;
     }
 
     /// Asks Redis. `None`: it is left, or was while it did not answer.
@@ -113,8 +113,8 @@ impl Shared {
 
     /// `None`: pushes go to Redis again.
     fn push_to_memory(&self, messages: &[Message]) -> Option<Result<Pushed>> {
-        let home = self.home.borrow();
-        (*home == Home::Memory).then(|| self.memory.push_now(messages))
+        let target = self.target.borrow();
+        (*target == PushTarget::Memory).then(|| self.memory.push_now(messages))
     }
 }
 
@@ -203,10 +203,10 @@ impl Consumer for FallbackConsumer {
         Box::new(FallbackAcker { shared: self.shared.clone(), ackers: self.ackers.clone() })
     }
 
-    async fn tend(&mut self) -> Result<Tended> {
+    async fn maintain(&mut self) -> Result<Maintained> {
         let FallbackConsumer { shared, name, redis, ackers, .. } = self;
-        let tended = shared.ask(async { join(redis, shared, name, ackers).await?.tend().await }).await;
-        tended.unwrap_or(Ok(Tended::default()))
+        let maintained = shared.ask(async { join(redis, shared, name, ackers).await?.maintain().await }).await;
+        maintained.unwrap_or(Ok(Maintained::default()))
     }
 
     async fn close(self: Box<Self>) -> Result<()> {

@@ -6,7 +6,7 @@
 //! {prefix}:v1:list                        list    waiting elements, pushed on the left, taken from the right
 //! {prefix}:v1:list:processing:<consumer>  list    taken and not acknowledged, oldest on the right
 //! {prefix}:v1:<backend>:consumers         set     names of consumers that registered
-//! {prefix}:v1:<backend>:alive:<consumer>  string  exists as long as the consumer shows signs of life (TTL)
+//! {prefix}:v1:<backend>:alive:<consumer>  string  exists as long as the consumer sends heartbeats (TTL)
 //! {prefix}:v1:<backend>:meta              hash    what tells a loss:
 //!     generation, pushed                          the push counter (see `loss`)
 //!     run                                         the server process that counts

@@ -1,5 +1,5 @@
-//! Who is alive in the queue's eyes. It decides only who carries what; whose lease in Postgres ends is
-//! decided there, so a FLUSHALL makes nobody look dead.
+//! Which consumers are alive, as far as the queue knows. That decides only who takes over messages. Whose lease ends is
+//! decided in Postgres, so a FLUSHALL makes nobody look dead.
 //!
 //! A consumer is alive while its key exists. One that registered and has no key is *suspect*, and *dead* only
 //! when it has been suspect for a third of the TTL: after Redis was away everybody's key has run out, and
@@ -25,7 +25,8 @@ end
 redis.call('SADD', KEYS[2], ARGV[1])
 ";
 
-/// Messages of others that are taken over or given back at a time: the rest is for the next pass, or for whoever is quicker.
+/// Messages of others that are taken over or given back at a time: the rest is for the next pass, or for whoever is
+/// quicker.
 pub(super) const MOVED_MAX: usize = 1_000;
 
 /// One consumer's view of itself and the others.
@@ -49,20 +50,20 @@ impl Liveness {
         Liveness { name: name.into(), ttl, beaten: None, suspects: HashMap::new() }
     }
 
-    /// The longest a blocking call may go without a sign of life: with the pause between signs it leaves
+    /// The longest a blocking call may go without a heartbeat: with the pause between heartbeats it leaves
     /// half of the TTL.
     pub(super) fn block_max(&self) -> Duration {
         (self.ttl / 3).min(Duration::from_secs(2))
     }
 
-    /// Adds a sign of life to `pipe` if one is due.
+    /// Adds a heartbeat to `pipe` if one is due.
     pub(super) fn beat_if_due(&mut self, pipe: &mut Pipeline, keys: &Keys) {
         if self.beaten.is_none_or(|beaten| beaten.elapsed() >= self.ttl / 6) {
             self.beat(pipe, keys);
         }
     }
 
-    /// Adds a sign of life to `pipe`.
+    /// Adds a heartbeat to `pipe`.
     pub(super) fn beat(&mut self, pipe: &mut Pipeline, keys: &Keys) {
         let alive = keys.alive(&self.name);
         let ttl_ms = self.ttl.as_millis() as u64;
@@ -70,13 +71,13 @@ impl Liveness {
         self.beaten = Some(Instant::now());
     }
 
-    /// The last sign of life may not have arrived.
-    pub(super) fn doubt(&mut self) {
+    /// The last heartbeat may not have arrived.
+    pub(super) fn forget_heartbeat(&mut self) {
         self.beaten = None;
     }
 
-    /// Shows a sign of life and looks at `names` (others that may hold something) and all that registered.
-    pub(super) async fn look(&mut self, link: &Link, keys: &Keys, names: Vec<String>) -> Result<Others, Failure> {
+    /// Sends a heartbeat and checks `names` (others that may hold something) and all that registered.
+    pub(super) async fn check(&mut self, link: &Link, keys: &Keys, names: Vec<String>) -> Result<Others, Failure> {
         let mut pipe = redis::pipe();
         self.beat(&mut pipe, keys);
         pipe.cmd("SMEMBERS").arg(&keys.consumers);
@@ -120,15 +121,15 @@ mod tests {
     fn a_consumer_is_dead_only_after_a_third_of_the_ttl_without_a_key() {
         let mut liveness = Liveness::new("me", Duration::from_secs(3));
         let start = Instant::now();
-        let mut look = |after_ms: u64, shows_life: bool| {
+        let mut check = |after_ms: u64, shows_life: bool| {
             let now = start + Duration::from_millis(after_ms);
             let others = liveness.sort([("other".to_string(), shows_life)].into_iter(), now);
             (others.alive.len(), others.dead.len())
         };
-        assert_eq!(look(0, false), (0, 0));
-        assert_eq!(look(900, false), (0, 0));
-        assert_eq!(look(950, true), (1, 0));
-        assert_eq!(look(1_000, false), (0, 0));
-        assert_eq!(look(2_000, false), (0, 1));
+        assert_eq!(check(0, false), (0, 0));
+        assert_eq!(check(900, false), (0, 0));
+        assert_eq!(check(950, true), (1, 0));
+        assert_eq!(check(1_000, false), (0, 0));
+        assert_eq!(check(2_000, false), (0, 1));
     }
 }

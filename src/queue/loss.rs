@@ -8,12 +8,12 @@
 //! that generation ended is a lost tail, however many pushes came after; a generation the server has never
 //! heard of is a loss of everything.
 //!
-//! Generations are numbered by the seconds since 2024, with chance behind the point to tell apart two queues
-//! that begin in the same second. They only rise, so the highest counter over all instances
-//! always belongs to the newest generation. A fresh process with nothing seen has lost nothing; one that is
-//! told of a counter this server does not know (another server, another prefix, a flush while everybody was
-//! down) reports a loss. Several processes may report the same loss; each does so once per generation, so two
-//! servers used side by side for a while do not make their processes report for ever.
+//! The number of a generation is the seconds since 2024, with a random fraction that tells apart two queues that begin
+//! in the same second. Numbers only rise, so the highest counter over all instances always belongs to the newest
+//! generation. A fresh process with nothing seen has lost nothing; one that is told of a counter this server does not
+//! know (another server, another prefix, a flush while everybody was down) reports a loss. Several processes may report
+//! the same loss; each does so once per generation, so two servers used side by side for a while do not make their
+//! processes report for ever.
 //!
 //! Limit: messages removed one by one while the counter stays (XTRIM, LTRIM, DEL by hand) are not seen here.
 

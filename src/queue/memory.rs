@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::metrics::Gauges;
-use super::{Acker, Consumer, Delivery, Depth, Error, Handle, Loss, Message, Pushed, Queue, Result, Tended};
+use super::{Acker, Consumer, Delivery, Depth, Error, Handle, Loss, Maintained, Message, Pushed, Queue, Result};
 
 /// The in-process backend.
 #[derive(Debug)]
@@ -172,9 +172,9 @@ impl Consumer for MemoryConsumer {
         Box::new(MemoryAcker { shared: self.shared.clone() })
     }
 
-    async fn tend(&mut self) -> Result<Tended> {
+    async fn maintain(&mut self) -> Result<Maintained> {
         // A consumer that is gone was dropped, and dropping gave everything back.
-        Ok(Tended::default())
+        Ok(Maintained::default())
     }
 
     async fn close(self: Box<Self>) -> Result<()> {

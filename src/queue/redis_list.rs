@@ -5,7 +5,7 @@
 //! moved back in order.
 //!
 //! Limits: elements are found by value. Two copies of one publication (same id and epoch) are equal, so
-//! acknowledging one may remove the other; the claim in Postgres drops copies anyway. LREM looks from the
+//! acknowledging one may remove the other; the claim in Postgres drops copies anyway. LREM searches from the
 //! oldest on: measured 2 µs at 100 held, 11 µs at 1,000 and 44 µs at 4,000, for elements picked at random.
 //! A list has no record of deliveries, so the count travels in the element (see `element`).
 

@@ -4,7 +4,7 @@
 //! removes it from the group and from the stream at once. So the stream holds what waits and what is in flight and
 //! nothing else; it is never trimmed, and no pending entry can be trimmed away.
 //!
-//! Pending entries belong to their consumer for as long as it shows signs of life, however long its job
+//! Pending entries belong to their consumer for as long as it sends heartbeats, however long its job
 //! takes. Those of dead consumers are shared out among the alive (see `fairness`); XCLAIM's min-idle is the
 //! lock when two of them disagree about who is alive. A dead consumer is removed once it holds nothing.
 //!
@@ -31,7 +31,8 @@ use crate::config::QueueConfig;
 use consumer::StreamConsumer;
 
 /// KEYS: stream. ARGV: group, then entry ids. A script and not a transaction: Redis refuses to queue even these
-/// commands when it is out of memory, and then nothing could be drained. In chunks: Lua can unpack only so many arguments.
+/// commands when it is out of memory, and then nothing could be drained. In chunks: Lua can unpack only so many
+/// arguments.
 const REMOVE: &str = r"
 for i = 2, #ARGV, 1000 do
   local last = math.min(i + 999, #ARGV)

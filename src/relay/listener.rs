@@ -1,5 +1,5 @@
-//! The session that hears the bell. It notices its own death and is made anew; until then we poll. A server that fell
-//! silent says nothing of it, so it is asked for a word every few seconds.
+//! The session that listens for the doorbell. When it breaks it is made anew; until then we poll. A server that hangs
+//! does not end the session, so a query every few seconds checks it.
 
 use std::time::{Duration, Instant};
 
@@ -106,7 +106,7 @@ impl Listener {
         match heard {
             Ok(Ok(())) => Ok(session),
             Ok(Err(error)) => Err(store::Error::Unavailable(error.to_string())),
-            // The pump waits for us: a link that falls silent now must not stop it.
+            // The loop waits for us: a link that falls silent now must not stop it.
             Err(_) => Err(store::Error::Unavailable("no answer to LISTEN".to_owned())),
         }
     }
@@ -124,7 +124,7 @@ impl Listener {
         match session.bells.recv().await {
             Some(mut bell) => {
                 self.rings += 1;
-                // One look serves all that have rung by now.
+                // One poll serves all that have rung by now.
                 while let Ok(another) = session.bells.try_recv() {
                     self.rings += 1;
                     if another == Bell::Control {

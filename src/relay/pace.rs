@@ -32,7 +32,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Nobody rings yet: whoever commits now is found by looking.
+    /// Nobody rings yet: whoever commits now is found by polling.
     pub(crate) fn new() -> Pace {
         let now = Instant::now();
         Pace {
@@ -60,8 +60,8 @@ impl Pace {
         let spans = now.duration_since(self.since).as_secs_f64() / SPAN.as_secs_f64();
         let calm_max = (CALM_ROWS_MAX as f64 * spans.max(1.0)) as u64;
         if self.rows > calm_max || self.rings > calm_max {
-            let hold = if self.rows > calm_max { SPAN } else { RUNG_FOR };
-            self.busy_until = self.busy_until.max(now + hold);
+            let span = if self.rows > calm_max { SPAN } else { RUNG_FOR };
+            self.busy_until = self.busy_until.max(now + span);
             if !self.is_busy {
                 (self.is_busy, self.bell_at) = (true, None);
             }
@@ -75,7 +75,7 @@ impl Pace {
         self.pause = if rows > 0 && (self.is_busy || !can_hear) { PAUSE_MIN } else { self.pause.mul_f64(PAUSE_GROWTH) };
     }
 
-    /// The bell is to be set, and a transaction may have read it just before: look soon, and then less and less often.
+    /// The bell is to be set, and a transaction may have read it just before: poll soon, and then less and less often.
     /// Whoever stays open for d is found after about d/2 more.
     fn listen(&mut self) {
         (self.pause, self.bell_at) = (PAUSE_MIN, None);
@@ -91,7 +91,8 @@ impl Pace {
         Some(if self.is_busy { BUSY_AHEAD } else { Duration::ZERO })
     }
 
-    /// How long to pause before the next poll. `poll_max`: the longest while the bell is not heard; `listen_max`: while it is.
+    /// How long to pause before the next poll. `poll_max`: the longest while the bell is not heard; `listen_max`: while
+    /// it is.
     pub(crate) fn pause(&mut self, poll_max: Duration, listen_max: Duration) -> Duration {
         let max = match (self.can_hear, self.is_busy) {
             (true, false) => listen_max,
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_bell_is_set_it_looks_soon_and_then_less_and_less_often() {
+    fn after_the_bell_is_set_it_polls_soon_and_then_less_and_less_often() {
         let mut pace = listening();
         let mut pauses = Vec::new();
         for _ in 0..40 {
@@ -158,7 +159,7 @@ mod tests {
         }
         assert!(pauses[0] < 2 * PAUSE_MIN && pauses.is_sorted() && pauses[39] == LISTEN, "{pauses:?}");
         pace.note(3, 1, true);
-        assert_eq!(pace.pause(POLL, LISTEN), LISTEN, "what the bell told needs no further look");
+        assert_eq!(pace.pause(POLL, LISTEN), LISTEN, "what the bell told needs no further poll");
     }
 
     #[test]

@@ -16,10 +16,10 @@ use crate::store::publish::Reserved;
 use crate::store::{self, StageError, Store};
 use crate::telemetry::statistics::Statistics;
 
-/// How old the last look at the queue's depth may be.
+/// How old the last read of the queue's depth may be.
 const DEPTH_MAX_AGE: Duration = Duration::from_millis(25);
-/// The share of the window that topics with a backlog may fill; the rest is for topics with little to say, which
-/// so have at most this much in front of them.
+/// The share of the window that topics with a backlog may fill; the rest is for topics with few rows, which then have
+/// at most this much in front of them.
 const BACKLOG_SHARE: u32 = 8;
 
 /// Pushes and confirms for the loops of one instance. Cheap to clone.
@@ -36,13 +36,13 @@ struct Shared {
     /// How far the queue's counter is, and how many share the window.
     presence: Arc<Presence>,
     statistics: Arc<Statistics>,
-    room: Mutex<Room>,
+    depth: Mutex<LastDepth>,
     unconfirmed: std::sync::Mutex<Vec<i64>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Room {
-    /// In the queue at the last look.
+struct LastDepth {
+    /// In the queue at the last read.
     waiting: u64,
     /// Pushed by this process since.
     pushed: u64,
@@ -71,14 +71,14 @@ impl Publisher {
             window,
             presence,
             statistics,
-            room: Mutex::new(Room { waiting: 0, pushed: 0, seen_at: None }),
+            depth: Mutex::new(LastDepth { waiting: 0, pushed: 0, seen_at: None }),
             unconfirmed: std::sync::Mutex::default(),
         };
         Publisher { store, queue, shared: Arc::new(shared) }
     }
 
-    /// Pushes in one round trip. On success the publications wait to be confirmed; after an error nothing is known to have
-    /// arrived and the sweep will find them.
+    /// Pushes in one round trip. On success the publications wait to be confirmed; after an error nothing is known to
+    /// have arrived and the sweep will find them.
     pub async fn push(&self, reserved: Reserved) -> Result<(), StageError> {
         let rows = reserved.messages.len() as u64;
         if rows == 0 {
@@ -86,7 +86,7 @@ impl Publisher {
         }
         let pushed = self.queue.push(&reserved.messages).await?;
         self.shared.presence.saw_queue_counter(pushed.counter);
-        self.shared.room.lock().await.pushed += rows;
+        self.shared.depth.lock().await.pushed += rows;
         self.keep_unconfirmed(reserved.publications);
         self.shared.statistics.counts().published += rows;
         counter!("outboxd_published_total").increment(rows);
@@ -126,16 +126,17 @@ impl Publisher {
 
     /// What may be published now. Asks the queue at most every 25 ms, and counts own pushes in between.
     pub async fn allowance(&self) -> Result<Allowance, StageError> {
-        let mut room = self.shared.room.lock().await;
-        if room.seen_at.is_none_or(|at| at.elapsed() > DEPTH_MAX_AGE) {
+        let mut last = self.shared.depth.lock().await;
+        if last.seen_at.is_none_or(|at| at.elapsed() > DEPTH_MAX_AGE) {
             let depth = self.queue.depth().await?;
-            *room = Room { waiting: depth.waiting, pushed: 0, seen_at: Some(Instant::now()) };
+            *last = LastDepth { waiting: depth.waiting, pushed: 0, seen_at: Some(Instant::now()) };
         }
         let sharers = self.shared.presence.alive();
-        // A share of what was free at the last look, less what we have taken of it since: the others take theirs meanwhile.
+        // A share of what was free at the last read, less what we have taken of it since: the others take theirs
+        // meanwhile.
         let share = |limit: u32| {
-            let free = u64::from(limit).saturating_sub(room.waiting);
-            u32::try_from(free.div_ceil(sharers).saturating_sub(room.pushed)).unwrap_or(u32::MAX)
+            let free = u64::from(limit).saturating_sub(last.waiting);
+            u32::try_from(free.div_ceil(sharers).saturating_sub(last.pushed)).unwrap_or(u32::MAX)
         };
         let window = self.shared.window;
         Ok(Allowance { backlog: share((window / BACKLOG_SHARE).max(1)), fresh: share(window) })

@@ -28,14 +28,14 @@ use crate::store::{BATCH_ROWS, StageError, Store};
 use crate::telemetry::outage::Outage;
 use crate::telemetry::statistics::Statistics;
 
-/// Between sweeps, how many times longer than a sweep takes, and at most: a sweep that was slow because the database was
-/// away must not keep the next one waiting.
+/// Between sweeps, how many times longer than a sweep takes, and at most: a sweep that was slow because the database
+/// was away must not keep the next one waiting.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_SHARE: u32 = 100;
 const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
-/// Between looks for keys that nobody admitted.
+/// Between searches for keys that nobody admitted.
 const KEYS_EVERY: Duration = Duration::from_secs(4);
-/// Keys looked at by one sweep at most; the next goes on from there.
+/// Keys scanned by one sweep at most; the next goes on from there.
 const KEYS_MAX: u32 = 20_000;
 /// How long one sweep scans the live rows at most, and how many times longer it rests until it goes on from there.
 const SCAN_TIME_MAX: Duration = Duration::from_millis(500);
@@ -76,14 +76,14 @@ struct Swept {
 
 /// When what was last done.
 #[derive(Debug)]
-pub struct Rounds {
+pub struct SweepState {
     scan: ScanState,
     keys_at: Instant,
     /// Where the scan of the keys goes on.
     keys_after: String,
     reconcile_at: Instant,
-    /// Dead instances whose in-process queues have been dealt with, as of their last heartbeat: one that was only stopped
-    /// goes on under its number, publishes, and may die again.
+    /// Dead instances whose in-process queues have been dealt with, as of their last heartbeat: one that was only
+    /// stopped goes on under its number, publishes, and may die again.
     dealt_with: HashSet<(i32, DateTime<Utc>)>,
     /// Claims that were to be ended and were locked, each with when it last was.
     locked: HashMap<Key, Instant>,
@@ -103,11 +103,11 @@ struct ScanState {
     published_since: Option<Instant>,
 }
 
-impl Rounds {
+impl SweepState {
     /// Everything is due after its first interval.
-    pub fn new(reconcile: &ReconcileConfig) -> Rounds {
+    pub fn new(reconcile: &ReconcileConfig) -> SweepState {
         let now = Instant::now();
-        Rounds {
+        SweepState {
             scan: ScanState::default(),
             keys_at: now + KEYS_EVERY,
             keys_after: String::new(),
@@ -141,7 +141,7 @@ impl Rounds {
 
 /// Sweeps until `shutdown`.
 pub async fn run(repair: &Repair, shutdown: &CancellationToken) {
-    let mut rounds = Rounds::new(&repair.reconcile);
+    let mut state = SweepState::new(&repair.reconcile);
     let mut outage = Outage::default();
     let mut wait = SWEEP_EVERY;
     while shutdown.run_until_cancelled(repair.rest(wait)).await.is_some() {
@@ -151,12 +151,12 @@ pub async fn run(repair: &Repair, shutdown: &CancellationToken) {
             wait = SWEEP_EVERY;
             continue;
         }
-        let counts = repair.pass(&mut rounds).await;
+        let counts = repair.pass(&mut state).await;
         if counts != Counts::default() {
             counts.log();
             repair.store.wake_relay();
         }
-        let share = if rounds.scan.page > 0 { SCAN_SHARE } else { SWEEP_SHARE };
+        let share = if state.scan.page > 0 { SCAN_SHARE } else { SWEEP_SHARE };
         wait = (started.elapsed() * share).clamp(SWEEP_EVERY, SWEEP_REST_MAX);
     }
 }
@@ -168,63 +168,63 @@ impl Repair {
     }
 
     /// One bounded sweep. Each repair is made whatever became of the others.
-    pub async fn pass(&self, rounds: &mut Rounds) -> Counts {
+    pub async fn pass(&self, state: &mut SweepState) -> Counts {
         let mut counts = Counts::default();
         let recalled = self.store.recall_publications(self.relay.republish_after, BATCH_ROWS).await;
-        counts.recalled = rounds.done("recall publications", recalled.map_err(StageError::from));
+        counts.recalled = state.done("recall publications", recalled.map_err(StageError::from));
 
         let dead = self.store.dead_instances(self.instance.get(), self.presence.steady_for()).await;
-        let dead = rounds.done("find dead instances", dead.map_err(StageError::from));
-        report::dead_instances(&dead, &mut rounds.reported);
+        let dead = state.done("find dead instances", dead.map_err(StageError::from));
+        report::dead_instances(&dead, &mut state.reported);
         let dead_ids: Vec<i32> = dead.iter().map(|dead| dead.id).collect();
-        let swept = self.scan(rounds, &dead_ids).await;
-        let swept = rounds.done("end leases", swept);
+        let swept = self.scan(state, &dead_ids).await;
+        let swept = state.done("end leases", swept);
         counts.leases_ended = swept.leases_ended;
 
-        let of_dead = self.republish_of_dead(&dead, rounds).await;
-        counts.lost += rounds.done("republish what dead instances held", of_dead);
-        let lost = self.look_for_loss(&mut rounds.loss).await;
-        counts.lost += rounds.done("look for what the queue lost", lost);
-        let another = self.look_for_another_server().await;
-        counts.lost += rounds.done("look for another server", another);
-        let orphans = self.look_for_orphans(swept.published_for).await;
-        counts.lost += rounds.done("look for orphans", orphans);
+        let of_dead = self.republish_of_dead(&dead, state).await;
+        counts.lost += state.done("republish what dead instances held", of_dead);
+        let lost = self.republish_lost(&mut state.loss).await;
+        counts.lost += state.done("republish what the queue lost", lost);
+        let another = self.republish_after_server_change().await;
+        counts.lost += state.done("republish after a change of server", another);
+        let orphans = self.republish_orphans(swept.published_for).await;
+        counts.lost += state.done("republish orphans", orphans);
 
-        if Instant::now() >= rounds.keys_at {
+        if Instant::now() >= state.keys_at {
             let began = Instant::now();
-            let admitted = self.admit_forgotten(&mut rounds.keys_after).await;
-            counts.admitted = rounds.done("admit keys", admitted);
-            rounds.keys_at = Instant::now() + retry::rest_after(began.elapsed(), KEYS_EVERY);
+            let admitted = self.admit_forgotten(&mut state.keys_after).await;
+            counts.admitted = state.done("admit keys", admitted);
+            state.keys_at = Instant::now() + retry::rest_after(began.elapsed(), KEYS_EVERY);
         }
-        if Instant::now() >= rounds.reconcile_at {
+        if Instant::now() >= state.reconcile_at {
             let reconciled = self.reconcile().await;
-            counts.lost += rounds.done("reconcile", reconciled);
-            rounds.reconcile_at = Instant::now() + self.reconcile.every;
+            counts.lost += state.done("reconcile", reconciled);
+            state.reconcile_at = Instant::now() + self.reconcile.every;
         }
         counts
     }
 
-    /// Scans on over all that is live, one bounded step after the other, until it is through or this sweep's time is over.
-    /// Leases of others are ended only once our own heartbeats have gone through for a whole TTL: whoever was cut off
-    /// together with us has then had time to renew them.
-    async fn scan(&self, rounds: &mut Rounds, dead: &[i32]) -> Result<Swept, StageError> {
+    /// Scans on over all that is live, one bounded step after the other, until it is through or this sweep's time is
+    /// over. Leases of others are ended only once our own heartbeats have gone through for a whole TTL: whoever was cut
+    /// off together with us has then had time to renew them.
+    async fn scan(&self, state: &mut SweepState, dead: &[i32]) -> Result<Swept, StageError> {
         let (began, mut swept) = (Instant::now(), Swept::default());
         let ends_leases = self.presence.steady_for() >= self.ttl;
         loop {
-            let page = rounds.scan.page;
+            let page = state.scan.page;
             let scan = Scan { dead, ends_leases, page, pages_max: PAGES_MAX, claims_max: BATCH_ROWS };
             let scanned = self.store.scan_live(scan).await?;
             let since = scanned.published_for.and_then(|waited| Instant::now().checked_sub(waited));
-            rounds.scan.published_since = [rounds.scan.published_since, since].into_iter().flatten().min();
-            let ended = self.end_leases(&scanned.expired, dead, &mut rounds.locked).await?;
+            state.scan.published_since = [state.scan.published_since, since].into_iter().flatten().min();
+            let ended = self.end_leases(&scanned.expired, dead, &mut state.locked).await?;
             swept.leases_ended += ended;
             self.give_up(&scanned.unusable).await?;
             // If none could be ended, as many as these are locked: the others are not kept waiting.
             if scanned.expired.len() < BATCH_ROWS as usize || ended == 0 {
-                rounds.scan.page += u64::from(PAGES_MAX);
+                state.scan.page += u64::from(PAGES_MAX);
             }
-            if rounds.scan.page >= scanned.pages {
-                let through = std::mem::take(&mut rounds.scan);
+            if state.scan.page >= scanned.pages {
+                let through = std::mem::take(&mut state.scan);
                 swept.published_for = through.published_since.map(|since| since.elapsed());
                 return Ok(swept);
             }
@@ -235,22 +235,22 @@ impl Repair {
     }
 
     /// What dead instances had in their in-process queues is published again, once.
-    async fn republish_of_dead(&self, dead: &[Dead], rounds: &mut Rounds) -> Result<u64, StageError> {
-        rounds.dealt_with.retain(|known| dead.iter().any(|dead| *known == (dead.id, dead.heartbeat_at)));
+    async fn republish_of_dead(&self, dead: &[Dead], state: &mut SweepState) -> Result<u64, StageError> {
+        state.dealt_with.retain(|known| dead.iter().any(|dead| *known == (dead.id, dead.heartbeat_at)));
         let left: Vec<&Dead> = dead
             .iter()
-            .filter(|dead| dead.memory && !rounds.dealt_with.contains(&(dead.id, dead.heartbeat_at)))
+            .filter(|dead| dead.memory && !state.dealt_with.contains(&(dead.id, dead.heartbeat_at)))
             .collect();
         if left.is_empty() {
             return Ok(0);
         }
         let ids: Vec<i32> = left.iter().map(|dead| dead.id).collect();
         let lost = self.store.republish(Undelivered::PublishedBy(&ids)).await?;
-        rounds.dealt_with.extend(left.into_iter().map(|dead| (dead.id, dead.heartbeat_at)));
+        state.dealt_with.extend(left.into_iter().map(|dead| (dead.id, dead.heartbeat_at)));
         Ok(lost)
     }
 
-    async fn look_for_loss(&self, told: &mut Option<Loss>) -> Result<u64, StageError> {
+    async fn republish_lost(&self, told: &mut Option<Loss>) -> Result<u64, StageError> {
         if let Some(loss) = self.queue.check_loss(self.presence.queue_counter()).await? {
             *told = Some(loss);
         }
@@ -266,9 +266,9 @@ impl Repair {
         Ok(rows)
     }
 
-    /// A server that took over may lack the last commits of the one before, claims among them: what it has as published may
-    /// have been taken from the queue already.
-    async fn look_for_another_server(&self) -> Result<u64, StageError> {
+    /// A server that took over may lack the last commits of the one before, claims among them: what it has as published
+    /// may have been taken from the queue already.
+    async fn republish_after_server_change(&self) -> Result<u64, StageError> {
         if !self.presence.take_server_change() {
             return Ok(0);
         }
@@ -297,9 +297,9 @@ impl Repair {
         Ok(self.store.admit(&keys).await?)
     }
 
-    /// What was published a while ago cannot be in a queue that is empty: whoever pushed it died before it could tell how
-    /// far the counter was, and the queue was emptied since.
-    async fn look_for_orphans(&self, published_for: Option<Duration>) -> Result<u64, StageError> {
+    /// What was published a while ago cannot be in a queue that is empty: whoever pushed it died before it could tell
+    /// how far the counter was, and the queue was emptied since.
+    async fn republish_orphans(&self, published_for: Option<Duration>) -> Result<u64, StageError> {
         let is_late = published_for.is_some_and(|waited| waited >= self.relay.republish_after);
         if !is_late || self.is_in_process() || !self.queue_is_empty().await? {
             return Ok(0);

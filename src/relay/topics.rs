@@ -1,7 +1,8 @@
-//! What a relay remembers of topics: which are gone through topic by topic, and from where.
+//! What a relay remembers of topics: which are scanned one by one, and from where.
 //!
-//! The fast path serves topics with little to say. A topic with more than a poll takes, or whose channel cannot take
-//! everything, is left out there and gone through by itself, in turns with the others, until less than asked comes back.
+//! The fast path serves topics with few rows. A topic with more rows than a poll reads, or whose channel cannot take
+//! all of them, is left out there. It is scanned by itself, in turns with the others, until a scan returns fewer rows
+//! than asked for.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +13,7 @@ use super::publisher::Allowance;
 use crate::channel::availability::Flow;
 use crate::store::publish::{Found, TopicScan};
 
-/// Topics remembered at most; beyond that only those that are gone through by themselves.
+/// Topics remembered at most; beyond that only those that are scanned by themselves.
 const TOPICS_MAX: usize = 10_000;
 /// Topics scanned by one statement.
 const SCANS_MAX: usize = 500;
@@ -21,7 +22,7 @@ const SCANS_MAX: usize = 500;
 struct Topic {
     /// The highest position reserved.
     seq: i64,
-    /// It is gone through by itself, from here on.
+    /// It is scanned by itself, from here on.
     from: Option<i64>,
     /// The last scan took all that it might.
     is_backlog: bool,
@@ -31,7 +32,7 @@ struct Topic {
 }
 
 impl Topic {
-    /// It is gone through by itself, and may be.
+    /// It is scanned by itself, and may be.
     fn is_open(&self) -> bool {
         self.from.is_some() && self.room != Some(0)
     }
@@ -57,7 +58,7 @@ impl Topics {
         self.topics.keys().cloned().collect()
     }
 
-    /// How much of a topic may be published. What was held or cannot go all at once is gone through by itself from where it
+    /// How much of a topic may be published. What was held or cannot go all at once is scanned by itself from where it
     /// was.
     pub(super) fn set_flow(&mut self, name: &str, flow: Flow, overlap: i64) {
         let Some(topic) = self.topics.get_mut(name) else { return };
@@ -73,8 +74,8 @@ impl Topics {
         }
     }
 
-    /// These topics have, or may have, rows that nobody has seen: they are gone through from their start.
-    pub(super) fn look_at(&mut self, names: Vec<Arc<str>>) {
+    /// These topics have, or may have, rows that nobody has seen: they are scanned from their start.
+    pub(super) fn scan_all(&mut self, names: Vec<Arc<str>>) {
         for name in names {
             self.topics.entry(name).or_default().from = Some(0);
         }
@@ -123,10 +124,10 @@ impl Topics {
         for (name, topic) in self.in_turns().filter(|(_, topic)| topic.is_open()).take(SCANS_MAX) {
             let share = if topic.is_backlog { backlog_share } else { other_share };
             let limit = topic.room.map_or(u32::MAX, |rows| u32::try_from(rows).unwrap_or(u32::MAX));
-            let take = share.min(limit).min(room);
-            if take > 0 {
-                room -= take;
-                scans.push(TopicScan { topic: Arc::clone(name), after: topic.from.unwrap_or(0), take });
+            let rows_max = share.min(limit).min(room);
+            if rows_max > 0 {
+                room -= rows_max;
+                scans.push(TopicScan { topic: Arc::clone(name), after: topic.from.unwrap_or(0), rows_max });
             }
         }
         scans
@@ -142,8 +143,8 @@ impl Topics {
         self.topics.range::<Arc<str>, _>((first, Bound::Unbounded)).chain(rest.into_iter().flatten())
     }
 
-    /// What the scans found. A topic that gave less than asked has nothing left: the fast path serves it again, unless its
-    /// channel cannot take everything.
+    /// What the scans found. A topic that gave less than asked has nothing left: the fast path serves it again, unless
+    /// its channel cannot take everything.
     pub(super) fn note_scans(&mut self, scans: &[TopicScan], found: &Found, overlap: i64) {
         self.turn = scans.last().map(|scan| Arc::clone(&scan.topic));
         for scan in scans {
@@ -151,7 +152,7 @@ impl Topics {
             let found = found.topics.iter().find(|found| found.topic == scan.topic);
             let rows = found.map_or(0, |found| found.rows);
             topic.seq = topic.seq.max(found.map_or(0, |found| found.seq_max));
-            topic.is_backlog = rows >= scan.take as usize;
+            topic.is_backlog = rows >= scan.rows_max as usize;
             topic.room = topic.room.map(|room| room.saturating_sub(rows));
             topic.from = match (topic.is_backlog, topic.room) {
                 (true, _) => Some(found.map_or(scan.after, |found| found.seq_max)),
@@ -175,7 +176,7 @@ mod tests {
     }
 
     fn planned(topics: &Topics, allowance: Allowance) -> Vec<(String, i64, u32)> {
-        topics.plan(allowance).iter().map(|scan| (scan.topic.to_string(), scan.after, scan.take)).collect()
+        topics.plan(allowance).iter().map(|scan| (scan.topic.to_string(), scan.after, scan.rows_max)).collect()
     }
 
     #[test]
@@ -197,10 +198,10 @@ mod tests {
     fn topics_with_a_backlog_share_their_part_of_the_window_and_leave_the_others_theirs() {
         let mut topics = Topics::new(500);
         topics.note_fresh(&found(&[("a", 250, 250), ("b", 250, 500)]), true);
-        topics.look_at(vec![Arc::from("quiet")]);
+        topics.scan_all(vec![Arc::from("quiet")]);
         let full = Allowance { backlog: 100, fresh: 9_000 };
-        let takes: Vec<u32> = planned(&topics, full).into_iter().map(|(_, _, take)| take).collect();
-        assert_eq!(takes, [50, 50, 500]);
+        let rows: Vec<u32> = planned(&topics, full).into_iter().map(|(_, _, rows_max)| rows_max).collect();
+        assert_eq!(rows, [50, 50, 500]);
         let none = Allowance { backlog: 0, fresh: 9_000 };
         assert_eq!(planned(&topics, none), [("quiet".to_owned(), 0, 500)]);
     }
@@ -232,7 +233,7 @@ mod tests {
     fn topics_take_turns() {
         let mut topics = Topics::new(500);
         let names: Vec<Arc<str>> = (0..SCANS_MAX + 2).map(|n| Arc::from(format!("t{n:04}"))).collect();
-        topics.look_at(names);
+        topics.scan_all(names);
         let scans = topics.plan(PLENTY);
         assert_eq!((scans.len(), &*scans[0].topic), (SCANS_MAX, "t0000"));
         topics.turn = scans.last().map(|scan| Arc::clone(&scan.topic));

@@ -1,7 +1,7 @@
 //! Slots: a cron expression read in a time zone.
 //!
-//! Daylight saving follows the zone. A time of day that a spring night skips becomes the first minute after the gap; one
-//! that an autumn night repeats comes once, the first time. Expressions that name every hour or minute come in each
+//! Daylight saving follows the zone. A time of day that a spring night skips becomes the first minute after the gap;
+//! one that an autumn night repeats comes once, the first time. Expressions that name every hour or minute come in each
 //! hour there is.
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -11,7 +11,7 @@ use croner::parser::{CronParser, Seconds, Year};
 
 /// Slots dealt with at a time.
 const SLOTS_MAX: usize = 1_000;
-/// Runs begun at a time; the rest follow at the next look.
+/// Runs begun at a time; the rest follow at the next pass.
 const RUNS_MAX: usize = 50;
 /// Slots missed or paused that get a row each; missed ones that are older are summed up in the first of them.
 const MISSED_MAX: usize = 100;

@@ -6,8 +6,8 @@
 //!
 //! | | tokens configured | none (loopback only) |
 //! |---|---|---|
-//! | bearer token | its name and scope | not looked at |
-//! | session cookie | the name and scope of the token it was made with | not looked at |
+//! | bearer token | its name and scope | not checked |
+//! | session cookie | the name and scope of the token it was made with | not checked |
 //! | neither | nobody: 401 | `local`, who may do everything |
 //!
 //! What a browser may be made to send by a stranger's page is refused by [`origin`].

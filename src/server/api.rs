@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `POST /v1/notifications` | writes one notification, or an array of them, in one transaction | write |
 //! | `GET /v1/notifications/{id}` | one notification with its attempts | read or write |
-//! | `GET /v1/notifications` | searches, a bounded look at a time | read |
+//! | `GET /v1/notifications` | searches, a bounded scan at a time | read |
 //! | `GET /v1/{view}` | the rows of a view | read; `audit`: operate |
 //! | `POST /v1/notifications/{id}/…`, `/v1/topics/…`, `/v1/channels/…`, `/v1/schedules/…`, `/v1/bulk…` | actions | operate |
 //!
@@ -44,7 +44,7 @@ const REQUESTS_MAX: usize = 128;
 pub(super) fn routes(readiness: Arc<Readiness>) -> Router {
     let scoped = |scope: Scope| middleware::from_fn_with_state(scope, access::require);
     let writing = Router::new().route("/v1/notifications", post(posting::create)).route_layer(scoped(Scope::Write));
-    // Who may write may ask what became of it; the handler looks closer.
+    // Who may write may ask what became of it; the handler checks further.
     let asking = Router::new().route("/v1/notifications/{id}", get(notifications::show));
     let mut reading =
         Router::new().route("/v1/notifications", get(notifications::list)).route("/v1/bulk/{id}", get(bulk::show));

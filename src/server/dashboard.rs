@@ -5,8 +5,8 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `place` | which page is asked for, and what it looks up |
-//! | `looks` | one look for all who look; the last one while Postgres is away |
+//! | `page` | which page is asked for, and what it reads |
+//! | `snapshots` | one snapshot of a page for all who watch it; the last one while Postgres is away |
 //! | `view`, `notification` | from what was found to what a template shows |
 //! | `render`, `words`, `chart` | HTML, numbers and times, SVG |
 //! | `live` | the parts that changed, as server-sent events |
@@ -31,8 +31,8 @@ use minijinja::value::Value as Context;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use self::looks::{Looks, Shown};
-use self::place::{NAVIGATION, Place};
+use self::page::{NAVIGATION, Page};
+use self::snapshots::{Shown, Snapshots};
 use self::view::Viewer;
 use super::Readiness;
 use super::access::Caller;
@@ -46,10 +46,10 @@ mod bulk;
 mod chart;
 mod listing;
 mod live;
-mod looks;
 mod notification;
-mod place;
+mod page;
 mod render;
+mod snapshots;
 mod view;
 mod words;
 
@@ -70,7 +70,7 @@ const FLASH_COOKIE: &str = "outboxd_said";
 #[derive(Debug)]
 pub(super) struct Dashboard {
     readiness: Arc<Readiness>,
-    looks: Looks,
+    snapshots: Snapshots,
     listeners: Arc<Semaphore>,
     /// The channels' limits, in words.
     limits: BTreeMap<String, String>,
@@ -93,7 +93,7 @@ pub(super) fn routes(config: &Config, readiness: Arc<Readiness>, stop: Cancellat
     let limits = config.channels.iter().map(|(name, channel)| (name.clone(), limits(channel))).collect();
     let listeners = Arc::new(Semaphore::new(live::LISTENERS_MAX));
     let began = Instant::now();
-    let dashboard = Arc::new(Dashboard { readiness, looks: Looks::default(), listeners, limits, stop, began });
+    let dashboard = Arc::new(Dashboard { readiness, snapshots: Snapshots::default(), listeners, limits, stop, began });
     let mut pages = Router::new().route("/notifications/{id}", get(show)).route("/bulk/{id}", get(show));
     for (path, ..) in NAVIGATION {
         pages = pages.route(path, get(show));
@@ -150,12 +150,12 @@ fn lead_to_login(request: &Request) -> Response {
 async fn show(State(dashboard): State<Arc<Dashboard>>, uri: Uri, caller: Caller, headers: HeaderMap) -> Response {
     let here = uri.path_and_query().map_or("/", |whole| whole.as_str()).to_owned();
     let viewer = Viewer { caller, here };
-    let Some(place) = Place::parse(uri.path(), uri.query().unwrap_or_default()) else {
+    let Some(page) = Page::parse(uri.path(), uri.query().unwrap_or_default()) else {
         let drawn = Drawn { alert: dashboard.alert(&viewer).await, ..not_found() };
         return dashboard.page(drawn, "", false, &viewer, &headers);
     };
-    let drawn = dashboard.draw(&place, &viewer, AGE_MAX).await;
-    dashboard.page(drawn, place.section(), place.is_live(), &viewer, &headers)
+    let drawn = dashboard.draw(&page, &viewer, AGE_MAX).await;
+    dashboard.page(drawn, page.section(), page.is_live(), &viewer, &headers)
 }
 
 /// `/login`: asks for a token, where there are some.
@@ -172,8 +172,8 @@ async fn login(caller: Option<Caller>, uri: Uri, headers: HeaderMap) -> Response
 
 impl Dashboard {
     /// What a page says now, or said last.
-    async fn draw(&self, place: &Place, viewer: &Viewer, age_max: Duration) -> Drawn {
-        let drawn = self.draw_body(place, viewer, age_max).await;
+    async fn draw(&self, page: &Page, viewer: &Viewer, age_max: Duration) -> Drawn {
+        let drawn = self.draw_body(page, viewer, age_max).await;
         match drawn.alert {
             // Postgres was asked just now.
             "critical" => drawn,
@@ -181,29 +181,30 @@ impl Dashboard {
         }
     }
 
-    /// What the first page has to say, whoever looked at it last.
+    /// What the first page has to say, whoever opened it last.
     async fn alert(&self, viewer: &Viewer) -> &'static str {
         let Some(parts) = self.readiness.parts_now() else { return "ok" };
-        let look = Box::pin(Place::Now.look(&parts.store, &viewer.caller));
-        let Shown { look, trouble } = self.looks.at(&Place::Now.name(&viewer.caller), ALERT_AGE_MAX, look).await;
-        match look {
+        let read = Box::pin(Page::Now.read(&parts.store, &viewer.caller));
+        let name = Page::Now.name(&viewer.caller);
+        let Shown { snapshot, trouble } = self.snapshots.get(&name, ALERT_AGE_MAX, read).await;
+        match snapshot {
             _ if trouble.is_some() => "critical",
-            Some(look) => view::worst(&look.found["health"]),
+            Some(snapshot) => view::worst(&snapshot.found["health"]),
             None => "ok",
         }
     }
 
-    async fn draw_body(&self, place: &Place, viewer: &Viewer, age_max: Duration) -> Drawn {
+    async fn draw_body(&self, page: &Page, viewer: &Viewer, age_max: Duration) -> Drawn {
         let Some(parts) = self.readiness.parts_now() else {
             return nothing(
                 "This instance is starting",
                 "It has not reached Postgres yet, or the schema waits for a migration. Its log says more.",
             );
         };
-        let name = place.name(&viewer.caller);
-        let Shown { look, trouble } =
-            self.looks.at(&name, age_max, Box::pin(place.look(&parts.store, &viewer.caller))).await;
-        let Some(look) = look else {
+        let name = page.name(&viewer.caller);
+        let Shown { snapshot, trouble } =
+            self.snapshots.get(&name, age_max, Box::pin(page.read(&parts.store, &viewer.caller))).await;
+        let Some(snapshot) = snapshot else {
             return match trouble {
                 Some(problem) if problem.kind() != Kind::Unavailable => {
                     Drawn { status: problem.status(), ..nothing("This cannot be shown", problem.detail()) }
@@ -215,8 +216,9 @@ impl Dashboard {
             };
         };
         let why = trouble.map(|trouble| why(&trouble));
-        let Some(view) = view::view(place, &look, why, viewer, &self.limits) else { return not_found() };
-        let stale = why.map(|why| render::note("t-bad", &format!("{why}."), &look.at.to_rfc3339())).unwrap_or_default();
+        let Some(view) = view::view(page, &snapshot, why, viewer, &self.limits) else { return not_found() };
+        let stale =
+            why.map(|why| render::note("t-bad", &format!("{why}."), &snapshot.at.to_rfc3339())).unwrap_or_default();
         let body = render::render(view.template, view.context);
         let mut parts = vec![("stale".to_owned(), stale)];
         parts.extend(render::parts(&body));
@@ -282,7 +284,7 @@ fn not_found() -> Drawn {
 fn why(trouble: &Problem) -> &'static str {
     match trouble.kind() {
         Kind::Unavailable => "Postgres does not answer",
-        _ => "This page could not be looked up; the log says why",
+        _ => "This page could not be read; the log says why",
     }
 }
 

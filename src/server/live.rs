@@ -191,7 +191,7 @@ async fn connect(
 ) -> Result<Response, Problem> {
     let mut asked = request::parse(query.as_deref().unwrap_or_default())?;
     let (right, until) = live.admit(&mut asked, &headers)?;
-    // Before the look whether we stop, so that whoever is let in is waited for.
+    // Before the check whether we stop, so that whoever is let in is waited for.
     let joined = live.sessions.token();
     let feed = live.feed()?;
     let upgrade = upgrade?;

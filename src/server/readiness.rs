@@ -95,14 +95,14 @@ impl Readiness {
         let Some(parts) = self.parts.get() else {
             return Report::of(vec![check("started", Err("starting".to_owned()))]);
         };
-        // Whoever comes meanwhile waits for the one look.
+        // Whoever comes meanwhile waits for the one report.
         let mut last = self.report.lock().await;
         if let Some((at, report)) = &*last
             && at.elapsed() < REPORT_AGE_MAX
         {
             return report.clone();
         }
-        let report = Report::of(look(parts).await);
+        let report = Report::of(run_checks(parts).await);
         *last = Some((Instant::now(), report.clone()));
         report
     }
@@ -115,7 +115,7 @@ impl Report {
     }
 }
 
-async fn look(parts: &Parts) -> Vec<Check> {
+async fn run_checks(parts: &Parts) -> Vec<Check> {
     let (database, schema, queue) = tokio::join!(
         in_time(async { parts.store.ping().await.map_err(|error| store_trouble(&error)) }),
         in_time(async { parts.store.schema_version().await.map_err(|error| store_trouble(&error)) }),
@@ -140,8 +140,8 @@ fn judge_schema(found: i64) -> Result<String, String> {
     }
 }
 
-async fn in_time<T>(look: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    match tokio::time::timeout(CHECK_TIME_MAX, look).await {
+async fn in_time<T>(check: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    match tokio::time::timeout(CHECK_TIME_MAX, check).await {
         Ok(found) => found,
         Err(_) => Err(format!("no answer within {}", humantime::format_duration(CHECK_TIME_MAX))),
     }

@@ -19,7 +19,7 @@ use crate::telemetry::statistics::{NAMES_MAX, OTHER};
 
 /// Between samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(2);
-/// Between looks at the view `health`, which asks the server's own statistics too.
+/// Between reads of the view `health`, which asks the server's own statistics too.
 const HEALTH_EVERY: Duration = Duration::from_secs(30);
 
 /// Which series exist: a series that has nothing to count any more must say 0.

@@ -6,8 +6,8 @@ use super::Error;
 use crate::config::Config;
 use crate::store::{self, command, connect, migrate, pooler};
 
-/// Brings the schema up to date where this login may; else it must be new enough already. A newer schema is fine: an old
-/// and a new binary run side by side during a deploy.
+/// Brings the schema up to date where this login may; else it must be new enough already. A newer schema is fine: an
+/// old and a new binary run side by side during a deploy.
 pub(super) async fn prepare(config: &Config) -> Result<(), Error> {
     // Before anything is set in a session that may not be ours.
     pooler::refuse_shared(config).await?;

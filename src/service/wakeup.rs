@@ -1,10 +1,10 @@
 //! See the commit: poll while there is much to do, listen for the doorbell while there is little.
 //!
-//! A NOTIFY in every app transaction would serialise commits, so the app rings only while that is no burden: one
-//! sequence holds a time outside MVCC, ahead of now while an instance is busy and polls, refreshed every second while it
-//! listens, stale when it is down.
+//! A NOTIFY in every app transaction would serialise commits. So a sequence, which is outside MVCC, holds a time, the
+//! doorbell. It is ahead of now while an instance is busy and polls, refreshed every second while one listens, and
+//! stale when all are down. The app rings only while it is neither ahead nor stale.
 //!
-//! **From busy to listening** must not miss a commit whose transaction read the bell before we set it. So: set it, look
+//! **From busy to listening** must not miss a commit whose transaction read the bell before we set it. So: set it, poll
 //! after a millisecond, and again, each time a half later, up to a second. Whoever kept its transaction open for d is
 //! found after about d/2 more; nobody later than the slow poll.
 //!
@@ -31,7 +31,7 @@ const CONFIRM_BEFORE: Duration = Duration::from_millis(5);
 
 /// What the loop drives; an instance may have either role or both.
 #[derive(Debug)]
-pub struct Pump {
+pub struct Stages {
     /// Releases due rows.
     pub producer: Option<Producer>,
     /// Publishes what is ready.
@@ -52,7 +52,7 @@ struct Found {
     is_full: bool,
 }
 
-impl Pump {
+impl Stages {
     async fn pass(&mut self) -> Result<Found, StageError> {
         let mut found = Found::default();
         // What was just committed first; what the producer releases is published by the next pass.
@@ -84,7 +84,7 @@ impl Pump {
     fn on_event(&mut self, event: Event) {
         let Some(relay) = &mut self.relay else { return };
         match event {
-            Event::Bell(Bell::Control) | Event::Failed => relay.look_again(),
+            Event::Bell(Bell::Control) | Event::Failed => relay.rescan(),
             Event::Woken => relay.wake(),
             Event::Bell(Bell::Commit) | Event::Time | Event::Shutdown => {}
         }
@@ -102,12 +102,12 @@ enum Event {
 }
 
 /// Runs until `shutdown`: waits, polls, listens, and outlasts any outage of Postgres or the queue.
-pub async fn run(mut pump: Pump, config: &Config, shutdown: &CancellationToken) {
+pub async fn run(mut stages: Stages, config: &Config, shutdown: &CancellationToken) {
     let mut listener = Listener::new(config);
     let mut error_wait = ErrorWait::default();
     let mut is_down = false;
     while !shutdown.is_cancelled() {
-        let mut loop_ = Loop { pump: &mut pump, listener: &mut listener, pace: Pace::new(), config };
+        let mut loop_ = Loop { stages: &mut stages, listener: &mut listener, pace: Pace::new(), config };
         let ended = loop_.run(shutdown, &mut is_down).await;
         if let Err(error) = ended {
             if !is_down {
@@ -115,19 +115,19 @@ pub async fn run(mut pump: Pump, config: &Config, shutdown: &CancellationToken) 
                 error_wait = ErrorWait::default();
             }
             is_down = true;
-            pump.on_event(Event::Failed);
+            stages.on_event(Event::Failed);
             shutdown.run_until_cancelled(tokio::time::sleep(error_wait.next(rand::random()))).await;
         }
     }
     // What has arrived need not be found unconfirmed by a sweep.
-    if let Err(error) = pump.publisher.confirm().await {
+    if let Err(error) = stages.publisher.confirm().await {
         warn!(%error, "the last publications are left unconfirmed; they will be published again as copies");
     }
 }
 
 /// The loop between two errors.
 struct Loop<'a> {
-    pump: &'a mut Pump,
+    stages: &'a mut Stages,
     listener: &'a mut Listener,
     pace: Pace,
     config: &'a Config,
@@ -137,26 +137,26 @@ impl Loop<'_> {
     async fn run(&mut self, shutdown: &CancellationToken, is_down: &mut bool) -> Result<(), StageError> {
         while !shutdown.is_cancelled() {
             let can_hear = self.listener.hears().await;
-            let found = self.pump.pass().await?;
+            let found = self.stages.pass().await?;
             // Said once per outage.
             if std::mem::take(is_down) {
                 info!("publishing goes on");
             }
             self.pace.note(found.rows, self.listener.take_rings(), can_hear);
             if let Some(ahead) = self.pace.bell(self.config.relay.idle_poll) {
-                self.pump.store.set_doorbell(ahead).await?;
+                self.stages.store.set_doorbell(ahead).await?;
             }
             if found.has_more {
                 continue;
             }
             let pause = self.pace.pause(self.config.relay.poll, self.config.relay.idle_poll);
-            let pause = pause.min(if found.is_full { FULL_PAUSE } else { self.pump.next_due() });
+            let pause = pause.min(if found.is_full { FULL_PAUSE } else { self.stages.next_due() });
             // With the next reservation, unless there is none to come soon.
             if found.rows == 0 || pause >= CONFIRM_BEFORE {
-                self.pump.publisher.confirm().await?;
+                self.stages.publisher.confirm().await?;
             }
             let event = self.wait(pause, shutdown).await;
-            self.pump.on_event(event);
+            self.stages.on_event(event);
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl Loop<'_> {
         tokio::select! {
             () = tokio::time::sleep(pause) => Event::Time,
             bell = self.listener.rung() => Event::Bell(bell),
-            () = self.pump.store.woken() => Event::Woken,
+            () = self.stages.store.woken() => Event::Woken,
             () = shutdown.cancelled() => Event::Shutdown,
         }
     }

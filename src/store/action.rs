@@ -1,5 +1,5 @@
-//! What operators do over HTTP: the same SQL functions as in psql, audited under the name of their token. And the steps of
-//! their bulk actions, which instances work off.
+//! What operators do over HTTP: the same SQL functions as in psql, audited under the name of their token. And the steps
+//! of their bulk actions, which instances work off.
 
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
@@ -10,8 +10,8 @@ use super::refusal::Values;
 use super::request::{Answer, RequestError};
 use super::{Commit, Error, Query, Result, Store, query};
 
-/// Calls a function of `sql/functions/` in a transaction that is audited under the name of a token, the first parameter.
-/// Locks and indexes: those of the function.
+/// Calls a function of `sql/functions/` in a transaction that is audited under the name of a token, the first
+/// parameter. Locks and indexes: those of the function.
 macro_rules! operate {
     ($call:literal, [$($type:ident),*]) => {
         &Query {
@@ -22,10 +22,10 @@ macro_rules! operate {
     };
 }
 
-/// What matches a filter of dead letters: counts it or, unless that is all that was asked for, changes it. What is written, or
-/// fails, later than this begins is left out; `id_max` and `until` say where that is: given back with the filter, exactly what
-/// was counted is changed. `$1` token · `$2` filter, a JSON object as text · `$3` whether only to count. Locks and indexes:
-/// those of the function; notification_log_pkey.
+/// What matches a filter of dead letters: counts it or, unless that is all that was asked for, changes it. What is
+/// written, or fails, later than this begins is left out; `id_max` and `until` say where that is: given back with the
+/// filter, exactly what was counted is changed. `$1` token · `$2` filter, a JSON object as text · `$3` whether only to
+/// count. Locks and indexes: those of the function; notification_log_pkey.
 macro_rules! on_dead_letters {
     ($function:literal) => {
         &Query {
@@ -128,7 +128,7 @@ pub struct Bulk {
     pub done: i64,
     /// The action in the background, if it goes on there.
     pub bulk_id: Option<i64>,
-    /// The newest notification that was looked at. Given back as `id_max` of the filter, with `until` where there is one,
+    /// The newest notification that was counted. Given back as `id_max` of the filter, with `until` where there is one,
     /// it means the same ones.
     pub id_max: i64,
     /// For retry and discard: only what failed before.
@@ -200,7 +200,7 @@ impl Store {
                 ("resume", resumed.map(|_| 0))
             }
         };
-        // All of it or nothing: what was prepared for a run is not canceled by halves.
+        // All of it or nothing: what was prepared for a run is not canceled by bisection.
         canceled.map_err(|error| match error {
             RequestError::OutOfTime => RequestError::wrong_state(format!(
                 "to {verb} {schedule} takes longer than a request may, and nothing was changed: very much is prepared for its \

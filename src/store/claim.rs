@@ -1,4 +1,4 @@
-//! The idempotency check and what undoes it.
+//! The claim, which is the idempotency check, and what undoes it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -117,8 +117,8 @@ impl Case {
     }
 }
 
-/// Claims of this instance in flight, from the claim until their outcome is recorded: their leases are renewed, and its own
-/// sweep does not end them. By notification: the token, and when it was claimed or renewed.
+/// Claims of this instance in flight, from the claim until their outcome is recorded: their leases are renewed, and its
+/// own sweep does not end them. By notification: the token, and when it was claimed or renewed.
 #[derive(Debug, Default)]
 pub struct Calls(Mutex<HashMap<i64, (i32, Instant)>>);
 
@@ -163,8 +163,8 @@ impl Calls {
 }
 
 impl Store {
-    /// Claims what is claimable of these distinct messages and says for each which case it was. Of several messages of one row,
-    /// which only a loss or a repair leaves, the newest is decided first.
+    /// Claims what is claimable of these distinct messages and says for each which case it was. Of several messages of
+    /// one row, which only a loss or a repair leaves, the newest is decided first.
     pub async fn claim(&self, messages: &[Message], instance: i32, lease: Duration) -> Result<Vec<(Key, Case)>> {
         let (mut cases, mut topics) = (Vec::with_capacity(messages.len()), Topics::default());
         let mut left: Vec<Key> = messages.iter().map(|message| (message.id, message.epoch)).collect();
@@ -191,16 +191,16 @@ impl Store {
         cases: &mut Vec<(Key, Case)>,
     ) -> Result<()> {
         let query = query!("worker/claim_messages", Durable, [INT8_ARRAY, INT4_ARRAY, INT4, INT8]);
-        let (lease, mut halves) = (millis(lease), self.parts(keys.iter().map(|(id, _)| *id).collect()).await?);
-        while let Some(part) = halves.next() {
+        let (lease, mut bisection) = (millis(lease), self.parts(keys.iter().map(|(id, _)| *id).collect()).await?);
+        while let Some(part) = bisection.next() {
             let (ids, epochs): (Vec<i64>, Vec<i32>) = keys[part.clone()].iter().copied().unzip();
             let claimed = self.query(query, &[&ids, &epochs, &instance, &lease]).await.map(|rows| {
                 cases.extend(rows.iter().filter_map(|row| decided(row, topics).ok()));
             });
-            self.tried(&mut halves, part, claimed).await?;
+            self.tried(&mut bisection, part, claimed).await?;
         }
-        cases.extend(halves.locked.into_iter().map(|at| (keys[at], Case::Locked)));
-        cases.extend(halves.refused.into_iter().map(|(at, error)| {
+        cases.extend(bisection.locked.into_iter().map(|at| (keys[at], Case::Locked)));
+        cases.extend(bisection.refused.into_iter().map(|(at, error)| {
             let (id, epoch) = keys[at];
             (keys[at], Case::Unusable(Unusable { id, epoch, error: format!("it cannot be claimed: {error}") }))
         }));
@@ -227,29 +227,29 @@ impl Store {
     /// Messages that cannot start now go back unclaimed, each with its time. Returns those whose rows are locked.
     pub async fn put_back(&self, messages: &[PutBack]) -> Result<Vec<Key>> {
         let query = query!("worker/put_back", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
-        let mut halves = self.parts(messages.iter().map(|message| message.id).collect()).await?;
-        while let Some(part) = halves.next() {
+        let mut bisection = self.parts(messages.iter().map(|message| message.id).collect()).await?;
+        while let Some(part) = bisection.next() {
             let (ids, epochs, waits, next_steps) = columns(&messages[part.clone()]);
             let put_back = self.query(query, &[&ids, &epochs, &waits, &next_steps]).await.map(|_| ());
-            self.tried(&mut halves, part, put_back).await?;
+            self.tried(&mut bisection, part, put_back).await?;
         }
-        match halves.refused.pop() {
+        match bisection.refused.pop() {
             Some((_, reason)) => Err(Error::Value(reason)),
-            None => Ok(halves.locked.into_iter().map(|at| (messages[at].id, messages[at].epoch)).collect()),
+            None => Ok(bisection.locked.into_iter().map(|at| (messages[at].id, messages[at].epoch)).collect()),
         }
     }
 
     /// Undoes claims that made no call; each is due again after its wait.
     pub async fn release(&self, claims: &[PutBack]) -> Result<ReleaseRecord> {
         let query = query!("worker/release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
-        let mut halves = self.parts(claims.iter().map(|claim| claim.id).collect()).await?;
+        let mut bisection = self.parts(claims.iter().map(|claim| claim.id).collect()).await?;
         let mut released_keys = Vec::new();
-        while let Some(part) = halves.next() {
+        while let Some(part) = bisection.next() {
             let (ids, tokens, waits, next_steps) = columns(&claims[part.clone()]);
             let released = self.query(query, &[&ids, &tokens, &waits, &next_steps]).await.map(|rows| {
                 released_keys.extend(freed_keys(&rows, 0));
             });
-            self.tried(&mut halves, part, released).await?;
+            self.tried(&mut bisection, part, released).await?;
         }
         let unusable = |(at, error)| {
             let PutBack { id, epoch, .. } = claims[at];
@@ -257,13 +257,13 @@ impl Store {
         };
         Ok(ReleaseRecord {
             released_keys,
-            locked: halves.locked.into_iter().map(|at| (claims[at].id, claims[at].epoch)).collect(),
-            unusable: halves.refused.into_iter().map(unusable).collect(),
+            locked: bisection.locked.into_iter().map(|at| (claims[at].id, claims[at].epoch)).collect(),
+            unusable: bisection.refused.into_iter().map(unusable).collect(),
         })
     }
 
-    /// Calls that are still under way keep their rows. Each row once. Returns those whose leases were renewed: not those of
-    /// rows that are locked.
+    /// Calls that are still under way keep their rows. Each row once. Returns those whose leases were renewed: not
+    /// those of rows that are locked.
     pub async fn renew(&self, mut claims: Vec<Key>, lease: Duration) -> Result<Vec<Key>> {
         let query = query!("worker/renew_leases", Durable, [INT8_ARRAY, INT4_ARRAY, INT8]);
         claims.sort_unstable();
@@ -305,7 +305,7 @@ fn decided(row: &Row, topics: &mut Topics) -> Result<(Key, Case)> {
     Ok((key, case(row, topics).unwrap_or_else(unusable)))
 }
 
-// By position, in the statement's order: a name is looked for among all of them, for each value of each row.
+// By position, in the statement's order: a name is searched for among all of them, for each value of each row.
 fn case(row: &Row, topics: &mut Topics) -> Result<Case> {
     let status: Option<&str> = row.value(8)?;
     let token: Option<i32> = row.value(2)?;

@@ -1,5 +1,5 @@
-//! A command's session. Each statement brings its settings with its transaction: through a pooler that nobody mentioned,
-//! settings of a session would be left to whoever shares it.
+//! A command's session. Each statement brings its settings with its transaction: through a pooler that nobody
+//! mentioned, settings of a session would be left to whoever shares it.
 
 use std::future::poll_fn;
 
@@ -12,8 +12,8 @@ use super::connect::{self, Opened, Target};
 use super::session::{Purpose, Settings};
 use crate::config::{Config, DatabaseConfig};
 
-/// A standby cannot be asked for a transaction that writes. By a name of its own: what `connect` asks under its name refuses
-/// standbys.
+/// A standby cannot be asked for a transaction that writes. By a name of its own: what `connect` asks under its name
+/// refuses standbys.
 const IS_READ_ONLY: &str = "SELECT pg_catalog.pg_is_in_recovery() AS is_read_only";
 
 /// A statement's parameters with their types: nothing is prepared.
@@ -33,7 +33,7 @@ impl Session {
         Session::connect(&config.database_url, &config.database, |_| ()).await
     }
 
-    /// Connects by what commands know that need only the database. A standby is good enough to look at. `tell` gets the
+    /// Connects by what commands know that need only the database. A standby is good enough to read. `tell` gets the
     /// notices that the server's functions raise, before their answer.
     pub async fn connect(
         url: &SecretString,

@@ -3,8 +3,8 @@
 //! | sslmode | encrypted | the server's certificate |
 //! |---|---|---|
 //! | `disable` | never | |
-//! | `prefer` (default), `allow` | if the server can | not looked at, unless `sslrootcert` is given |
-//! | `require` | always | not looked at, unless `sslrootcert` is given |
+//! | `prefer` (default), `allow` | if the server can | not checked, unless `sslrootcert` is given |
+//! | `require` | always | not checked, unless `sslrootcert` is given |
 //! | `verify-ca` | always | signed by a CA in `sslrootcert` |
 //! | `verify-full` | always | also issued for this host name; `sslrootcert` defaults to the system's CAs |
 //!
@@ -30,8 +30,8 @@ use crate::tls::postgres as tls;
 /// The stream of an encrypted connection.
 pub type TlsStream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
-/// A server that has not let us in by then is still waited for, but the next one of the URL is tried beside it: a machine
-/// whose server is frozen takes connections for as long as it runs.
+/// A server that has not let us in by then is still waited for, but the next one of the URL is tried beside it: a
+/// machine whose server is frozen takes connections for as long as it runs.
 const NEXT_AFTER: Duration = Duration::from_secs(1);
 /// Of several servers the one that takes writes is ours.
 const IS_STANDBY: &str = "SELECT pg_catalog.pg_is_in_recovery() AS is_standby";
@@ -99,9 +99,9 @@ impl Target {
         Ok((opened.client, opened.connection))
     }
 
-    /// Makes one connection and runs `first` on it before anything else: statements of the simple protocol. Each address
-    /// has `timeout` for all of that, beginning a second after the one before it. While one is silent, those that say that
-    /// they are standbys are asked again.
+    /// Makes one connection and runs `first` on it before anything else: statements of the simple protocol. Each
+    /// address has `timeout` for all of that, beginning a second after the one before it. While one is silent, those
+    /// that say that they are standbys are asked again.
     pub async fn open(&self, timeout: Duration, first: &str) -> Result<Opened, Error> {
         let wants_primary = self.config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite
             || endpoint::hosts(&self.config) > 1;

@@ -1,4 +1,5 @@
-//! The addresses that a URL names, each as a connection of its own: the driver would wait for the first of them for ever.
+//! The addresses that a URL names, each as a connection of its own: the driver would wait for the first of them for
+//! ever.
 
 use std::net::IpAddr;
 
@@ -20,8 +21,8 @@ pub(super) fn hosts(config: &Config) -> usize {
     config.get_hosts().len().max(config.get_hostaddrs().len())
 }
 
-/// Every address of every host, in order; those of a name are looked up. A name that is unknown is passed over if another
-/// is known.
+/// Every address of every host, in order; those of a name are looked up. A name that is unknown is passed over if
+/// another is known.
 pub(super) async fn all(config: &Config) -> Result<Vec<Endpoint>, String> {
     let mut endpoints = Vec::new();
     let mut unknown = None;

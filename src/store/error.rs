@@ -18,15 +18,15 @@ pub enum Error {
     /// Deadlock, serialization failure, statement timeout: the change was not made; try again.
     #[error("Postgres was contended: {0}")]
     Contention(String),
-    /// Another's open transaction holds a lock: the change was not made. Of a batch only the rows it holds need wait: see
-    /// [`super::locks`].
+    /// Another's open transaction holds a lock: the change was not made. Of a batch only the rows it holds need wait:
+    /// see [`super::locks`].
     #[error("another transaction holds a lock: {0}")]
     Locked(String),
     /// The login may not do this, or the schema is not what we expect: someone must act.
     #[error("Postgres refused: {0}")]
     Refused(String),
-    /// A value that Postgres does not take, or that cannot be read: the change was not made, and never will be with it. Of a
-    /// batch only the row that has it is to blame: see [`super::refusal`].
+    /// A value that Postgres does not take, or that cannot be read: the change was not made, and never will be with it.
+    /// Of a batch only the row that has it is to blame: see [`super::refusal`].
     #[error("a value cannot be taken: {0}")]
     Value(String),
     /// A statement of ours is wrong.
@@ -94,8 +94,8 @@ impl Error {
         }
     }
 
-    /// Whether another connection would do better: this one leads to a server that takes no writes any more, or remembers
-    /// the schema as it was (a statement whose result has another type now).
+    /// Whether another connection would do better: this one leads to a server that takes no writes any more, or
+    /// remembers the schema as it was (a statement whose result has another type now).
     pub(super) fn is_of_this_connection(error: &tokio_postgres::Error) -> bool {
         error.code().is_some_and(|code| {
             *code == SqlState::READ_ONLY_SQL_TRANSACTION || *code == SqlState::FEATURE_NOT_SUPPORTED

@@ -29,7 +29,7 @@ pub struct Unappended {
 
 /// How much at a time.
 #[derive(Debug, Clone, Copy)]
-pub struct Portion {
+pub struct BatchMax {
     /// Events.
     pub events: u32,
     /// Bytes of their payloads.
@@ -50,17 +50,17 @@ impl Store {
     }
 
     /// Gives waiting events their numbers, once Redis has come to `appended`, the last one; whether it did.
-    pub async fn reserve_events(&self, lease: &str, owner: i32, appended: i64, most: Portion) -> Result<bool> {
+    pub async fn reserve_events(&self, lease: &str, owner: i32, appended: i64, max: BatchMax) -> Result<bool> {
         let query = query!("events/reserve_waiting", Durable, [TEXT, INT4, INT8, INT4, INT4]);
         let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&lease, &owner, &appended, &bounded(most.events), &bounded(most.bytes)];
+            [&lease, &owner, &appended, &bounded(max.events), &bounded(max.bytes)];
         Ok(!self.query(query, &params).await?.is_empty())
     }
 
     /// The next events that streams which have come to `appended`, and keep `stream_max` events, do not have.
-    pub async fn unappended_events(&self, appended: i64, stream_max: u32, most: Portion) -> Result<Unappended> {
+    pub async fn unappended_events(&self, appended: i64, stream_max: u32, max: BatchMax) -> Result<Unappended> {
         let query = query!("events/find_unappended", Relaxed, [INT8, INT8, INT4, INT4]);
-        let (events, bytes) = (bounded(most.events), bounded(most.bytes));
+        let (events, bytes) = (bounded(max.events), bounded(max.bytes));
         let rows = self.query(query, &[&appended, &i64::from(stream_max), &events, &bytes]).await?;
         let goal = rows.first().map_or(Ok(appended), |row| row.value("goal"))?;
         let mut events = Vec::with_capacity(rows.len());

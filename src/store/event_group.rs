@@ -7,7 +7,7 @@ use crate::queue::events::StreamFacts;
 
 /// A group of which something is to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Straggler {
+pub struct LaggingGroup {
     /// The stream's topic.
     pub topic: String,
     /// The group's name.
@@ -33,7 +33,7 @@ impl Store {
         owner: i32,
         stream_max: u32,
         streams: &[StreamFacts],
-    ) -> Result<Vec<Straggler>> {
+    ) -> Result<Vec<LaggingGroup>> {
         let query = query!(
             "events/report_groups",
             Relaxed,
@@ -42,7 +42,7 @@ impl Store {
                 INT8_ARRAY
             ]
         );
-        let looked_at: Vec<&str> = streams.iter().map(|stream| stream.topic.as_str()).collect();
+        let polled: Vec<&str> = streams.iter().map(|stream| stream.topic.as_str()).collect();
         let groups = || streams.iter().flat_map(|stream| stream.groups.iter().map(move |group| (stream, group)));
         let topics: Vec<&str> = groups().map(|(stream, _)| stream.topic.as_str()).collect();
         let names: Vec<&str> = groups().map(|(_, group)| group.name.as_str()).collect();
@@ -58,7 +58,7 @@ impl Store {
                     &lease,
                     &owner,
                     &i64::from(stream_max),
-                    &looked_at,
+                    &polled,
                     &topics,
                     &names,
                     &delivered,
@@ -70,7 +70,7 @@ impl Store {
             )
             .await?;
         let straggler = |row: &tokio_postgres::Row| {
-            Ok(Straggler {
+            Ok(LaggingGroup {
                 topic: row.value("topic")?,
                 name: row.value("name")?,
                 cut: row.value("cut")?,

@@ -40,8 +40,8 @@ pub struct Registered {
     pub id: i32,
     /// This installation, as in every `webhook-id`.
     pub install_id: String,
-    /// The database's clock when it registered us. With the number it names our row: numbers come again in a schema that
-    /// was made anew or restored.
+    /// The database's clock when it registered us. With the number it names our row: numbers come again in a schema
+    /// that was made anew or restored.
     pub started_at: DateTime<Utc>,
 }
 
@@ -77,7 +77,8 @@ pub struct Beat {
     pub fallback_for: Option<Duration>,
 }
 
-/// What this instance tells of itself, and what it has heard of the others. Shared by its loops; the heartbeat carries it.
+/// What this instance tells of itself, and what it has heard of the others. Shared by its loops; the heartbeat carries
+/// it.
 #[derive(Debug, Default)]
 pub struct Presence {
     known_as: Mutex<KnownAs>,
@@ -229,8 +230,8 @@ impl Presence {
         *self.beats() = Beats::default();
     }
 
-    /// How long our heartbeats have gone through without a gap. Whoever was cut off together with us has had so much time to
-    /// beat and to renew its leases; before that is a whole TTL we call nobody dead.
+    /// How long our heartbeats have gone through without a gap. Whoever was cut off together with us has had so much
+    /// time to beat and to renew its leases; before that is a whole TTL we call nobody dead.
     pub fn steady_for(&self) -> Duration {
         self.beats().since.map_or(Duration::ZERO, |since| since.elapsed())
     }

@@ -2,7 +2,7 @@
 //!
 //! **Guarantee.** At most one instance works under a lease: each statement of the work names the owner and
 //! checks the lease in the database, under a lock that keeps it from changing its owner meanwhile. An owner that was
-//! paused and wakes up late changes nothing. When the owner signs off the next one takes over at its next look; when
+//! paused and wakes up late changes nothing. When the owner signs off the next one takes over at its next poll; when
 //! it dies, as soon as its lease has run out.
 //!
 //! **Limit.** The lease says who may begin a statement, not who is computing: between statements two instances may
@@ -18,8 +18,8 @@ use super::{Result, Store, query};
 
 /// A lease is never longer, so that it moves over within seconds.
 const LEASE_MAX: Duration = Duration::from_secs(10);
-/// Looks of those who do not have it, at most this far apart.
-const LOOK_EVERY_MAX: Duration = Duration::from_secs(2);
+/// Polls of those who do not have it, at most this far apart.
+const POLL_INTERVAL_MAX: Duration = Duration::from_secs(2);
 /// A lease is renewed after this part of it.
 const RENEW_SHARE: u32 = 3;
 
@@ -54,11 +54,11 @@ impl LeaderLease {
             return Ok(Some(held.owner));
         }
         self.held = None;
-        let taken = self.store.take_leader_lease(self.name, owner, self.lease).await?;
-        if taken == Taken::Elsewhere {
+        let acquired = self.store.acquire_leader_lease(self.name, owner, self.lease).await?;
+        if acquired == Acquired::Elsewhere {
             return Ok(None);
         }
-        if taken == Taken::New {
+        if acquired == Acquired::New {
             info!(lease = self.name, instance = owner, "took over");
         }
         self.held = Some(Held { owner, renew_at: started + self.lease / RENEW_SHARE });
@@ -80,14 +80,14 @@ impl LeaderLease {
     }
 
     /// How long to wait before asking again, for those who do not have it and for owners who must renew.
-    pub fn look_every(&self) -> Duration {
-        (self.lease / (RENEW_SHARE + 1)).min(LOOK_EVERY_MAX)
+    pub fn poll_interval(&self) -> Duration {
+        (self.lease / (RENEW_SHARE + 1)).min(POLL_INTERVAL_MAX)
     }
 }
 
 /// What became of asking for a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum Acquired {
     /// It is ours as of now.
     New,
     /// It was ours and still is.
@@ -97,14 +97,14 @@ pub enum Taken {
 }
 
 impl Store {
-    /// Takes or keeps a leader lease for `lease` from now, by the database's clock.
-    pub async fn take_leader_lease(&self, name: &str, instance: i32, lease: Duration) -> Result<Taken> {
-        let query = query!("upkeep/take_leader_lease", Relaxed, [TEXT, INT4, INT8]);
+    /// Acquires or renews a leader lease for `lease` from now, by the database's clock.
+    pub async fn acquire_leader_lease(&self, name: &str, instance: i32, lease: Duration) -> Result<Acquired> {
+        let query = query!("upkeep/acquire_leader_lease", Relaxed, [TEXT, INT4, INT8]);
         let rows = self.query(query, &[&name, &instance, &millis(lease)]).await?;
         Ok(match rows.first().map(|row| row.value::<bool>(0)).transpose()? {
-            Some(true) => Taken::New,
-            Some(false) => Taken::Kept,
-            None => Taken::Elsewhere,
+            Some(true) => Acquired::New,
+            Some(false) => Acquired::Kept,
+            None => Acquired::Elsewhere,
         })
     }
 

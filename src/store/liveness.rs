@@ -1,9 +1,9 @@
-//! Whether a session that has not answered for a while is still at it.
+//! Whether a session that has not answered for a while is still at work.
 //!
 //! A server that is frozen, a link that is half-open and a primary that was replaced say nothing, and the kernel at the
-//! other end may go on acknowledging. `statement_timeout` bounds only servers that work. So whoever waits for longer than a
-//! few seconds asks through a new connection, to whichever server takes writes now, whether the session is there and
-//! working. If it is not, or nobody lets us in, the connection is given up, and with it all that were made before.
+//! other end may go on acknowledging. `statement_timeout` bounds only servers that work. So whoever waits for longer
+//! than a few seconds asks through a new connection, to whichever server takes writes now, whether the session is there
+//! and working. If it is not, or nobody lets us in, the connection is given up, and with it all that were made before.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

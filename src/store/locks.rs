@@ -1,9 +1,9 @@
 //! Rows that another's open transaction has locked: an operator's cancel() before its COMMIT, say.
 //!
-//! **Guarantee.** Such a row waits alone. A statement waits for a lock no longer than `lock_timeout`; then the locked rows of
-//! its batch are told apart, the others go on, and whoever brought them keeps the locked ones and comes again. While locks are
-//! met, each batch is asked about first, so that nobody waits for the same lock twice. Without locks nothing is asked.
-//! **Limit.** Whoever meets a lock first has waited for it, and so has its batch: a second.
+//! **Guarantee.** Such a row waits alone. A statement waits for a lock no longer than `lock_timeout`; then the locked
+//! rows of its batch are told apart, the others go on, and whoever brought them keeps the locked ones and comes again.
+//! While locks are met, each batch is asked about first, so that nobody waits for the same lock twice. Without locks
+//! nothing is asked. **Limit.** Whoever meets a lock first has waited for it, and so has its batch: a second.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 
-use super::refusal::{Halves, Values};
+use super::refusal::{Bisection, Values};
 use super::{Error, Result, Store, query};
 
 /// Rows that are locked are tried again after this.
@@ -55,21 +55,21 @@ impl Store {
     }
 
     /// The parts of a batch to try.
-    pub(super) async fn parts(&self, ids: Vec<i64>) -> Result<Halves> {
+    pub(super) async fn parts(&self, ids: Vec<i64>) -> Result<Bisection> {
         let locked = self.find_locked_if_met(&ids).await?;
-        let mut halves = Halves::of(ids);
+        let mut bisection = Bisection::of(ids);
         if !locked.is_empty()
-            && let Some(whole) = halves.next()
+            && let Some(whole) = bisection.next()
         {
-            halves.pass_over(whole, &locked);
+            bisection.pass_over(whole, &locked);
         }
-        Ok(halves)
+        Ok(bisection)
     }
 
     /// What became of a part. An error that is neither a value's nor a lock's is given back.
-    pub(super) async fn tried(&self, halves: &mut Halves, part: Range<usize>, outcome: Result<()>) -> Result<()> {
-        let Err(Error::Locked(reason)) = outcome else { return halves.tried(part, outcome) };
-        let ids = &halves.ids[part.clone()];
+    pub(super) async fn tried(&self, bisection: &mut Bisection, part: Range<usize>, outcome: Result<()>) -> Result<()> {
+        let Err(Error::Locked(reason)) = outcome else { return bisection.tried(part, outcome) };
+        let ids = &bisection.ids[part.clone()];
         let mut locked = match self.find_locked(ids).await {
             // The whole table is.
             Err(Error::Locked(_)) => HashSet::new(),
@@ -80,7 +80,7 @@ impl Store {
             locked.extend(ids);
         }
         self.met(&reason, locked.len());
-        halves.pass_over(part, &locked);
+        bisection.pass_over(part, &locked);
         Ok(())
     }
 

@@ -155,7 +155,7 @@ async fn applied(asked: &Asked<'_>) -> Result<Vec<(i64, String)>, Error> {
     Ok(rows.iter().filter_map(|row| Some((text(row, 0).parse().ok()?, text(row, 1)))).collect())
 }
 
-/// Why the daemon's login may not even look: it has not been given its role.
+/// Why the daemon's login may not even read: it has not been given its role.
 pub async fn explain_unreadable(session: &command::Session, error: Error) -> Error {
     let denied = match db_error(&error) {
         Some(db) if *db.code() == SqlState::INSUFFICIENT_PRIVILEGE => db.message().to_owned(),

@@ -7,7 +7,7 @@ use super::refusal::Values;
 use super::request::{Answer, RequestError};
 use super::{Error, Store, query};
 
-/// One notification to write, as `notify()` takes it. JSON as text: it is looked at by Postgres alone.
+/// One notification to write, as `notify()` takes it. JSON as text: only Postgres parses it.
 #[derive(Debug, Clone, Copy)]
 pub struct NewNotification<'a> {
     /// What it is about.

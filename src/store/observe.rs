@@ -1,4 +1,4 @@
-//! What readiness and metrics ask: what is written down, never a count of its own.
+//! What readiness and metrics read: stored figures only, nothing is counted for them.
 
 use super::refusal::Values;
 use super::{Result, Store, query};

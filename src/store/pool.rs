@@ -1,4 +1,4 @@
-//! Connections that are kept: made with their settings, and thrown away once their server is given up.
+//! The pool's connections: made with their settings, and closed once their server is given up.
 
 use std::ops::Deref;
 use std::sync::Arc;

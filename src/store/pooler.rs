@@ -1,4 +1,4 @@
-//! Whether somebody in between shares our sessions with others: a transaction-mode pooler that nobody mentioned.
+//! Whether a transaction-mode pooler, which the configuration does not mention, shares our sessions with others.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ const REFUSAL: &str = "a transaction-mode pooler (such as PgBouncer) stands in b
 /// same one, the one used last, each in turn), one of these meets another's or a new one.
 const ROUND: [usize; 8] = [0, 0, 1, 0, 1, 1, 0, 1];
 
-/// Fails if sessions are shared and the configuration does not know. Says nothing against session-mode poolers and proxies:
-/// behind them a session keeps what it is told.
+/// Fails if sessions are shared and the configuration does not know. Says nothing against session-mode poolers and
+/// proxies: behind them a session keeps what it is told.
 pub async fn refuse_shared(config: &Config) -> Result<()> {
     if !config.database.pooler && are_sessions_shared(&config.database_url, config.database.connect_timeout).await? {
         return Err(Error::Refused(REFUSAL.to_owned()));

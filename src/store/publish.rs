@@ -11,7 +11,7 @@ use super::release::bounded;
 use super::{BATCH_ROWS, Error, Result, Store, query};
 use crate::queue::Message;
 
-/// How often an admission that lost a race looks again; then the sweep does it.
+/// How often an admission that lost a race is tried again; then the sweep does it.
 const ADMISSIONS_MAX: usize = 5;
 
 /// Rows reserved for this instance to push, in the order to push them, and the publications they stand under.
@@ -86,11 +86,11 @@ pub struct Fresh {
     pub found: Found,
     /// Keys whose head waits to be admitted.
     pub keys: Vec<String>,
-    /// The last id drawn when it looked.
+    /// The last id drawn when it scanned.
     pub last_id: i64,
 }
 
-/// Where the fast path looks.
+/// What the fast path scans.
 #[derive(Debug, Clone, Copy)]
 pub struct FreshScan<'a> {
     /// The last id drawn at the previous poll.
@@ -102,10 +102,10 @@ pub struct FreshScan<'a> {
     /// The only topics that are taken; `None`: any.
     pub only: Option<&'a [&'a str]>,
     /// Rows at most.
-    pub take: u32,
+    pub rows_max: u32,
 }
 
-/// What to take of one topic.
+/// What to reserve of one topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicScan {
     /// The topic.
@@ -113,7 +113,7 @@ pub struct TopicScan {
     /// Rows with a higher `seq` only.
     pub after: i64,
     /// Rows at most.
-    pub take: u32,
+    pub rows_max: u32,
 }
 
 /// What came back or late of some topics.
@@ -131,9 +131,10 @@ impl Store {
         let query =
             query!("relay/reserve_fresh", Relaxed, [INT8, INT8, TEXT_ARRAY, INT4, INT4, INT8_ARRAY, TEXT_ARRAY]);
         let skip: Vec<&str> = scan.skip.iter().map(|topic| &**topic).collect();
-        let take = bounded(scan.take);
-        let rows =
-            self.query(query, &[&scan.last_id, &scan.overlap, &skip, &take, &instance, &confirm, &scan.only]).await?;
+        let rows_max = bounded(scan.rows_max);
+        let rows = self
+            .query(query, &[&scan.last_id, &scan.overlap, &skip, &rows_max, &instance, &confirm, &scan.only])
+            .await?;
         let mut fresh = Fresh::default();
         let mut reserved = Vec::with_capacity(rows.len());
         for row in &rows {
@@ -152,8 +153,8 @@ impl Store {
         let query = query!("relay/reserve_topics", Relaxed, [TEXT_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY]);
         let topics: Vec<&str> = scans.iter().map(|scan| &*scan.topic).collect();
         let after: Vec<i64> = scans.iter().map(|scan| scan.after).collect();
-        let take: Vec<i32> = scans.iter().map(|scan| bounded(scan.take)).collect();
-        let rows = self.query(query, &[&topics, &after, &take, &instance, &confirm]).await?;
+        let rows_max: Vec<i32> = scans.iter().map(|scan| bounded(scan.rows_max)).collect();
+        let rows = self.query(query, &[&topics, &after, &rows_max, &instance, &confirm]).await?;
         Found::of(&rows.iter().collect::<Vec<_>>())
     }
 
@@ -164,18 +165,19 @@ impl Store {
         Found::of(&rows.iter().collect::<Vec<_>>())
     }
 
-    /// Takes rows whose time has come, topic by topic, so many of each from such a step of its route on, looking back so far.
+    /// Takes rows whose time has come, topic by topic, so many of each from such a step of its route on, going back so
+    /// far.
     pub async fn reserve_due(
         &self,
         topics: &[(Arc<str>, u32)],
         steps: &[i16],
-        look_back: Duration,
+        back: Duration,
         instance: i32,
     ) -> Result<Due> {
         let query = query!("relay/reserve_due", Relaxed, [TEXT_ARRAY, INT4_ARRAY, INT8, INT4, INT2_ARRAY]);
         let names: Vec<&str> = topics.iter().map(|(topic, _)| &**topic).collect();
-        let take: Vec<i32> = topics.iter().map(|(_, take)| bounded(*take)).collect();
-        let rows = self.query(query, &[&names, &take, &millis(look_back), &instance, &steps]).await?;
+        let rows_max: Vec<i32> = topics.iter().map(|(_, rows_max)| bounded(*rows_max)).collect();
+        let rows = self.query(query, &[&names, &rows_max, &millis(back), &instance, &steps]).await?;
         let (mut reserved, mut next) = (Vec::new(), Vec::new());
         for row in &rows {
             match row.value::<Option<i64>>(0)? {
@@ -207,7 +209,7 @@ impl Store {
     /// Gives the heads of these keys their turn, if nobody of the key has it: they are due at once. Returns how many.
     pub async fn admit(&self, keys: &[String]) -> Result<u64> {
         let mut admitted = 0;
-        // Each key takes a place in the server's table of locks, which all sessions share.
+        // Each key takes an entry in the server's table of locks, which all sessions share.
         for keys in keys.chunks(BATCH_ROWS as usize) {
             admitted += self.admit_some(keys).await?;
         }
@@ -216,13 +218,13 @@ impl Store {
 
     async fn admit_some(&self, keys: &[String]) -> Result<u64> {
         let query = query!("relay/admit_heads", Durable, [TEXT_ARRAY]);
-        let mut looks = 0;
+        let mut tries = 0;
         loop {
-            looks += 1;
+            tries += 1;
             match self.query(query, &[&keys]).await {
                 Ok(rows) => return Ok(rows.len() as u64),
-                // Somebody else admitted a head meanwhile: look again.
-                Err(Error::Contention(_)) if looks < ADMISSIONS_MAX => {}
+                // Somebody else admitted a head meanwhile: try again.
+                Err(Error::Contention(_)) if tries < ADMISSIONS_MAX => {}
                 Err(error) => return Err(error),
             }
         }

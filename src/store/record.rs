@@ -9,7 +9,7 @@ use tokio_postgres::types::ToSql;
 
 use super::claim::Key;
 use super::instance::millis;
-use super::refusal::{Halves, Unusable, Values, freed_keys, in_ascii};
+use super::refusal::{Bisection, Unusable, Values, freed_keys, in_ascii};
 use super::{Error, Result, Store, query};
 
 /// A 2xx.
@@ -139,20 +139,20 @@ impl Store {
         let mut sent: Vec<&Sent> = sent.iter().collect();
         sent.sort_unstable_by_key(|sent| sent.id);
         let (mut record, mut late) = (SentRecord::default(), Vec::new());
-        let mut halves = self.parts(ids(&sent)).await?;
-        while let Some(part) = halves.next() {
+        let mut bisection = self.parts(ids(&sent)).await?;
+        while let Some(part) = bisection.next() {
             let recorded = self.record_sent_at_once(&sent[part.clone()], &mut record, &mut late).await;
-            self.tried(&mut halves, part, recorded).await?;
+            self.tried(&mut bisection, part, recorded).await?;
         }
-        record.leave(&sent, halves);
+        record.leave(&sent, bisection);
         if !late.is_empty() {
             // By itself: what is recorded must not be recorded again because one of these is locked.
-            let mut halves = self.parts(ids(&late)).await?;
-            while let Some(part) = halves.next() {
+            let mut bisection = self.parts(ids(&late)).await?;
+            while let Some(part) = bisection.next() {
                 let recorded = self.record_late_sent(&late[part.clone()], instance, &mut record).await;
-                self.tried(&mut halves, part, recorded).await?;
+                self.tried(&mut bisection, part, recorded).await?;
             }
-            record.leave(&late, halves);
+            record.leave(&late, bisection);
         }
         Ok(record)
     }
@@ -218,13 +218,13 @@ impl Store {
         recorder: Recorder<'_>,
     ) -> Result<FailureRecord> {
         let mut record = FailureRecord::default();
-        let mut halves = self.parts(failed.iter().map(|failed| failed.id).collect()).await?;
-        while let Some(part) = halves.next() {
+        let mut bisection = self.parts(failed.iter().map(|failed| failed.id).collect()).await?;
+        while let Some(part) = bisection.next() {
             let recorded = self.record_failures_at_once(&failed[part.clone()], instance, recorder, &mut record).await;
-            self.tried(&mut halves, part, recorded).await?;
+            self.tried(&mut bisection, part, recorded).await?;
         }
-        record.locked = halves.locked.into_iter().map(|at| (failed[at].id, failed[at].token)).collect();
-        for (at, _) in halves.refused {
+        record.locked = bisection.locked.into_iter().map(|at| (failed[at].id, failed[at].token)).collect();
+        for (at, _) in bisection.refused {
             // The provider's words, most likely.
             let plain = in_ascii(&failed[at]);
             let recorded = self.record_failures_at_once(std::slice::from_ref(&plain), instance, recorder, &mut record);
@@ -313,7 +313,7 @@ impl Store {
 
 impl SentRecord {
     /// What is left of a batch that was tried.
-    fn leave(&mut self, sent: &[&Sent], tried: Halves) {
+    fn leave(&mut self, sent: &[&Sent], tried: Bisection) {
         self.locked.extend(tried.locked.into_iter().map(|at| (sent[at].id, sent[at].token)));
         self.unusable.extend(tried.refused.into_iter().map(|(at, error)| Unusable {
             id: sent[at].id,

@@ -1,8 +1,8 @@
-//! Values that cannot be taken: a statement that refuses one row's, or a row that holds what no program can represent.
+//! Values that cannot be used: a statement refuses one row's values, or a row holds what the program cannot represent.
 //!
-//! **Guarantee.** One such row costs itself and nobody else: a batch is halved down to it, and it ends FAILED with the reason.
-//! Reading a row never panics. **Limit.** A row that cannot even be marked FAILED (a CHECK of its own record is broken) stays
-//! where it is, past its lease, and is told as an error.
+//! **Guarantee.** One such row costs itself and nobody else: a batch is bisected down to it, and it ends FAILED with
+//! the reason. Reading a row never panics. **Limit.** A row that cannot even be marked FAILED (a CHECK of its own
+//! record is broken) stays where it is, past its lease, and is told as an error.
 
 use std::collections::HashSet;
 use std::error::Error as _;
@@ -31,7 +31,8 @@ pub struct Unusable {
 
 /// Values of a row, without a panic.
 pub(super) trait Values {
-    /// What is in this column, unless it is nothing that `T` can hold: bytes that are no text, a time beyond all calendars.
+    /// What is in this column, unless it is nothing that `T` can hold: bytes that are no text, a time beyond all
+    /// calendars.
     fn value<'a, T: FromSql<'a>>(&'a self, column: impl RowIndex + Display) -> Result<T>;
 }
 
@@ -45,23 +46,23 @@ impl Values for Row {
     }
 }
 
-/// Which parts of a batch to try: all of it at once; if a value in a part is refused, one half of it and then the other; if some
-/// of it is locked, what lies between that.
+/// Which parts of a batch to try: all of it at once; if a value in a part is refused, one half of it and then the
+/// other; if some of it is locked, what lies between that.
 #[derive(Debug)]
-pub(super) struct Halves {
+pub(super) struct Bisection {
     pub(super) ids: Vec<i64>,
     parts: Vec<Range<usize>>,
-    /// The places of those that are refused alone, and why.
+    /// The positions of those that are refused alone, and why.
     pub(super) refused: Vec<(usize, String)>,
-    /// The places of those that are locked: see [`super::locks`].
+    /// The positions of those that are locked: see [`super::locks`].
     pub(super) locked: Vec<usize>,
 }
 
-impl Halves {
+impl Bisection {
     /// Of a batch about these notifications.
-    pub(super) fn of(ids: Vec<i64>) -> Halves {
+    pub(super) fn of(ids: Vec<i64>) -> Bisection {
         let whole = 0..ids.len();
-        Halves { ids, parts: Vec::from([whole]), refused: Vec::new(), locked: Vec::new() }
+        Bisection { ids, parts: Vec::from([whole]), refused: Vec::new(), locked: Vec::new() }
     }
 
     /// The part to try next.
@@ -84,7 +85,7 @@ impl Halves {
     }
 }
 
-impl Halves {
+impl Bisection {
     /// Goes on with what is not locked of a part.
     pub(super) fn pass_over(&mut self, part: Range<usize>, locked: &HashSet<i64>) {
         let mut end = part.end;
@@ -120,7 +121,8 @@ pub(super) fn in_ascii(failed: &Failed) -> Failed {
 }
 
 impl Store {
-    /// Rows that cannot be worked with end FAILED, each by itself. Returns the keys they free, and those that are locked.
+    /// Rows that cannot be worked with end FAILED, each by itself. Returns the keys they free, and those that are
+    /// locked.
     pub async fn give_up(&self, rows: &[Unusable]) -> Result<(Vec<String>, Vec<Key>)> {
         let query = query!("worker/give_up", Durable, [INT8, INT4, TEXT]);
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
@@ -153,30 +155,30 @@ mod tests {
 
     #[test]
     fn a_batch_is_halved_down_to_what_is_refused() {
-        let (mut taken, mut tries, mut halves) = (Vec::new(), 0, Halves::of((0..100).collect()));
-        while let Some(part) = halves.next() {
+        let (mut taken, mut tries, mut bisection) = (Vec::new(), 0, Bisection::of((0..100).collect()));
+        while let Some(part) = bisection.next() {
             tries += 1;
             let has_bad = [7, 8, 99].iter().any(|bad| part.contains(bad));
             if !has_bad {
                 taken.extend(part.clone());
             }
-            halves.tried(part, if has_bad { Err(Error::Value("no".into())) } else { Ok(()) }).unwrap();
+            bisection.tried(part, if has_bad { Err(Error::Value("no".into())) } else { Ok(()) }).unwrap();
         }
-        assert_eq!(halves.refused, [(7, "no".into()), (8, "no".into()), (99, "no".into())]);
+        assert_eq!(bisection.refused, [(7, "no".into()), (8, "no".into()), (99, "no".into())]);
         assert_eq!(taken, (0..99).filter(|item| ![7, 8].contains(item)).collect::<Vec<usize>>());
         assert!(tries < 40, "{tries}");
-        let gone = Halves::of((0..5).collect()).tried(0..5, Err(Error::Unavailable("gone".into())));
+        let gone = Bisection::of((0..5).collect()).tried(0..5, Err(Error::Unavailable("gone".into())));
         assert!(matches!(gone, Err(Error::Unavailable(_))), "an outage is no value's fault");
     }
 
     #[test]
     fn what_is_locked_of_a_part_is_passed_over_and_the_rest_tried_in_order() {
-        let mut halves = Halves::of((10..20).collect());
-        let whole = halves.next().unwrap();
-        halves.pass_over(whole, &HashSet::from([10, 13, 14, 19]));
-        let parts: Vec<Range<usize>> = std::iter::from_fn(|| halves.next()).collect();
+        let mut bisection = Bisection::of((10..20).collect());
+        let whole = bisection.next().unwrap();
+        bisection.pass_over(whole, &HashSet::from([10, 13, 14, 19]));
+        let parts: Vec<Range<usize>> = std::iter::from_fn(|| bisection.next()).collect();
         assert_eq!(parts, [1..3, 5..9]);
-        halves.locked.sort_unstable();
-        assert_eq!(halves.locked, [0, 3, 4, 9]);
+        bisection.locked.sort_unstable();
+        assert_eq!(bisection.locked, [0, 3, 4, 9]);
     }
 }

@@ -40,7 +40,7 @@ pub struct TopicScan {
     /// Rows after this only.
     pub after: Cursor,
     /// Rows at most.
-    pub take: u32,
+    pub rows_max: u32,
 }
 
 /// What was found of one topic.
@@ -73,8 +73,8 @@ impl Store {
         let query = query!("producer/release_due", Relaxed, [TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT8_ARRAY, INT4_ARRAY]);
         let topics: Vec<&str> = scans.iter().map(|scan| scan.topic.as_str()).collect();
         let (after_at, after_id): (Vec<DateTime<Utc>>, Vec<i64>) = scans.iter().map(|scan| scan.after).unzip();
-        let take: Vec<i32> = scans.iter().map(|scan| bounded(scan.take)).collect();
-        let rows = self.query(query, &[&topics, &after_at, &after_id, &take]).await?;
+        let rows_max: Vec<i32> = scans.iter().map(|scan| bounded(scan.rows_max)).collect();
+        let rows = self.query(query, &[&topics, &after_at, &after_id, &rows_max]).await?;
         let mut released = Released::default();
         for row in &rows {
             let found: i64 = row.value("found")?;

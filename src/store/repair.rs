@@ -34,7 +34,7 @@ pub struct Expired {
 /// Pages of the outbox that one statement goes over at most: 64 MiB.
 pub const PAGES_MAX: u32 = 8_192;
 
-/// What a sweep looks for, and in which part of all that is live.
+/// What a sweep searches for, and in which part of all that is live.
 #[derive(Debug, Clone, Copy)]
 pub struct Scan<'a> {
     /// Claims of these instances.
@@ -69,7 +69,7 @@ pub struct Dead {
     pub id: i32,
     /// Whether its queue died with it.
     pub memory: bool,
-    /// Its last sign of life.
+    /// Its last heartbeat.
     pub heartbeat_at: DateTime<Utc>,
     /// Where it ran.
     pub host: String,
@@ -78,8 +78,8 @@ pub struct Dead {
 }
 
 impl Store {
-    /// Instances that are dead or have signed off lately, as far as one can tell whose own heartbeats have gone through for
-    /// so long.
+    /// Instances that are dead or have signed off lately, as far as one can tell whose own heartbeats have gone through
+    /// for so long.
     pub async fn dead_instances(&self, own: i32, steady_for: Duration) -> Result<Vec<Dead>> {
         let query = query!("relay/find_dead_instances", Relaxed, [INT4, INT8]);
         let rows = self.query(query, &[&own, &millis(steady_for)]).await?;
@@ -121,8 +121,8 @@ impl Store {
         Ok(self.query(query, &[&millis(unconfirmed_for), &bounded(publications_max)]).await?.len() as u64)
     }
 
-    /// What is published and unclaimed and will not be delivered is due again, under a new epoch. One bounded statement after
-    /// the other.
+    /// What is published and unclaimed and will not be delivered is due again, under a new epoch. One bounded statement
+    /// after the other.
     pub async fn republish(&self, which: Undelivered<'_>) -> Result<u64> {
         let query = query!("relay/republish", Durable, [INT4_ARRAY, INT8, BOOL, INT8, INT8, BOOL]);
         let (by, published_for, overtaken, in_redis): (Option<&[i32]>, Duration, bool, bool) = match which {
@@ -146,8 +146,8 @@ impl Store {
         }
     }
 
-    /// Reads up to so many keys after this one. Returns those whose head waits to be admitted, and where the next scan goes on;
-    /// `None`: there are no more.
+    /// Reads up to so many keys after this one. Returns those whose head waits to be admitted, and where the next scan
+    /// goes on; `None`: there are no more.
     pub async fn waiting_keys(&self, after: &str, keys_max: u32) -> Result<(Vec<String>, Option<String>)> {
         let query = query!("relay/find_waiting_keys", Relaxed, [TEXT, INT4]);
         let rows = self.query(query, &[&after, &bounded(keys_max)]).await?;

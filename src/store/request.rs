@@ -1,4 +1,4 @@
-//! What callers over HTTP ask: on connections of their own, and with the server's own words when it says no.
+//! Requests of callers over HTTP: on connections of their own, and with the server's own message when it refuses.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;

@@ -49,7 +49,7 @@ pub struct Kept {
     pub failed: Duration,
     /// CANCELED.
     pub canceled: Duration,
-    /// Rows created later than this ago are not looked at.
+    /// Rows created later than this ago are not read.
     pub border: Duration,
 }
 

@@ -18,7 +18,7 @@ const FOREIGN_PLANS: &str = "SET LOCAL enable_seqscan = DEFAULT; SET LOCAL enabl
     SET LOCAL enable_hashjoin = DEFAULT; SET LOCAL enable_mergejoin = DEFAULT; SET LOCAL jit = DEFAULT; \
     SET LOCAL max_parallel_workers_per_gather = DEFAULT";
 
-/// A schedule that needs a look.
+/// A schedule that is due to be planned.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     /// Its number.

@@ -1,4 +1,4 @@
-//! Finding notifications in any history, a bounded look at a time.
+//! Searching notifications in any history, a bounded scan at a time.
 //!
 //! The log has no index by status or payload (each would make every `notify()` or outcome dearer). So a search
 //! is a scan of an index that there is, from a position on, and ends with the page, with the rows or with its time:
@@ -11,9 +11,9 @@
 //! | FAILED | the dead letters by `failed_at` | last failed first |
 //! | PENDING | what is due, by topic and `due_at` | topic by topic, the earliest first |
 //!
-//! **Guarantee.** One call takes some 40 ms, in statements of a few each, whatever is asked and however long the history; from [`Page::next`] on
-//! nothing is skipped. **Limit.** A page may be short or empty although there is more: then [`Page::scanned_to`] says how
-//! far it looked.
+//! **Guarantee.** One call takes some 40 ms, in statements of a few each, whatever is asked and however long the
+//! history; from [`Page::next`] on nothing is skipped. **Limit.** A page may be short or empty although there is more:
+//! then [`Page::scanned_to`] says how far it got.
 
 use std::time::{Duration, Instant};
 
@@ -27,15 +27,15 @@ use super::request::Answer;
 use super::{Store, query};
 use crate::notification::Status;
 
-/// How long one call looks, about.
+/// How long one call scans, about.
 const TIME_MAX: Duration = Duration::from_millis(40);
-/// Rows looked at in the first statement, and in the last; a look into payloads costs more.
-const LOOK: (i32, i32) = (200, 4_000);
-const LOOK_INTO_PAYLOADS: (i32, i32) = (20, 400);
+/// Rows scanned by the first statement, and by the last; comparing payloads costs more.
+const SCAN_ROWS: (i32, i32) = (200, 4_000);
+const SCAN_ROWS_PAYLOADS: (i32, i32) = (20, 400);
 /// How far ids and creation times may be out of step: transactions at the same time draw theirs as it comes.
 const OUT_OF_STEP: TimeDelta = TimeDelta::minutes(1);
 
-/// What is looked for; everything that is given must hold.
+/// What is searched for; everything that is given must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Its topic.
@@ -52,7 +52,7 @@ pub struct Filter {
     pub contains: Option<String>,
 }
 
-/// Where a scan stands: on the last row that was looked at.
+/// Where a scan stands: on the last row that was scanned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     id: i64,
@@ -69,7 +69,7 @@ pub struct Page {
     pub notifications: Vec<Found>,
     /// From where to go on; `None`: there is no more.
     pub next: Option<Position>,
-    /// How far it looked, if it did not fill the page and there may be more.
+    /// How far it scanned, if it did not fill the page and there may be more.
     pub scanned_to: Option<DateTime<Utc>>,
 }
 
@@ -95,7 +95,7 @@ impl Scan {
     }
 }
 
-/// One row of a look.
+/// One row of a scan.
 struct Seen {
     position: Position,
     matches: bool,
@@ -110,10 +110,10 @@ impl Store {
             Some(position) => position,
             None => self.start(scan, filter).await?,
         };
-        let (mut rows, rows_most) = if filter.contains.is_some() { LOOK_INTO_PAYLOADS } else { LOOK };
+        let (mut rows, rows_most) = if filter.contains.is_some() { SCAN_ROWS_PAYLOADS } else { SCAN_ROWS };
         let mut ids = Vec::new();
         let next = loop {
-            let (seen, is_last) = self.look(scan, &position, rows, filter).await?;
+            let (seen, is_last) = self.scan(scan, &position, rows, filter).await?;
             let is_over = is_last || seen.last().is_none_or(|last| is_past(scan, filter, &last.position));
             for row in seen {
                 position = row.position;
@@ -163,7 +163,7 @@ impl Store {
     }
 
     /// Those that match of the next rows, and the last of them whether it matches or not; whether that was all.
-    async fn look(&self, scan: Scan, from: &Position, rows: i32, filter: &Filter) -> Answer<(Vec<Seen>, bool)> {
+    async fn scan(&self, scan: Scan, from: &Position, rows: i32, filter: &Filter) -> Answer<(Vec<Seen>, bool)> {
         let Filter { topic, recipient, since, until, contains, .. } = filter;
         let (status, id, at) = (filter.status.map(Status::name), &from.id, &from.at);
         let found = match scan {
@@ -199,9 +199,9 @@ impl Store {
                 self.ask(query, &[&above, at, id, &rows, topic, since, until, contains]).await?
             }
         };
-        let looked = found.first().map_or(Ok(0), |row| row.value::<i64>(4))?;
+        let scanned = found.first().map_or(Ok(0), |row| row.value::<i64>(4))?;
         let seen = found.iter().map(|row| seen(scan, row)).collect::<super::Result<Vec<Seen>>>()?;
-        Ok((seen, looked < i64::from(rows)))
+        Ok((seen, scanned < i64::from(rows)))
     }
 }
 

@@ -22,8 +22,8 @@ pub enum Purpose {
     Migration,
 }
 
-/// How long a statement of the daemon waits for what another's open transaction has locked: see [`super::locks`]. People and
-/// callers wait as long as their statements may take, and so does a migration.
+/// How long a statement of the daemon waits for what another's open transaction has locked: see [`super::locks`].
+/// People and callers wait as long as their statements may take, and so does a migration.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// A statement of a caller over HTTP ends before its request does.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);

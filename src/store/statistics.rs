@@ -1,4 +1,5 @@
-//! What an instance counted and sees, for the views: counts by the minute, its queue's server, its routes, the snapshot.
+//! What an instance counted and sees, for the views: counts by the minute, its queue's server, its routes, the
+//! snapshot.
 
 use chrono::{DateTime, Utc};
 

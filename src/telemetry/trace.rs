@@ -6,8 +6,7 @@
 //!
 //! The SDK's propagator does not read the `traceparent`: it takes ids of any length and forgets that an id is random.
 
-use opentelemetry::trace::{SpanId, SpanKind, TraceFlags, TraceId};
-use opentelemetry_sdk::trace::{Sampler, SamplingDecision, ShouldSample as _};
+use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
@@ -16,57 +15,22 @@ const TRACEPARENT_BYTES: usize = 55;
 /// The flags of version 00 that we pass on: sampled, and that the trace id is random.
 const KNOWN_FLAGS: u8 = 0x03;
 
-/// A call's place in its trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SpanContext {
-    /// The trace.
-    pub trace_id: TraceId,
-    /// The call.
-    pub span_id: SpanId,
-    /// The app's span; absent: the trace begins here.
-    pub parent_id: Option<SpanId>,
-    /// What is known of the trace: that it is sampled, and whether its id is random.
-    pub flags: TraceFlags,
+/// A call's place in its trace, as its provider is told.
+#[derive(Debug)]
+pub struct Traceparent {
+    /// The header, so that the provider's spans hang below ours.
+    pub text: String,
+    /// Whether the row brought a trace; else it begins here.
+    pub is_continued: bool,
 }
 
-impl SpanContext {
-    /// The context of one call, if it is to be traced: as the row's `traceparent` says, else for `ratio` of all rows.
-    pub fn begin(headers: Option<&RawValue>, webhook_id: &str, ratio: f64) -> Option<SpanContext> {
-        let span_id = SpanId::from(rand::random::<u64>().max(1));
-        match headers.and_then(parent) {
-            Some(parent) => parent.flags.is_sampled().then_some(SpanContext {
-                trace_id: parent.trace_id,
-                span_id,
-                parent_id: Some(parent.span_id),
-                flags: parent.flags,
-            }),
-            None => {
-                let trace_id = trace_id_of(webhook_id);
-                is_sampled(trace_id, ratio).then_some(SpanContext {
-                    trace_id,
-                    span_id,
-                    parent_id: None,
-                    flags: TraceFlags::SAMPLED,
-                })
-            }
-        }
-    }
-
-    /// What the provider is told, so that its spans hang below ours.
-    pub fn traceparent(&self) -> String {
-        format!("00-{}-{}-{:02x}", self.trace_id, self.span_id, self.flags)
-    }
+/// As a header's value.
+pub(super) fn traceparent(context: &SpanContext) -> String {
+    format!("00-{}-{}-{:02x}", context.trace_id(), context.span_id(), context.trace_flags())
 }
 
-/// The app's span.
-#[derive(Debug, PartialEq, Eq)]
-struct Parent {
-    trace_id: TraceId,
-    span_id: SpanId,
-    flags: TraceFlags,
-}
-
-fn parent(headers: &RawValue) -> Option<Parent> {
+/// The app's span, if the row names one.
+pub(super) fn parent(headers: &RawValue) -> Option<SpanContext> {
     #[derive(serde::Deserialize)]
     struct Headers<'a> {
         #[serde(borrow)]
@@ -77,7 +41,7 @@ fn parent(headers: &RawValue) -> Option<Parent> {
 }
 
 /// Versions to come may append to what we know, after another dash.
-fn parse(text: &[u8]) -> Option<Parent> {
+fn parse(text: &[u8]) -> Option<SpanContext> {
     let (known, rest) = text.split_at_checked(TRACEPARENT_BYTES)?;
     let dashes = [known[2], known[35], known[52]];
     let [version] = unhex(&known[..2])?;
@@ -86,12 +50,15 @@ fn parse(text: &[u8]) -> Option<Parent> {
         return None;
     }
     let [flags] = unhex(&known[53..])?;
-    let parent = Parent {
-        trace_id: TraceId::from_bytes(unhex(&known[3..35])?),
-        span_id: SpanId::from_bytes(unhex(&known[36..52])?),
-        flags: TraceFlags::new(flags & KNOWN_FLAGS),
-    };
-    (parent.trace_id != TraceId::INVALID && parent.span_id != SpanId::INVALID).then_some(parent)
+    let parent = SpanContext::new(
+        TraceId::from_bytes(unhex(&known[3..35])?),
+        SpanId::from_bytes(unhex(&known[36..52])?),
+        TraceFlags::new(flags & KNOWN_FLAGS),
+        true,
+        // The row's tracestate is between the app and the provider.
+        TraceState::NONE,
+    );
+    parent.is_valid().then_some(parent)
 }
 
 /// Only lower case: upper case is not a `traceparent`.
@@ -108,17 +75,11 @@ fn unhex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-fn trace_id_of(webhook_id: &str) -> TraceId {
+/// The trace of a notification whose row names none.
+pub(super) fn trace_id_of(webhook_id: &str) -> TraceId {
     let mut trace_id = [0; 16];
     trace_id.copy_from_slice(&Sha256::digest(webhook_id.as_bytes())[..16]);
     TraceId::from_bytes(trace_id)
-}
-
-/// By the trace id, so that everybody decides alike.
-fn is_sampled(trace_id: TraceId, ratio: f64) -> bool {
-    let sampler = Sampler::TraceIdRatioBased(ratio);
-    let decision = sampler.should_sample(None, trace_id, "", &SpanKind::Client, &[], &[]).decision;
-    decision == SamplingDecision::RecordAndSample
 }
 
 #[cfg(test)]
@@ -128,29 +89,23 @@ mod tests {
     const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
     const SPAN: &str = "b7ad6b7169203331";
 
-    fn begin(traceparent: &str, ratio: f64) -> Option<SpanContext> {
+    fn read(traceparent: &str) -> Option<String> {
         let headers = RawValue::from_string(serde_json::json!({ "traceparent": traceparent }).to_string()).unwrap();
-        SpanContext::begin(Some(&headers), "ntf-a-1-1", ratio)
+        parent(&headers).as_ref().map(super::traceparent)
     }
 
     #[test]
-    fn a_call_is_a_child_of_the_apps_span_and_follows_its_decision() {
-        let child = begin(&format!("00-{TRACE}-{SPAN}-01"), 0.0).expect("sampled by the app");
-        assert_eq!(
-            (child.trace_id.to_string().as_str(), child.parent_id.map(|id| id.to_string())),
-            (TRACE, Some(SPAN.to_owned()))
-        );
-        assert_eq!(child.traceparent(), format!("00-{TRACE}-{}-01", child.span_id));
-        assert_ne!(child.span_id.to_string(), SPAN);
-        assert_eq!(begin(&format!("00-{TRACE}-{SPAN}-00"), 1.0), None);
-        let random = begin(&format!("00-{TRACE}-{SPAN}-03"), 0.0).expect("sampled");
-        assert!(random.traceparent().ends_with("-03"));
-        let later = begin(&format!("cc-{TRACE}-{SPAN}-09-more"), 0.0).expect("a version to come");
-        assert!(later.traceparent().starts_with("00-") && later.traceparent().ends_with("-01"));
+    fn a_traceparent_is_read_with_the_flags_that_are_known() {
+        for flags in ["00", "01", "02", "03"] {
+            let text = format!("00-{TRACE}-{SPAN}-{flags}");
+            assert_eq!(read(&text), Some(text));
+        }
+        let to_come = read(&format!("cc-{TRACE}-{SPAN}-09-more"));
+        assert_eq!(to_come, Some(format!("00-{TRACE}-{SPAN}-01")), "a version to come");
     }
 
     #[test]
-    fn what_is_no_traceparent_begins_a_trace() {
+    fn what_is_no_traceparent_is_not_read() {
         for bad in [
             String::new(),
             "00-abc-def-01".to_owned(),
@@ -163,24 +118,9 @@ mod tests {
             format!("00-{TRACE}_{SPAN}-01"),
             format!("00-{TRACE}-{SPAN}-é"),
         ] {
-            let root = begin(&bad, 1.0).expect("a trace of its own");
-            assert_eq!((root.parent_id, root.flags), (None, TraceFlags::SAMPLED), "{bad}");
-            assert_eq!(begin(&bad, 0.0), None, "{bad}");
+            assert_eq!(read(&bad), None, "{bad}");
         }
         let not_text = RawValue::from_string(r#"{"traceparent": 1}"#.to_owned()).unwrap();
-        assert!(SpanContext::begin(Some(&not_text), "ntf-a-1-1", 1.0).is_some());
-    }
-
-    #[test]
-    fn all_attempts_of_a_notification_share_a_trace_and_their_fate() {
-        let mut sampled = 0;
-        for n in 0..1000 {
-            let id = format!("ntf-a-{n}-1");
-            let attempts = [(); 3].map(|()| SpanContext::begin(None, &id, 0.3));
-            let traces: Vec<_> = attempts.iter().flatten().map(|attempt| attempt.trace_id).collect();
-            assert!(traces.is_empty() || traces == [traces[0]; 3], "all or none");
-            sampled += usize::from(!traces.is_empty());
-        }
-        assert!((250..350).contains(&sampled), "{sampled} of 1000");
+        assert_eq!(parent(&not_text), None);
     }
 }

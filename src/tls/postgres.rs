@@ -109,7 +109,7 @@ impl ServerCertVerifier for Verifier {
             trust.chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
         };
         match checked {
-            // The name is looked at last, when the chain has already been found good.
+            // The name is checked last, when the chain has already been found good.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if self.verify != Verify::Full => Ok(ServerCertVerified::assertion()),

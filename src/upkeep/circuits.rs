@@ -1,8 +1,7 @@
-//! Keeps this instance's picture of pauses and circuits in step with the others': read from Postgres twice a second.
+//! Reads pauses and circuits from Postgres twice a second, so that all instances see the same.
 //!
-//! **Guarantee.** What an operator paused, resumed, closed or wants probed, and a circuit that another instance opened, take
-//! effect here within a second.
-//! **Limit.** While Postgres is away the last picture stands.
+//! **Guarantee.** What an operator paused, resumed, closed or wants probed, and a circuit that another instance opened,
+//! take effect here within a second. **Limit.** While Postgres is away, what was read last holds.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use crate::store::instance::InstanceId;
 use crate::store::{Result, Store};
 use crate::telemetry::outage::Outage;
 
-/// How old the picture may be: a pause takes effect within a second.
+/// How old what was read may be: a pause takes effect within a second.
 const REFRESH_EVERY: Duration = Duration::from_millis(500);
 /// Rows that are made due at a time.
 const HASTEN_ROWS: i32 = 10_000;
@@ -41,8 +40,9 @@ pub async fn pass(store: &Store, instance: &InstanceId, availability: &Availabil
     Ok(freed)
 }
 
-/// What waits for a channel that was closed before its time is due at once, and a few of those that wait for one that is to
-/// be probed. Postgres made them due already; but who did not know of it yet sent some back until the old time, and now does.
+/// What waits for a channel that was closed before its time is due at once, and a few of those that wait for one that
+/// is to be probed. Postgres made them due already; but who did not know of it yet sent some back until the old time,
+/// and now does.
 async fn hasten(store: &Store, freed: Freed, unfinished: &mut BTreeSet<String>) -> Result<()> {
     for channel in freed.probed {
         store.hasten(&channel, PROBE_ROWS).await?;
@@ -57,8 +57,8 @@ async fn hasten(store: &Store, freed: Freed, unfinished: &mut BTreeSet<String>) 
     Ok(())
 }
 
-/// A reason that this build does not know is a newer build's: it is left to that one. Without a reason an operator ended it,
-/// or only a pause is left.
+/// A reason that this build does not know is a newer build's: it is left to that one. Without a reason an operator
+/// ended it, or only a pause is left.
 fn shared(state: &ChannelState, asked: Instant) -> Option<SharedCircuit> {
     let reason = match &state.reason {
         Some(name) => Some(OpenReason::parse(name)?),
@@ -75,7 +75,7 @@ fn shared(state: &ChannelState, asked: Instant) -> Option<SharedCircuit> {
     })
 }
 
-/// Keeps the picture fresh until `shutdown`.
+/// Reads until `shutdown`.
 pub async fn run(store: &Store, instance: &InstanceId, availability: &Availability, shutdown: &CancellationToken) {
     let mut outage = Outage::default();
     let mut unfinished = BTreeSet::new();

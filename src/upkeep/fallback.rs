@@ -4,14 +4,15 @@
 //!
 //! 1. The instance's row says that what it publishes may die with it: from now on a death means publishing it again.
 //! 2. The queue leaves Redis: nothing more is pushed there.
-//! 3. What was published through Redis is due again, under a new epoch. It comes last, so that no push can come after it.
+//! 3. What was published through Redis is due again, under a new epoch. It comes last, so that no push can come after
+//!    it.
 //!
-//! A step that fails is tried again with the next probe. Returning, pushes go to Redis at once; the row says what it says
+//! A step that fails is tried again with the next probe. On return, pushes go to Redis at once; the row keeps saying so
 //! until nothing is left in the process. What may happen meanwhile is written down in [`crate::queue::fallback`].
 //!
-//! **Guarantee.** Without Redis nothing waits longer than `fallback_after` and a few seconds, as long as an instance with
-//! the roles relay and worker can reach Postgres. **Limit.** Instances that have only one of the two cannot go on, and
-//! domain events wait for Redis.
+//! **Guarantee.** Without Redis nothing waits longer than `fallback_after` and a few seconds, as long as an instance
+//! with the roles relay and worker can reach Postgres. **Limit.** Instances that have only one of the two cannot go on,
+//! and domain events wait for Redis.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,13 +1,13 @@
 //! Retention: what ended long enough ago is deleted, in small steps, on one instance at a time.
 //!
-//! **Guarantee.** Nothing is deleted before its time, nothing that is still alive at all. A step looks at a thousand
+//! **Guarantee.** Nothing is deleted before its time, nothing that is still alive at all. A step reads a thousand
 //! rows by primary key and lasts milliseconds; the pauses between steps leave the server to the app. No index serves
 //! retention: one that named `status` or `finished_at` would make every outcome a non-HOT update.
 //!
-//! **Limit.** A scan goes up each table once; rows that it had to leave (FAILED, kept longer; a row that ended long after
-//! it was written) go with the next scan, which starts about a day later, or after a quarter of the shortest
-//! retention. A dedup key is remembered as long as its row. Notifications that are alive are never deleted,
-//! however old.
+//! **Limit.** A scan goes up each table once; rows that it had to leave (FAILED, kept longer; a row that ended long
+//! after it was written) go with the next scan, which starts about a day later, or after a quarter of the shortest
+//! retention. A dedup key is remembered as long as its row. Notifications that are alive are never deleted, however
+//! old.
 //!
 //! Metrics: `outboxd_retention_deleted_total{table}`.
 
@@ -26,7 +26,7 @@ use crate::telemetry::outage::Outage;
 
 /// The leader lease's name in the database.
 pub const LEASE: &str = "retention";
-/// Rows a step looks at.
+/// Rows a step reads.
 const STEP_ROWS: u32 = 1_000;
 /// After a step we rest this many times as long as it took, and at least so long.
 const REST_SHARE: u32 = 3;
@@ -50,7 +50,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 pub enum Table {
     /// Ended notifications, with their attempts.
     Notifications,
-    /// Everything else that is gone through.
+    /// Everything else that is scanned.
     Scanned(Scanned),
     /// Instances that ended.
     Instances,
@@ -186,7 +186,7 @@ pub async fn run(mut retention: Retention, shutdown: &CancellationToken) {
             held => held.map(|_| ()),
         };
         outage.note(outcome, "retention waits");
-        shutdown.run_until_cancelled(tokio::time::sleep(retention.lease.look_every())).await;
+        shutdown.run_until_cancelled(tokio::time::sleep(retention.lease.poll_interval())).await;
     }
     retention.lease.let_go().await;
 }

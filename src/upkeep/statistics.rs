@@ -1,6 +1,6 @@
-//! Tells the views what this instance counted and sees: every few seconds its statistics, its queue's server, its clock,
-//! now and then whether a pooler has come to stand before Postgres;
-//! and takes the snapshot of the active set when it is time.
+//! Reports for the views what this instance counted and sees: every few seconds its statistics, its queue's server and
+//! its clock; every few minutes whether there is a pooler before Postgres. Takes the snapshot of the active set when it
+//! is due.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(2);
 const FIRST_SNAPSHOT: Duration = Duration::from_secs(2);
 /// Between removals of counts that no view shows any more.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
-/// Between looks for a pooler. Each makes two connections.
+/// Between checks for a pooler. Each makes two connections.
 const ASK_FOR_POOLER_EVERY: Duration = Duration::from_secs(300);
 /// Between lines of the log that say which channels' calls fail.
 const SAY_EVERY: Duration = Duration::from_secs(60);
@@ -100,8 +100,8 @@ impl Reporter {
         reported.and(snapshot).and(forgotten)
     }
 
-    /// Takes the snapshot, and says of each topic in it once that it has no route here: another instance may have one, so
-    /// that nothing else tells.
+    /// Takes the snapshot, and says of each topic in it once that it has no route here: another instance may have one,
+    /// so that nothing else tells.
     async fn count(&self, told: &mut Told) -> Result<()> {
         self.store.take_snapshot().await?;
         let has_route = |topic: &str| self.routes.iter().any(|(routed, ..)| routed == topic || routed == DEFAULT_ROUTE);
@@ -181,7 +181,8 @@ impl Reporter {
     }
 }
 
-/// One line a channel whose calls failed, now and then. Not the errors: those of a URL from data may name a recipient's host.
+/// One line a channel whose calls failed, now and then. Not the errors: those of a URL from data may name a recipient's
+/// host.
 fn say_what_fails(counts: &Counts, told: &mut Told) {
     if Instant::now() < told.failures_at {
         return;

@@ -1,4 +1,5 @@
-//! Tells the other instances what a call's outcome means for them: a circuit that opens or closes, a probe that is taken.
+//! Tells the other instances what a call's outcome means for them: a circuit that opens or closes, a probe that is
+//! taken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,14 +7,14 @@ use std::time::Duration;
 use tracing::{info, warn};
 
 use super::Worker;
-use super::room::Destination;
+use super::buffer::Destination;
 use crate::channel::Outcome;
-use crate::channel::availability::{Hold, May, PAUSED_WAIT};
+use crate::channel::availability::{Held, May, PAUSED_WAIT};
 use crate::channel::circuit::{CircuitChange, OpenReason, Pass};
 use crate::channel::circuits::PROBE_SLACK;
 
-/// Of all instances one makes the probe. `Wait`: another does, or that could not be asked. Whoever takes it and dies keeps
-/// it for no longer than the call may take.
+/// Of all instances one makes the probe. `Wait`: another does, or that could not be asked. Whoever takes it and dies
+/// keeps it for no longer than the call may take.
 pub(super) async fn take_probe(worker: &Worker, channel: &str, origin: &str, timeout: Duration) -> May {
     match worker.store.take_probe(channel, origin, worker.instance.get(), timeout + PROBE_SLACK).await {
         Ok(true) => return May::Call(Pass::Probe),
@@ -23,7 +24,7 @@ pub(super) async fn take_probe(worker: &Worker, channel: &str, origin: &str, tim
             worker.availability.give_back_probe(channel, origin);
         }
     }
-    May::Wait(worker.availability.hold(channel, origin, PAUSED_WAIT))
+    May::Wait(worker.availability.held_by_circuit(channel, origin, PAUSED_WAIT))
 }
 
 /// A message that was to be the probe needs no call: another may be.
@@ -41,19 +42,19 @@ pub(super) async fn no_call_was_made(worker: &Worker, channel: &str, origin: &st
     }
 }
 
-/// Takes an outcome in and tells the others what concerns them. Says for how long calls are held from now on, if that is what
-/// it led to.
+/// Takes an outcome in and tells the others what concerns them. Says for how long calls are held from now on, if that
+/// is what it led to.
 pub(super) async fn on_outcome(
     worker: &Worker,
     channel: &str,
     origin: &Arc<str>,
     pass: Pass,
     outcome: &Outcome,
-) -> Option<Hold> {
+) -> Option<Held> {
     let change = worker.availability.on_outcome(channel, origin, pass, outcome)?;
     tell(worker, channel, origin, change).await;
     match change {
-        CircuitChange::Open { wait, reason, .. } => Some(Hold { wait, is_failing: reason == OpenReason::Failures }),
+        CircuitChange::Open { wait, reason, .. } => Some(Held { wait, is_failing: reason == OpenReason::Failures }),
         CircuitChange::Close | CircuitChange::ProbeAgain => None,
     }
 }

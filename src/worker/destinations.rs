@@ -1,7 +1,8 @@
 //! Where messages go, as far as can be told before they are claimed.
 //!
-//! A message names its topic and its position on the route, so its channel is known. Where the URL comes from the row, one
-//! unlocked SELECT reads what it is made of. That is only a hint, for the limits: what is called is what the claim returns.
+//! A message names its topic and its position on the route, so its channel is known. Where the URL comes from the row,
+//! one unlocked SELECT reads what it is made of. That is only a hint, for the limits: what is called is what the claim
+//! returns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use serde_json::value::RawValue;
 use tracing::debug;
 
 use super::Worker;
-use super::room::Destination;
+use super::buffer::Destination;
 use crate::channel::failover::Provider;
 use crate::channel::{CHANNEL_WIDE, Outgoing};
 use crate::notification::NotificationId;
@@ -67,7 +68,7 @@ fn origin(provider: &Provider, row: &claim::Contents) -> Option<Arc<str>> {
         recipient: &row.recipient,
         payload,
         headers,
-        span: None,
+        traceparent: None,
         created_at: row.created_at,
         attempt: 1,
     };

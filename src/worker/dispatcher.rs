@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
+use super::buffer::{Buffer, Destination, Line, Taken, Turn};
 use super::put_back::GoesBack;
 use super::recorder::{self, Acks, Done, Finished};
-use super::room::{Destination, Line, Room, Taken, Turn};
 use super::taker::Batch;
 use super::{Worker, circuits, destinations, sender};
-use crate::channel::availability::{Hold, May};
+use crate::channel::availability::{Held, May};
 use crate::channel::circuit::Pass;
 use crate::channel::limit::{Full, Permit};
 use crate::failpoint;
@@ -109,12 +109,12 @@ impl Dispatcher {
 
     /// Works until shutdown; what waits then goes back to the queue. Claims and calls under way are left to finish.
     pub(super) async fn run(self: Arc<Self>, mut batches: mpsc::Receiver<Batch>) {
-        let mut room = Room::default();
+        let mut buffer = Buffer::default();
         loop {
-            let rate_wait = self.start(&mut room);
-            let has_room = room.len() < self.worker.config.concurrency * ROOM_FACTOR;
+            let rate_wait = self.start(&mut buffer);
+            let has_room = buffer.len() < self.worker.config.concurrency * ROOM_FACTOR;
             match self.next(&mut batches, has_room, rate_wait).await {
-                Event::Batch(Some(batch)) => self.let_in(&mut room, batch).await,
+                Event::Batch(Some(batch)) => self.let_in(&mut buffer, batch).await,
                 Event::Batch(None) | Event::Shutdown => break,
                 Event::Freed => {}
             }
@@ -132,7 +132,7 @@ impl Dispatcher {
     }
 
     /// Sorts a batch into lines; what cannot start within a second goes back.
-    async fn let_in(self: &Arc<Self>, room: &mut Room, batch: Batch) {
+    async fn let_in(self: &Arc<Self>, buffer: &mut Buffer, batch: Batch) {
         let Batch { deliveries, acks } = batch;
         let destinations = destinations::find(&self.worker, &deliveries).await;
         // Mostly a batch is of one topic for one destination: what holds for the first holds for those that follow.
@@ -144,7 +144,7 @@ impl Dispatcher {
             let goes_on =
                 arrivals.peek().is_some_and(|(next, to)| next.message.topic == topic && is_same(to, &destination));
             if !goes_on {
-                self.let_in_same(room, &topic, destination, std::mem::take(&mut same), &mut back);
+                self.let_in_same(buffer, &topic, destination, std::mem::take(&mut same), &mut back);
             }
         }
         self.put_back(back);
@@ -153,7 +153,7 @@ impl Dispatcher {
     /// Messages of one topic for one destination.
     fn let_in_same(
         &self,
-        room: &mut Room,
+        buffer: &mut Buffer,
         topic: &str,
         destination: Destination,
         taken: Vec<Taken>,
@@ -161,7 +161,7 @@ impl Dispatcher {
     ) {
         let worker = &self.worker;
         if worker.availability.topic_is_paused(topic) {
-            // The relay does not look at them before the topic is resumed.
+            // The relay does not scan them before the topic is resumed.
             back.extend(taken.into_iter().map(|taken| (taken, Duration::ZERO, None)));
             return;
         }
@@ -170,33 +170,33 @@ impl Dispatcher {
             return;
         }
         let Some((provider, origin)) = destination.clone() else {
-            room.join(destination, taken, usize::MAX);
+            buffer.join(destination, taken, usize::MAX);
             return;
         };
-        if let Some(hold) = worker.availability.held_for(provider.channel.name(), &origin) {
-            back.extend(taken.into_iter().map(|taken| self.while_held(taken, hold)));
+        if let Some(held) = worker.availability.held_for(provider.channel.name(), &origin) {
+            back.extend(taken.into_iter().map(|taken| self.while_held(taken, held)));
             return;
         }
         let concurrency = worker.config.concurrency;
         let per_second = provider.limits.per_second(&origin, concurrency);
-        for late in room.join(destination, taken, per_second) {
+        for late in buffer.join(destination, taken, per_second) {
             back.push((late, provider.limits.promise(&origin, concurrency, Instant::now()), None));
         }
     }
 
     /// A held channel: wait for it, or go on with the next.
-    fn while_held(&self, taken: Taken, hold: Hold) -> GoesBack {
+    fn while_held(&self, taken: Taken, held: Held) -> GoesBack {
         let message = &taken.delivery.message;
-        let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, hold.wait, None) };
-        let (wait, next_step) = hold.way_on(route, route.position(message.route_step));
+        let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, held.wait, None) };
+        let (wait, next_step) = held.way_on(route, route.position(message.route_step));
         (taken, wait, next_step)
     }
 
     /// Claims as much as may start. Says how long until a rate limit lets more start, if that is what keeps it.
-    fn start(self: &Arc<Self>, room: &mut Room) -> Option<Duration> {
+    fn start(self: &Arc<Self>, buffer: &mut Buffer) -> Option<Duration> {
         let Ok(claim) = Arc::clone(&self.claims).try_acquire_owned() else { return None };
         let (mut starts, mut back, mut rate_wait) = (Vec::new(), Vec::new(), None::<Duration>);
-        room.take_turns(|line| self.turn(line, &mut starts, &mut back, &mut rate_wait));
+        buffer.take_turns(|line| self.turn(line, &mut starts, &mut back, &mut rate_wait));
         self.put_back(back);
         if !starts.is_empty() {
             let dispatcher = Arc::clone(self);
@@ -221,8 +221,8 @@ impl Dispatcher {
             None => Pass::Normal,
             Some((provider, origin)) => match self.worker.availability.may_call(provider.channel.name(), origin) {
                 May::Call(pass) => pass,
-                May::Wait(hold) => {
-                    back.extend(line.messages.drain(..).map(|taken| self.while_held(taken, hold)));
+                May::Wait(held) => {
+                    back.extend(line.messages.drain(..).map(|taken| self.while_held(taken, held)));
                     return Turn::Stop;
                 }
             },
@@ -297,8 +297,8 @@ impl Dispatcher {
         }
     }
 
-    /// Messages whose rows are locked come again as if they were taken then. At shutdown they go back to the queue with their
-    /// consumer.
+    /// Messages whose rows are locked come again as if they were taken then. At shutdown they go back to the queue with
+    /// their consumer.
     fn come_again(&self, batch: Batch) {
         let (batches, shutdown) = (self.batches.clone(), self.shutdown.clone());
         self.calls.spawn(async move {
@@ -328,7 +328,8 @@ impl Dispatcher {
         (start.taken.acks, start.taken.delivery)
     }
 
-    /// Claims, waiting out any outage. `None`: shutdown; the messages stay ours in the queue and go back with the consumer.
+    /// Claims, waiting out any outage. `None`: shutdown; the messages stay ours in the queue and go back with the
+    /// consumer.
     async fn claim_patiently(&self, messages: &[Message]) -> Option<Vec<(Key, Case)>> {
         let worker = &self.worker;
         let mut wait = ErrorWait::default();
@@ -336,8 +337,8 @@ impl Dispatcher {
             match worker.store.claim(messages, worker.instance.get(), worker.config.lease).await {
                 Ok(cases) => return Some(cases),
                 Err(error) => {
-                    // Whether the claim was made is unknown after an outage: then the second try finds it PROCESSING and
-                    // leaves it to its lease.
+                    // Whether the claim was made is unknown after an outage: then the second try finds it PROCESSING
+                    // and leaves it to its lease.
                     if !matches!(error, store::Error::Contention(_) | store::Error::Locked(_)) {
                         warn!(%error, messages = messages.len(), "claiming waits");
                     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use metrics::counter;
 use tracing::warn;
 
+use super::buffer::Taken;
 use super::dispatcher::Dispatcher;
 use super::recorder;
-use super::room::Taken;
 use crate::queue::Message;
 use crate::retry::ErrorWait;
 use crate::store::claim::PutBack;

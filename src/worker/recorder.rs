@@ -1,7 +1,7 @@
 //! Records outcomes in batches of what is ready, then acknowledges their messages.
 //!
-//! An outcome whose row somebody has locked is kept and tried again; the others are recorded. Its call counts as under way, so
-//! our own sweep leaves it alone. What is locked at the end of a drain is left to its lease.
+//! An outcome whose row somebody has locked is kept and tried again; the others are recorded. Its call counts as under
+//! way, so our own sweep leaves it alone. What is locked at the end of a drain is left to its lease.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -91,7 +91,8 @@ pub(super) async fn run(worker: Arc<Worker>, mut outcomes: mpsc::Receiver<Finish
     }
 }
 
-/// What is to be recorded next: what is ready, or what was locked once its time has come. `None`: all is recorded, or `stop`.
+/// What is to be recorded next: what is ready, or what was locked once its time has come. `None`: all is recorded, or
+/// `stop`.
 async fn next(
     outcomes: &mut mpsc::Receiver<Finished>,
     ready: &mut Vec<Finished>,
@@ -161,8 +162,8 @@ impl Batch {
         other.messages.extend(self.messages.extract_if(.., |(key, ..)| keys.contains(key)));
     }
 
-    /// Records, waiting out any outage: an outcome that is known is worth more than a free call. Returns those whose rows are
-    /// locked.
+    /// Records, waiting out any outage: an outcome that is known is worth more than a free call. Returns those whose
+    /// rows are locked.
     async fn record_patiently(&self, worker: &Worker) -> HashSet<Key> {
         let (mut keys, mut unusable, mut passed_over) = (Vec::new(), self.unusable.clone(), HashSet::new());
         for (freed, refused, locked) in [

@@ -1,4 +1,4 @@
-//! One attempt: look whether it may go, call the channel, decide what follows.
+//! One attempt: check whether it may go, call the channel, decide what follows.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,11 +7,11 @@ use metrics::{Counter, Histogram, SharedString, counter, histogram};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use super::buffer::Destination;
 use super::dispatcher::{NO_ROUTE_WAIT, Permits};
 use super::recorder::{Acks, Done, Finished};
-use super::room::Destination;
 use super::{Worker, circuits, traced};
-use crate::channel::availability::{Hold, May, PAUSED_WAIT};
+use crate::channel::availability::{Held, May, PAUSED_WAIT};
 use crate::channel::circuit::Pass;
 use crate::channel::failover::{Provider, Route};
 use crate::channel::{Failed, Outcome, Outgoing, webhook_id};
@@ -79,7 +79,7 @@ async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &
         recipient: &claimed.recipient,
         payload: &payload,
         headers: headers.as_deref(),
-        span: None,
+        traceparent: None,
         created_at: claimed.created_at,
         attempt: u32::try_from(claimed.attempts).unwrap_or(1),
     };
@@ -106,7 +106,8 @@ async fn send(
         }
     };
     let origin = Arc::clone(target.origin());
-    // Elsewhere than expected (its route moved on, the id is another's after a restore): it starts again with the right permits.
+    // Elsewhere than expected (its route moved on, the id is another's after a restore): it starts again with the right
+    // permits.
     let is_expected = |(expected, at): &(Arc<Provider>, Arc<str>)| Arc::ptr_eq(expected, provider) && *at == origin;
     // Else the answer would come when the row is not ours any more.
     let is_in_time = call.claimed_at.elapsed() + provider.timeout < worker.config.lease;
@@ -117,8 +118,8 @@ async fn send(
         Pass::Normal => Pass::Normal,
         Pass::Probe => match circuits::take_probe(worker, name, &origin, provider.timeout).await {
             May::Call(pass) => pass,
-            May::Wait(hold) => {
-                let (wait, next_step) = hold.way_on(route, position);
+            May::Wait(held) => {
+                let (wait, next_step) = held.way_on(route, position);
                 return release(claimed, wait, next_step);
             }
         },
@@ -129,16 +130,16 @@ async fn send(
     }
     failpoint::hit("before_call").await;
     permits.start();
-    let traced = traced::begin(worker, outgoing);
-    let outgoing = &Outgoing { span: traced.map(|begun| begun.context), ..*outgoing };
+    let traced = traced::begin(worker, outgoing, claimed, name);
+    let outgoing = &Outgoing { traceparent: traced.as_ref().map(|traced| &traced.traceparent), ..*outgoing };
     // In a box, because some kilobytes would be copied with the task otherwise.
     let calling = Box::pin(provider.channel.send_to(target, outgoing));
     let called = cut_off.run_until_cancelled(calling).await;
-    traced::end(worker, traced, claimed, name, called.as_ref());
+    traced::end(traced, called.as_ref());
     let Some(outcome) = called else {
         return after_failure(claimed, route, position, provider, cut_short(call.claimed_at.elapsed()));
     };
-    let hold = note(worker, provider, &origin, pass, &outcome).await;
+    let held = note(worker, provider, &origin, pass, &outcome).await;
     match outcome {
         Outcome::Sent { status, provider_id, .. } => Done::Sent(record::Sent {
             id: claimed.id,
@@ -150,8 +151,8 @@ async fn send(
             provider_id,
             published_at: claimed.published_at,
         }),
-        Outcome::Failed(failed) => match hold.filter(|_| pass == Pass::Probe) {
-            Some(hold) => after_probe(claimed, route, position, provider, failed, hold),
+        Outcome::Failed(failed) => match held.filter(|_| pass == Pass::Probe) {
+            Some(held) => after_probe(claimed, route, position, provider, failed, held),
             None => after_failure(claimed, route, position, provider, failed),
         },
     }
@@ -164,7 +165,7 @@ fn not_called(worker: &Worker, call: &Call, done: Done) -> Done {
 }
 
 /// Counts a call. Says for how long calls are held because of it.
-async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pass, outcome: &Outcome) -> Option<Hold> {
+async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pass, outcome: &Outcome) -> Option<Held> {
     let channel = provider.channel.name();
     let duration = match outcome {
         Outcome::Sent { duration, .. } => {
@@ -256,21 +257,22 @@ fn no_answer(error: String, duration: Duration) -> Failed {
     }
 }
 
-/// A probe that left the circuit open says nothing of its notification: it waits like the others and has all its attempts.
-/// One without an answer may have been delivered: it counts, so that a notification is not sent with every probe.
+/// A probe that left the circuit open says nothing of its notification: it waits like the others and has all its
+/// attempts. One without an answer may have been delivered: it counts, so that a notification is not sent with every
+/// probe.
 fn after_probe(
     claimed: &Claimed,
     route: &Route,
     position: usize,
     provider: &Provider,
     failed: Failed,
-    hold: Hold,
+    held: Held,
 ) -> Done {
     let is_unknown = failed.failure == Failure::Ambiguous;
     let done = after_failure(claimed, route, position, provider, failed);
     match done {
         Done::Failed(failed) if !is_unknown => {
-            let next = match hold.way_on(route, position) {
+            let next = match held.way_on(route, position) {
                 (wait, None) => record::Next::Probe(wait + PROBED_WAIT),
                 (_, Some(step)) => record::Next::Channel(step),
             };

@@ -1,7 +1,7 @@
 //! Takes messages from the queue, ahead of the claim by one batch, and keeps the consumer alive there.
 //!
-//! Whoever cannot reach Postgres cannot claim: it takes nothing, and what it holds goes back to the queue for those who can.
-//! Copies that are still here are dropped at the claim.
+//! Whoever cannot reach Postgres cannot claim: it takes nothing, and what it holds goes back to the queue for those who
+//! can. Copies that are still here are dropped at the claim.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -101,7 +101,7 @@ async fn take_until_error(
             return Ok(Stop::PostgresAway);
         }
         if tended_at.is_none_or(|at| at.elapsed() > worker.tend_every) {
-            consumer.tend().await?;
+            consumer.maintain().await?;
             tended_at = Some(Instant::now());
         }
         // Room first: what is taken is out of the other instances' reach.

@@ -94,7 +94,7 @@ impl Note {
             recipient: &self.recipient,
             payload: &self.payload,
             headers: self.headers.as_deref(),
-            span: None,
+            traceparent: None,
             created_at: DateTime::from_timestamp_micros(1_700_000_000_000_000).unwrap(),
             attempt,
         }

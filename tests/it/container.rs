@@ -1,7 +1,7 @@
 //! The container images, run without an engine: `scripts/container` builds them and says where they are.
 //!
-//! Each program is PID 1 of its own process namespace, runs as the image's user and sees the image as its read-only root.
-//! Not part of `cargo test`: without images there is nothing to test.
+//! Each program is PID 1 of its own process namespace, runs as the image's user and sees the image as its read-only
+//! root. Not part of `cargo test`: without images there is nothing to test.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::net::SocketAddr;

@@ -171,7 +171,7 @@ async fn a_claim_tells_when_its_message_was_published() {
     let instance = register(&client).await;
     let notify = "SELECT outboxd.notify('orders', 'r', '{}')";
     let published: i64 = sql::value(&client, notify).await;
-    let scan = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, take: 5 };
+    let scan = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, rows_max: 5 };
     assert_eq!(store.reserve_fresh(scan, instance, &[]).await.unwrap().found.reserved.messages.len(), 1);
     // A message that arrived although the reservation was lost in a crash of the server.
     let unpublished: i64 = sql::value(&client, notify).await;

@@ -1,5 +1,5 @@
-//! What people deploy with — Dockerfile, compose file, systemd unit, Kubernetes manifests — says what the program needs,
-//! and nothing that it does not know.
+//! What people deploy with — Dockerfile, compose file, systemd unit, Kubernetes manifests — says what the program
+//! needs, and nothing that it does not know.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -42,7 +42,7 @@ impl Scene {
         sql::until(&self.world.app, &seen).await;
     }
 
-    /// Waits until an instance has looked at the group twice: the first look may have begun before this.
+    /// Waits until an instance has polled the group twice: the first poll may have begun before this.
     async fn seen_again(&self) {
         for _ in 0..2 {
             let now: String = sql::value(&self.world.app, "SELECT clock_timestamp()::text").await;

@@ -1,5 +1,5 @@
-//! Whatever people write, or somebody puts into Redis: an answer or a reason, never a panic. `PROPTEST_CASES` says how often
-//! each is tried. What a channel is given is tried in `src/channel/fuzz.rs`.
+//! Whatever people write, or somebody puts into Redis: an answer or a reason, never a panic. `PROPTEST_CASES` says how
+//! often each is tried. What a channel is given is tried in `src/channel/fuzz.rs`.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -377,7 +377,7 @@ async fn tables_that_autovacuum_left_behind_are_named() {
 }
 
 #[tokio::test]
-async fn health_answers_a_role_that_may_only_look() {
+async fn health_answers_a_role_that_may_only_read() {
     let database = postgres::database().await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
     let rows: i64 = value(&operator, "SELECT count(*) FROM outboxd.health").await;

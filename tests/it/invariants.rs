@@ -182,7 +182,7 @@ async fn i4_of_workers_with_copies_and_an_operator_one_gets_each_row() {
     let instance = register(&client).await;
     sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 300)").await;
     let ids: Vec<i64> = sql::values(&client, "SELECT id FROM outboxd.outbox ORDER BY id").await;
-    let scan = FreshScan { last_id: i64::MAX, overlap: 1_000, skip: &[], only: None, take: 5 };
+    let scan = FreshScan { last_id: i64::MAX, overlap: 1_000, skip: &[], only: None, rows_max: 5 };
     let mut racers = JoinSet::new();
     for _ in 0..2 {
         let (store, client) = (store.clone(), database.connect().await);
@@ -372,7 +372,7 @@ async fn i7_calls_that_hang_hold_no_transaction_and_no_lock_in_the_apps_way() {
     redis.signal(Signal::SIGSTOP);
     sql::run(&world.app, "SET lock_timeout = '1s'").await;
     let ours = "datname = current_database() AND application_name = 'outboxd'";
-    let look = format!(
+    let broken = format!(
         "SELECT (SELECT count(*) FROM pg_stat_activity WHERE {ours} AND now() - xact_start > interval '2 s')
               + (SELECT count(*) FROM pg_locks k JOIN pg_class c ON c.oid = k.relation WHERE c.relname IN ('notification_log', 'outbox')
                     AND k.pid IN (SELECT pid FROM pg_stat_activity WHERE {ours}) AND k.mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock'))"
@@ -380,7 +380,7 @@ async fn i7_calls_that_hang_hold_no_transaction_and_no_lock_in_the_apps_way() {
     // Busy, asleep and waiting for Redis: three seconds are longer than any wait of ours in an open transaction may be.
     for n in 0..60 {
         sql::run(&world.app, "SELECT outboxd.notify('orders', 'r', '{}'), pg_sleep(0.05)").await;
-        assert_eq!(sql::value::<i64>(&world.app, &look).await, 0, "look {n}");
+        assert_eq!(sql::value::<i64>(&world.app, &broken).await, 0, "check {n}");
     }
     // And down: what an instance leaves behind when it dies does not wait for anybody either.
     instance.kill().await;
@@ -427,7 +427,8 @@ async fn most_published(world: &World, setup: &Setup, relays: usize) -> (i64, i6
 #[tokio::test]
 async fn i9_no_more_than_the_window_is_published_and_unclaimed() {
     const WINDOW: i64 = 200;
-    // Taken from the queue and not yet claimed: what may wait for its permits, a batch that comes in, and one ahead of it.
+    // Taken from the queue and not yet claimed: what may wait for its permits, a batch that comes in, and one ahead of
+    // it.
     const IN_HAND: i64 = 10 * 64;
     for (relays, limit) in [(1, WINDOW), (2, WINDOW * 5 / 4)] {
         let world = World::new(Carrier::Stream).await;
@@ -435,7 +436,7 @@ async fn i9_no_more_than_the_window_is_published_and_unclaimed() {
         let setup = setup.set("worker.concurrency", 64);
         let (idle, busy) = most_published(&world, &setup, relays).await;
         println!("{relays} relays: {idle} while nobody claimed, {busy} while somebody worked");
-        // Two that look at the queue at different times cannot know to the row what the other is about to push.
+        // Two that read the queue at different times cannot know to the row what the other is about to push.
         assert!(idle > WINDOW / 8 && idle <= limit && busy <= limit + IN_HAND, "{relays} relays: {idle}, {busy}");
     }
 }

@@ -6,8 +6,8 @@ use nix::sys::signal::Signal;
 use outboxd::config::{Config, Sources, load};
 use outboxd::store::Store;
 use outboxd::store::instance::InstanceId;
+use outboxd::store::leader::Acquired;
 use outboxd::store::leader::LeaderLease;
-use outboxd::store::leader::Taken;
 use outboxd::upkeep::retention;
 use tokio_postgres::Client;
 
@@ -54,13 +54,13 @@ async fn of_many_at_once_one_takes_the_lease_and_keeps_it() {
     for _ in 0..16 {
         instances.push(register(&client).await);
     }
-    let takes = instances.iter().map(|id| store.take_leader_lease("events", *id, LEASE));
+    let takes = instances.iter().map(|id| store.acquire_leader_lease("events", *id, LEASE));
     let taken = futures_util::future::join_all(takes).await;
-    let news: Vec<usize> = (0..16).filter(|n| *taken[*n].as_ref().unwrap() == Taken::New).collect();
+    let news: Vec<usize> = (0..16).filter(|n| *taken[*n].as_ref().unwrap() == Acquired::New).collect();
     assert_eq!(news.len(), 1, "{taken:?}");
     for (n, id) in instances.iter().enumerate() {
-        let expected = if n == news[0] { Taken::Kept } else { Taken::Elsewhere };
-        assert_eq!(store.take_leader_lease("events", *id, LEASE).await.unwrap(), expected);
+        let expected = if n == news[0] { Acquired::Kept } else { Acquired::Elsewhere };
+        assert_eq!(store.acquire_leader_lease("events", *id, LEASE).await.unwrap(), expected);
     }
 }
 
@@ -69,8 +69,11 @@ async fn a_leader_lease_moves_over_when_it_is_over_or_its_owner_is_gone() {
     let (client, store) = database_and_store().await;
     let owners = [register(&client).await, register(&client).await, register(&client).await, register(&client).await];
     for owner in owners {
-        assert_eq!(store.take_leader_lease("events", owner, LEASE).await.unwrap(), Taken::New);
-        assert_eq!(store.take_leader_lease("events", register(&client).await, LEASE).await.unwrap(), Taken::Elsewhere);
+        assert_eq!(store.acquire_leader_lease("events", owner, LEASE).await.unwrap(), Acquired::New);
+        assert_eq!(
+            store.acquire_leader_lease("events", register(&client).await, LEASE).await.unwrap(),
+            Acquired::Elsewhere
+        );
         let end = match owner {
             owner if owner == owners[0] => {
                 "UPDATE outboxd.leader_lease SET until = clock_timestamp() WHERE name = 'events'".to_owned()
@@ -83,7 +86,7 @@ async fn a_leader_lease_moves_over_when_it_is_over_or_its_owner_is_gone() {
         };
         sql::run(&client, &end).await;
     }
-    store.take_leader_lease("events", register(&client).await, LEASE).await.unwrap();
+    store.acquire_leader_lease("events", register(&client).await, LEASE).await.unwrap();
     assert!(sql::value::<bool>(&client, "SELECT owner > 4 FROM outboxd.leader_lease WHERE name = 'events'").await);
 }
 
@@ -121,9 +124,9 @@ async fn a_leader_lease_does_not_change_hands_in_the_middle_of_a_statement() {
     let next = register(&client).await;
     sql::run(&client, "BEGIN").await;
     sql::run(&client, "SELECT FROM outboxd.leader_lease WHERE name = 'events' FOR KEY SHARE").await;
-    assert_eq!(store.take_leader_lease("events", next, LEASE).await.unwrap(), Taken::Elsewhere);
+    assert_eq!(store.acquire_leader_lease("events", next, LEASE).await.unwrap(), Acquired::Elsewhere);
     sql::run(&client, "COMMIT").await;
-    assert_eq!(store.take_leader_lease("events", next, LEASE).await.unwrap(), Taken::New);
+    assert_eq!(store.acquire_leader_lease("events", next, LEASE).await.unwrap(), Acquired::New);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ async fn notify(client: &Client, more: &str) -> i64 {
 }
 
 /// "STATUS outbox-state epoch attempts"; no live row: "-".
-async fn look(client: &Client, id: i64) -> String {
+async fn state_of(client: &Client, id: i64) -> String {
     let sql = format!(
         "SELECT concat_ws(' ', l.status, coalesce(o.state::text, '-'), coalesce(o.epoch, l.epoch), coalesce(o.attempts, l.attempts))
            FROM outboxd.notification_log l LEFT JOIN outboxd.outbox o USING (id) WHERE id = {id}"
@@ -65,11 +65,11 @@ async fn cancel_says_what_happened() {
 
     for id in [pending, ready, published] {
         assert_eq!(cancel(&client, id).await, "canceled");
-        assert_eq!(look(&client, id).await, "CANCELED - 0 0");
+        assert_eq!(state_of(&client, id).await, "CANCELED - 0 0");
         assert_eq!(cancel(&client, id).await, "nothing to cancel: it is CANCELED");
     }
     assert_eq!(cancel(&client, working).await, "in flight: no further attempt");
-    assert_eq!(look(&client, working).await, "QUEUED processing 1 1");
+    assert_eq!(state_of(&client, working).await, "QUEUED processing 1 1");
     assert!(value::<bool>(&client, &format!("SELECT cancel FROM outboxd.outbox WHERE id = {working}")).await);
 
     let refusal = refused(&client, "SELECT outboxd.cancel(4711)").await;
@@ -124,7 +124,7 @@ async fn a_cancel_that_loses_the_race_to_the_producer_cancels_the_live_row() {
         run(&producer, "COMMIT").await;
     });
     assert_eq!(answer, "canceled");
-    assert_eq!(look(&observer, id).await, "CANCELED - 0 0");
+    assert_eq!(state_of(&observer, id).await, "CANCELED - 0 0");
 }
 
 #[tokio::test]
@@ -133,11 +133,11 @@ async fn canceling_the_live_row_of_a_key_admits_the_next() {
     let first = notify(&client, ", ordering_key => 'k'").await;
     let second = notify(&client, ", ordering_key => 'k'").await;
     run(&client, "SELECT outboxd._admit(ARRAY['k', 'k', NULL, 'nobody''s'])").await;
-    assert_eq!(look(&client, first).await, "QUEUED ready 0 0");
+    assert_eq!(state_of(&client, first).await, "QUEUED ready 0 0");
     run(&client, "SELECT outboxd._admit(ARRAY['k'])").await;
-    assert_eq!(look(&client, second).await, "QUEUED blocked 0 0", "one live row a key");
+    assert_eq!(state_of(&client, second).await, "QUEUED blocked 0 0", "one live row a key");
     assert_eq!(cancel(&client, first).await, "canceled");
-    assert_eq!(look(&client, second).await, "QUEUED ready 0 0");
+    assert_eq!(state_of(&client, second).await, "QUEUED ready 0 0");
     assert!(value::<bool>(&client, "SELECT retry_at <= clock_timestamp() FROM outboxd.outbox").await, "due at once");
 }
 
@@ -151,8 +151,12 @@ async fn retry_brings_back_failed_and_canceled_with_a_new_epoch() {
     cancel(&client, canceled).await;
     assert!(value::<bool>(&client, &format!("SELECT outboxd.retry({failed})")).await);
     assert!(value::<bool>(&client, &format!("SELECT outboxd.retry({canceled})")).await);
-    assert_eq!(look(&client, failed).await, "QUEUED ready 2 1", "above every epoch of its first life; attempts go on");
-    assert_eq!(look(&client, canceled).await, "QUEUED ready 1 0", "alone in its key it has its turn");
+    assert_eq!(
+        state_of(&client, failed).await,
+        "QUEUED ready 2 1",
+        "above every epoch of its first life; attempts go on"
+    );
+    assert_eq!(state_of(&client, canceled).await, "QUEUED ready 1 0", "alone in its key it has its turn");
     let clean = "SELECT count(*) FROM outboxd.notification_log WHERE error IS NULL AND finished_at IS NULL AND failed_at IS NULL";
     assert_eq!(value::<i64>(&client, clean).await, 2);
     assert!(!value::<bool>(&client, &format!("SELECT outboxd.retry({failed})")).await, "it is QUEUED already");
@@ -177,7 +181,7 @@ async fn of_many_operators_who_retry_at_once_one_wins() {
         wins += usize::from(operator.await.unwrap());
     }
     assert_eq!(wins, 1);
-    assert_eq!(look(&client, id).await, "QUEUED ready 1 0");
+    assert_eq!(state_of(&client, id).await, "QUEUED ready 1 0");
 }
 
 #[tokio::test]
@@ -206,7 +210,7 @@ async fn retry_dead_takes_the_topics_oldest_first_within_its_bounds() {
     assert_eq!(values::<i64>(&client, live).await, [ids[0], ids[2], ids[3]]);
     assert_eq!(value::<i64>(&client, "SELECT outboxd.retry_dead('t')").await, 1);
     assert_eq!(value::<i64>(&client, "SELECT outboxd.retry_dead('t')").await, 0);
-    assert_eq!(look(&client, other).await, "FAILED - 0 0");
+    assert_eq!(state_of(&client, other).await, "FAILED - 0 0");
     assert_eq!(refused(&client, "SELECT outboxd.retry_dead(NULL)").await.code, "22004");
     assert!(audit(&client).await[0].starts_with("retry_dead t 1 {\"max\": 1"));
 }
@@ -306,7 +310,7 @@ async fn a_discarded_dead_letter_is_canceled_with_its_error_and_leaves_the_dead(
     fail(&client, dead).await;
     let live = notify(&client, "").await;
     assert!(value::<bool>(&client, &format!("SELECT outboxd.discard({dead})")).await);
-    assert_eq!(look(&client, dead).await, "CANCELED - 1 1");
+    assert_eq!(state_of(&client, dead).await, "CANCELED - 1 1");
     let kept = "SELECT concat_ws(' ', channel, http_status, error, finished_at IS NOT NULL) FROM outboxd.notifications WHERE status = 'CANCELED'";
     assert_eq!(value::<String>(&client, kept).await, "push 500 no t");
     assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.dead_letters").await, 0);
@@ -321,7 +325,7 @@ async fn a_discarded_dead_letter_is_canceled_with_its_error_and_leaves_the_dead(
     assert_eq!(refused(&client, "SELECT outboxd.discard(4711)").await.code, "P0002");
     assert_eq!(audit(&client).await, [format!("discard {dead} 1 {{\"error\": \"no\"}}")]);
     assert!(value::<bool>(&client, &format!("SELECT outboxd.retry({dead})")).await, "it can still be brought back");
-    assert_eq!(look(&client, dead).await, "QUEUED ready 2 1");
+    assert_eq!(state_of(&client, dead).await, "QUEUED ready 2 1");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Retrying and canceling many at once: a dry run first, small ones at once, big ones in batches that can be watched and
-//! stopped; and nothing that happened since is touched.
+//! Retrying and canceling many at once: a dry run first, small ones at once, big ones in batches that can be watched
+//! and stopped; and nothing that happened since is touched.
 
 use tokio_postgres::Client;
 

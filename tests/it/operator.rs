@@ -1,4 +1,4 @@
-//! Commands that look or act need the database and nothing else: no channel's secret, no route, no Redis. And
+//! Commands that read or act need the database and nothing else: no channel's secret, no route, no Redis. And
 //! `outboxd migrate` says what its login may not do.
 
 use outboxd::store::migrate::{self, Install};

@@ -60,17 +60,17 @@ async fn take_all(consumer: &mut Box<dyn Consumer>, count: usize) -> Vec<Deliver
     let mut taken = Vec::new();
     while taken.len() < count {
         assert!(started.elapsed() < PATIENCE, "only {} of {count} arrived within {PATIENCE:?}", taken.len());
-        let _unavailable = consumer.tend().await;
+        let _unavailable = consumer.maintain().await;
         taken.extend(consumer.take(count - taken.len(), Duration::from_millis(50)).await.unwrap_or_default());
     }
     taken
 }
 
-/// Nothing arrives although it is looked for, twice the TTL long.
+/// Nothing arrives although it is asked for, twice the TTL long.
 async fn assert_nothing_arrives(consumer: &mut Box<dyn Consumer>) {
     let started = Instant::now();
     while started.elapsed() < TTL * 2 {
-        consumer.tend().await.unwrap();
+        consumer.maintain().await.unwrap();
         let taken = consumer.take(10, Duration::from_millis(50)).await.unwrap();
         assert!(taken.is_empty(), "{taken:?}");
     }

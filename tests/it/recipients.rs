@@ -1,5 +1,5 @@
-//! What was sent to a recipient is found by an index: a search reads what it finds, however long the history, whether or not
-//! the table was ever analysed, and with plans that do not know the recipient.
+//! What was sent to a recipient is found by an index: a search reads what it finds, however long the history, whether
+//! or not the table was ever analysed, and with plans that do not know the recipient.
 
 use tokio_postgres::Client;
 

@@ -7,20 +7,7 @@ use outboxd::config::KEYS;
 use outboxd::config::key::{self, Fallback, Key, Kind};
 use outboxd::telemetry::catalog::{self, METRICS};
 
-fn assert_is_current(page: &str, wanted: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(page);
-    if std::env::var_os("OUTBOXD_BLESS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, wanted).unwrap();
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    let at = found.lines().zip(wanted.lines()).position(|(found, wanted)| found != wanted);
-    assert!(
-        found == wanted,
-        "docs/{page} is stale (line {}): OUTBOXD_BLESS=1 scripts/test --test it reference:: writes it anew",
-        at.unwrap_or_else(|| found.lines().count().min(wanted.lines().count())) + 1
-    );
-}
+use crate::support::golden::assert_is_current;
 
 #[test]
 fn the_configuration_page_is_current() {
@@ -47,7 +34,7 @@ fn the_configuration_page_is_current() {
         let (name, variable) = (name.replace('*', "NAME"), key.env_name());
         writeln!(page, "| `{name}`{lock} | {takes} | {default} | {} | `{variable}` |", key.doc).unwrap();
     }
-    assert_is_current("configuration.md", &page);
+    assert_is_current("docs/configuration.md", &page);
 }
 
 /// The table of the file that the key stands in.
@@ -111,7 +98,7 @@ fn the_metrics_page_is_current() {
             writeln!(page, "- `{}`: {}", metric.name, buckets.join(", ")).unwrap();
         }
     }
-    assert_is_current("metrics.md", &page);
+    assert_is_current("docs/metrics.md", &page);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Who may do what: the app its six functions and its INSERT, operators the views and actions, readers the views, nobody
-//! through PUBLIC; and no search_path changes what our functions do.
+//! Who may do what: the app its six functions and its INSERT, operators the views and actions, readers the views,
+//! nobody through PUBLIC; and no search_path changes what our functions do.
 
 use std::collections::BTreeSet;
 
@@ -80,8 +80,8 @@ async fn the_app_may_do_its_part_and_nothing_else() {
     wanted.extend(written.map(|c| format!("column notification_log.{c} insert")));
     wanted.extend(returned.map(|c| format!("column notification_log.{c} select")));
     wanted.insert("schema usage".to_string());
-    // The function behind a column's default is called as whoever inserts. It rings if the bell, which the default reads, is
-    // to be rung.
+    // The function behind a column's default is called as whoever inserts. It rings if the bell, which the default
+    // reads, is to be rung.
     wanted.extend(["function _ring_at_insert execute", "sequence doorbell select"].map(String::from));
     assert_eq!(privileges(&client, "outboxd_app").await, wanted);
 }
@@ -238,7 +238,8 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
     }
 }
 
-/// They name every column of their model, let the server fill in those they have no value for, and read back what it did.
+/// They name every column of their model, let the server fill in those they have no value for, and read back what it
+/// did.
 #[tokio::test]
 async fn the_app_can_insert_the_way_orms_do() {
     let app = postgres::database().await.connect_as_member_of("outboxd_app").await;

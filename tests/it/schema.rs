@@ -174,7 +174,7 @@ async fn from_queued_to_sent_every_update_is_hot() {
     assert!(hot * 100 >= all * 90, "outbox: {hot} of {all} updates are HOT");
 }
 
-const NOBODY_ELSE_LOOKS: &str = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity
+const NOBODY_ELSE_READS: &str = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xmin IS NOT NULL)";
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn work_that_is_published_and_claimed_page_by_page_moves_few_rows() {
                 .await;
         }
         // What pages do by themselves, unless somebody's snapshot is older: autovacuum's is for a moment.
-        until(&client, NOBODY_ELSE_LOOKS).await;
+        until(&client, NOBODY_ELSE_READS).await;
         run(&client, "VACUUM outboxd.outbox").await;
     }
     let (hot, all) = hot_updates(&client, "outboxd.outbox", 4000).await;

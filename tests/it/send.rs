@@ -111,7 +111,7 @@ async fn wait_says_why_nothing_happens() {
     let mut waiting = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("it runs");
     let mut lines = BufReader::new(waiting.stdout.take().unwrap()).lines();
     let mut until = async |wanted: &str| {
-        let look = async {
+        let said = async {
             while let Some(line) = lines.next_line().await.unwrap() {
                 if line == wanted {
                     return;
@@ -119,7 +119,7 @@ async fn wait_says_why_nothing_happens() {
             }
             panic!("it ended before it said: {wanted}")
         };
-        tokio::time::timeout(Duration::from_secs(30), look).await.unwrap_or_else(|_| panic!("it never said: {wanted}"))
+        tokio::time::timeout(Duration::from_secs(30), said).await.unwrap_or_else(|_| panic!("it never said: {wanted}"))
     };
     until("QUEUED     attempts 0, waits: no instance runs").await;
     let _instance = Setup::new(&database.url())

@@ -55,7 +55,7 @@ async fn status_watch_redraws_until_it_is_ended_and_shows_what_changed() {
         .unwrap();
     let mut frames = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut seen = async |part: &str| {
-        let look = async {
+        let seen = async {
             while let Some(line) = frames.next_line().await.unwrap() {
                 if line.contains(part) {
                     return line;
@@ -63,7 +63,7 @@ async fn status_watch_redraws_until_it_is_ended_and_shows_what_changed() {
             }
             panic!("it ended before {part} was seen")
         };
-        tokio::time::timeout(Duration::from_secs(30), look).await.unwrap_or_else(|_| panic!("{part} was never seen"))
+        tokio::time::timeout(Duration::from_secs(30), seen).await.unwrap_or_else(|_| panic!("{part} was never seen"))
     };
     assert!(seen("HEALTH").await.contains("\x1b[H"), "each frame begins at the top");
     run(&client, "SELECT outboxd.notify('quiz', 'r', '{}')").await;

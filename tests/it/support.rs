@@ -4,6 +4,7 @@ pub mod browser;
 pub mod certs;
 pub mod clock;
 pub mod command;
+pub mod golden;
 pub mod http;
 pub mod instance;
 pub mod otlp;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::postgres;
-use crate::support::sql::{run, value, values};
+use crate::support::sql::{run, values};
+use crate::support::{golden, postgres};
 
 /// Lowest first. A module imports only from lines above its own; modules of one line do not know each other.
 const LAYERS: &[&[&str]] = &[
@@ -245,24 +245,7 @@ async fn the_schema_is_the_one_checked_in() {
     // Constants in constraints are shown in the session's time zone.
     run(&client, "SET timezone = 'UTC'").await;
     let lines: Vec<String> = values(&client, include_str!("schema_dump.sql")).await;
-    let found = format!("{}\n", lines.join("\n"));
-    let path = root().join("tests/schema.sql");
-    if std::env::var_os("OUTBOXD_BLESS").is_some_and(|bless| bless == "1") {
-        fs::write(&path, &found).unwrap();
-    }
-    let checked_in = fs::read_to_string(&path).unwrap_or_default();
-    let difference: Vec<String> = checked_in
-        .lines()
-        .filter(|line| !found.lines().any(|new| new == *line))
-        .map(|line| format!("- {line}"))
-        .chain(found.lines().filter(|line| !checked_in.lines().any(|old| old == *line)).map(|line| format!("+ {line}")))
-        .collect();
-    let server: String = value(&client, "SHOW server_version").await;
-    assert!(
-        checked_in == found,
-        "Postgres {server}: tests/schema.sql differs; if that is wanted, run this test with OUTBOXD_BLESS=1\n{}",
-        difference.join("\n")
-    );
+    golden::assert_is_current("tests/schema.sql", &format!("{}\n", lines.join("\n")));
 }
 
 #[test]

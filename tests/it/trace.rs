@@ -108,7 +108,7 @@ async fn a_traceparent_goes_from_the_sql_row_by_way_of_our_span_to_the_provider(
     assert_eq!(attribute(&queued.attributes, "outboxd.notification.id"), Some(id));
     assert_ne!(queued.span_id, call.span_id);
     assert!(queued.start_time_unix_nano <= queued.end_time_unix_nano, "{all:?}");
-    assert_eq!(queued.end_time_unix_nano, call.start_time_unix_nano);
+    assert!(queued.end_time_unix_nano <= call.start_time_unix_nano, "{all:?}");
     assert!(call.start_time_unix_nano < call.end_time_unix_nano, "{all:?}");
 
     let request = &scene.collector.ledger()[0];

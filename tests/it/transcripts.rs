@@ -1,5 +1,5 @@
-//! The transcripts in docs/sql.md are what a real session of an operator shows: each command between the fences is run, in
-//! order, and its output compared. `OUTBOXD_BLESS=1` writes the outputs anew. Times are shown as if now were noon of
+//! The transcripts in docs/sql.md are what a real session of an operator shows: each command between the fences is run,
+//! in order, and its output compared. `OUTBOXD_BLESS=1` writes the outputs anew. Times are shown as if now were noon of
 //! 2026-01-31, to the nearest minute.
 
 use std::path::Path;
@@ -7,8 +7,8 @@ use std::path::Path;
 use chrono::{DateTime, NaiveDateTime, TimeDelta, TimeZone, Utc};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use crate::support::postgres;
 use crate::support::sql::{run, value, values};
+use crate::support::{golden, postgres};
 
 const FENCE: &str = "```psql";
 const PROMPT: &str = "app=> ";
@@ -182,17 +182,11 @@ async fn the_transcripts_in_the_sql_page_are_what_an_operator_sees() {
     run(&admin, SCENE).await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
     run(&operator, "SET timezone = 'UTC'").await;
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sql.md");
-    let document = std::fs::read_to_string(&path).unwrap();
+    let document = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sql.md")).unwrap();
     let minute: DateTime<Utc> = value(&admin, "SELECT max(minute) FROM outboxd.statistics_minute").await;
     let normal = Normal { login: format!("outboxd_operator_login_{}", database.name), minute };
     let wanted = played(&operator, &document, &normal).await;
-    if std::env::var_os("OUTBOXD_BLESS").is_some_and(|bless| bless == "1") {
-        std::fs::write(&path, &wanted).unwrap();
-        return;
-    }
-    let differs = document.lines().zip(wanted.lines()).find(|(old, new)| old != new);
-    assert!(document == wanted, "docs/sql.md is stale; OUTBOXD_BLESS=1 writes it anew: {differs:#?}");
+    golden::assert_is_current("docs/sql.md", &wanted);
 }
 
 #[tokio::test]

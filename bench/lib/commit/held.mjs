@@ -13,7 +13,7 @@ const EDGE = Math.ceil(rows / 10);
 const CHUNK = 1000;
 const OUTSTANDING_MAX = 5000;
 const RATIO_MAX = 1.5;
-const LOOK_MS = 20;
+const POLL_MS = 20;
 
 const notify = (count) =>
     `SELECT count(outboxd.notify('bulk', 'device-' || n, '{"text": "Your order has been paid."}'))
@@ -52,7 +52,7 @@ async function pass(writer, count) {
             await writer.query(notify(chunk));
             written += chunk;
         }
-        await sleep(LOOK_MS);
+        await sleep(POLL_MS);
         const now = (await sent()) - before;
         if (now > seen.at(-1)[0]) {
             progress = performance.now();
@@ -63,7 +63,7 @@ async function pass(writer, count) {
     return seen;
 }
 
-/** When `count` were SENT, between two looks in proportion. */
+/** When `count` were SENT, between two polls in proportion. */
 function reached(seen, count) {
     const after = seen.findIndex(([n]) => n >= count);
     const [[n0, t0], [n1, t1]] = [seen[Math.max(after - 1, 0)], seen[after]];
@@ -93,7 +93,7 @@ if (what === "transaction") {
     const committed = performance.now();
     await holder.query("COMMIT");
     while ((await sent()) === before) {
-        await sleep(LOOK_MS);
+        await sleep(POLL_MS);
         assertMoves({ name: "outboxd" }, committed, "the transaction that was open has committed");
     }
     const took = (performance.now() - committed) / 1000;

@@ -1,7 +1,8 @@
 //! The load generator: how fast this machine and these servers deliver.
 //!
 //! One instance in this process, and a sink that answers at once. First a backlog is drained, then single transactions
-//! are committed at a steady rate and each is timed from COMMIT returned to its arrival. `bench/run` compares with peers.
+//! are committed at a steady rate and each is timed from COMMIT returned to its arrival. `bench/run` compares with
+//! peers.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -38,7 +39,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const LOG_FILTER: &str = "warn";
 /// Nothing arrives for so long: something is wrong.
 const STALL: Duration = Duration::from_secs(30);
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Between the two parts, so that the second begins from rest.
 const REST: Duration = Duration::from_secs(1);
 
@@ -228,7 +229,7 @@ impl Instance {
 async fn until_done(client: &Client, sink: &Sink, count: usize) -> Result<Instant> {
     let (mut arrived, mut progress_at) = (0, Instant::now());
     while arrived < count {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         let now = sink.arrived();
         if now > arrived {
             (arrived, progress_at) = (now, Instant::now());
@@ -239,7 +240,7 @@ async fn until_done(client: &Client, sink: &Sink, count: usize) -> Result<Instan
     }
     let open = "SELECT EXISTS (SELECT FROM outboxd.outbox)";
     while client.query_one(open, &[]).await?.get(0) {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(Instant::now())
 }

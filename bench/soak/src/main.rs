@@ -243,7 +243,7 @@ async fn conclude(args: &Args, world: &World) -> Result<bool> {
     let admin = world.admin().await?;
     let evidence = rows::collect(world, &admin.client).await?;
     let mut verdict = verdict::judge(&evidence);
-    verdict.violations.extend(rows::look_for_illegal_states(world, &admin.client).await?);
+    verdict.violations.extend(rows::find_illegal_states(world, &admin.client).await?);
     let happened = world.log().happened.clone();
     verdict.violations.extend(recovery::late::find(&happened, &evidence));
     let recoveries = recovery::measure(&happened, &evidence);

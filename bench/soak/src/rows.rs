@@ -31,7 +31,7 @@ const ROWS: &str = "
 const STRAGGLERS: Duration = Duration::from_secs(3);
 
 /// No more campaigns, nothing paused; waits until all has ended, but not for ever. How many have not.
-pub(super) async fn until_ended(world: &World, patience: Duration, mut look: impl FnMut(i64)) -> Result<i64> {
+pub(super) async fn until_ended(world: &World, patience: Duration, mut report: impl FnMut(i64)) -> Result<i64> {
     let admin = world.admin().await?;
     // A failover may have taken the campaign away.
     let _ = admin.client.query("SELECT outboxd.drop_schedule('minutely')", &[]).await;
@@ -44,7 +44,7 @@ pub(super) async fn until_ended(world: &World, patience: Duration, mut look: imp
     let deadline = Instant::now() + patience;
     loop {
         let live: i64 = admin.client.query_one(LIVE, &[]).await?.get(0);
-        look(live);
+        report(live);
         if live == 0 || Instant::now() > deadline {
             tokio::time::sleep(STRAGGLERS).await;
             return Ok(live);
@@ -94,7 +94,7 @@ fn as_u32(number: i32) -> Option<u32> {
 }
 
 /// What must not be besides what the ledger shows.
-pub(super) async fn look_for_illegal_states(world: &World, client: &Client) -> Result<Vec<Violation>> {
+pub(super) async fn find_illegal_states(world: &World, client: &Client) -> Result<Vec<Violation>> {
     let violation = |id: Option<i64>, known: String| Violation { rule: Rule::State, number: None, id, known };
     let mut found = Vec::new();
     for row in client.query(ILLEGAL_ROWS, &[]).await.context("the rules of rows")? {

@@ -23,8 +23,8 @@ mod order;
 #[cfg(test)]
 mod tests;
 
-/// Calls made so long before the tail began may have their record in it; so long after it ended, their claim. A call whose
-/// worker died is recorded as unknown by the sweep after its lease: 6 s, and 5 s at most between two sweeps.
+/// Calls made so long before the tail began may have their record in it; so long after it ended, their claim. A call
+/// whose worker died is recorded as unknown by the sweep after its lease: 6 s, and 5 s at most between two sweeps.
 const BEFORE_TAIL: Micros = 12_000_000;
 const AFTER_TAIL: Micros = 12_000_000;
 

@@ -14,8 +14,8 @@ use super::instances::{Instance, Links, Program};
 use super::plan::{Fault, Kind, Queue};
 use super::providers::Providers;
 
-/// How often somebody looks whether an instance has ended by itself, and how long it stays away, as under a supervisor.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often it is checked whether an instance has ended by itself, and how long it stays away, as under a supervisor.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What runs.
@@ -130,7 +130,7 @@ impl World {
     /// Starts what has ended by itself again, for ever.
     pub(super) async fn supervise(&self) -> Result<()> {
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
             for instance in &self.instances {
                 // Whoever holds it is breaking it, and will start it.
                 let Ok(mut instance) = instance.try_lock() else { continue };

@@ -8,8 +8,8 @@ CREATE TABLE IF NOT EXISTS invoices (
     notification_id bigint
 );
 
--- It runs as whoever updates the invoice, who needs the role outboxd_app; if not all of them shall have it, make it SECURITY
--- DEFINER, owned by a login that has, with SET search_path = pg_catalog, pg_temp.
+-- It runs as whoever updates the invoice, who needs the role outboxd_app; if not all of them shall have it, make it
+-- SECURITY DEFINER, owned by a login that has, with SET search_path = pg_catalog, pg_temp.
 CREATE OR REPLACE FUNCTION notify_of_payment() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.notification_id := outboxd.notify(NEW.item, NEW.customer, jsonb_build_object('invoice', NEW.id),
@@ -17,7 +17,7 @@ BEGIN
     RETURN NEW;
 END $$;
 
--- BEFORE, to keep the id with the invoice; a trigger that only notifies is AFTER and says PERFORM outboxd.notify(…). The
--- condition stands in WHEN: other updates do not even call the function.
+-- BEFORE, to keep the id with the invoice; a trigger that only notifies is AFTER and says PERFORM outboxd.notify(…).
+-- The condition stands in WHEN: other updates do not even call the function.
 CREATE OR REPLACE TRIGGER notify_of_payment BEFORE UPDATE OF paid ON invoices
     FOR EACH ROW WHEN (NEW.paid AND NOT OLD.paid) EXECUTE FUNCTION notify_of_payment();

@@ -117,7 +117,7 @@ impl Protocol {
                 work.lease_is_over = true;
             }
             for process in &mut after.processes {
-                // Whoever has begun its call does not look at the clock again.
+                // Whoever has begun its call does not check the clock again.
                 let waits =
                     |claim: &&mut Claim| (claim.row, claim.token, claim.stage) == (row, work.epoch, Stage::Claimed);
                 if let Some(claim) = process.claim.as_mut().filter(waits) {

@@ -17,7 +17,7 @@ impl Protocol {
         }
     }
 
-    /// `cancel.sql`, `_cancel.sql`: the row is locked before it is looked at. It waits for a producer that holds it.
+    /// `cancel.sql`, `_cancel.sql`: the row is locked before it is read. It waits for a producer that holds it.
     fn cancel(&self, steps: &mut Steps<'_>, row: u8) {
         let is_locked = steps.before.processes.iter().any(|process| process.release == Some(row));
         let spares = self.guards.cancel_spares_processing;

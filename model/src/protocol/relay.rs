@@ -40,7 +40,7 @@ impl Protocol {
             let how = match (work.has_retry_at, work.is_missed) {
                 (true, _) => How::Due,
                 (false, false) => How::FastPath,
-                (false, true) if self.guards.relay_looks => How::Look,
+                (false, true) if self.guards.relay_scans => How::FullScan,
                 (false, true) => continue,
             };
             for is_heard in [true, false] {
@@ -69,7 +69,8 @@ impl Protocol {
         }
     }
 
-    /// `Publisher::push` in `src/relay/publisher.rs`: to the queue of this moment. Then the publication may be confirmed.
+    /// `Publisher::push` in `src/relay/publisher.rs`: to the queue of this moment. Then the publication may be
+    /// confirmed.
     fn push(&self, steps: &mut Steps<'_>, by: usize, place: usize, push: Push) {
         let process = &steps.before.processes[by];
         let is_in_process = process.is_in_process;

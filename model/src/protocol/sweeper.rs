@@ -40,7 +40,8 @@ impl Protocol {
         });
     }
 
-    /// `relay/find_expired_leases.sql`, and then `worker/record_failures.sql`, which decides again under the row's lock.
+    /// `relay/find_expired_leases.sql`, and then `worker/record_failures.sql`, which decides again under the row's
+    /// lock.
     fn end_leases(&self, steps: &mut Steps<'_>, by: usize) {
         if let Some(found) = steps.before.processes[by].sweep {
             let Overdue { row, token, holder_is_dead } = found;
@@ -81,7 +82,7 @@ impl Protocol {
         }
     }
 
-    /// `look_for_loss`: the push counter shows that the queue lost messages. A process is told of a loss once, so if
+    /// `republish_lost`: the push counter shows that the queue lost messages. A process is told of a loss once, so if
     /// the statement fails then nobody is told again.
     fn republish_lost(&self, steps: &mut Steps<'_>, by: usize) {
         let process = &steps.before.processes[by];
@@ -101,7 +102,7 @@ impl Protocol {
         }
     }
 
-    /// `look_for_orphans`: published for a while although the queue is empty. If it is on its way it must be slow.
+    /// `republish_orphans`: published for a while although the queue is empty. If it is on its way it must be slow.
     fn republish_orphans(&self, steps: &mut Steps<'_>, by: usize) {
         let before = steps.before;
         if !self.guards.orphans_are_found || before.processes[by].is_in_process || !before.shared.is_empty() {

@@ -9,19 +9,19 @@ use outboxd_model::scope::{PLAIN, Queue, Scope};
 
 use crate::{assert_breaks, assert_holds, world};
 
-/// An instance that looked dead, went on under its old number and died must be looked at again: in-process queues have no
-/// other net.
+/// An instance that looked dead, went on under its old number and died must be dealt with again: in-process queues have
+/// no other net.
 #[test]
-fn an_instance_that_looked_dead_once_is_looked_at_again_when_it_dies() {
+fn an_instance_that_looked_dead_once_is_dealt_with_again_when_it_dies() {
     let scope = Scope { queue: Queue::InProcess, ..world(&[PLAIN], 2, &[(Stall, 1), (Crash, 1)]) };
     let forgetful = Protocol::with(scope, |guards| guards.the_dead_are_dealt_with_again = false);
-    assert_breaks("looked at once", &forgetful, NOTHING_IS_LOST, 8);
+    assert_breaks("dealt with once", &forgetful, NOTHING_IS_LOST, 8);
     let events = [(Crash, 2), (Stall, 2), (Delay, 1), (Expiry, 1), (Cut, 1), (Refusal, 1)];
     let scope = Scope { queue: Queue::InProcess, ..world(&[PLAIN], 3, &events) };
     assert_holds("today", &Protocol::today(scope));
 }
 
-/// A worker that is stopped between its last look at the clock and its request sends it when it goes on. By then
+/// A worker that is stopped between its last check of the clock and its request sends it when it goes on. By then
 /// the attempt is recorded as unknown, and `cancel()` may have answered "canceled".
 #[test]
 fn a_request_of_an_attempt_recorded_as_unknown_may_follow_a_cancel() {
@@ -59,7 +59,7 @@ fn the_reduction_hides_nothing() {
 }
 
 /// The counter tells each process of a loss once. If that process then dies, or Postgres refuses the statement, only
-/// the look for orphans is left.
+/// the search for orphans is left.
 #[test]
 fn a_loss_known_only_to_the_dead_is_found_by_the_last_net() {
     let scope = world(&[PLAIN], 3, &[(Loss, 1), (Crash, 2), (Cut, 2)]);
@@ -81,7 +81,7 @@ fn a_republish_may_leave_the_epoch_alone() {
 }
 
 #[test]
-fn the_claims_look_at_the_state_is_its_second_guard() {
+fn the_claims_check_of_the_state_is_its_second_guard() {
     let scope = world(&[PLAIN], 2, &[(Loss, 1), (Delay, 1), (Crash, 1), (Stall, 1), (Expiry, 1), (Refusal, 1)]);
     assert_holds("epoch alone", &Protocol::with(scope, |guards| guards.claim_checks_state = false));
 }

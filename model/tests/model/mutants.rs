@@ -50,9 +50,9 @@ fn a_confirmation_before_the_push_loses_the_row() {
 }
 
 #[test]
-fn a_relay_that_never_looks_loses_what_the_fast_path_missed() {
+fn a_relay_without_full_scans_loses_what_the_fast_path_missed() {
     let scope = world(&[PLAIN], 1, &[(Missed, 1)]);
-    assert_finds(scope, |guards| guards.relay_looks = false, NOTHING_IS_LOST, 1);
+    assert_finds(scope, |guards| guards.relay_scans = false, NOTHING_IS_LOST, 1);
 }
 
 #[test]

@@ -1,5 +1,6 @@
--- What matches a filter: counts it or, unless that is all that was asked for, changes it. What is written later than this
--- begins is left out, and `id_max` says where that is: given back with the filter, exactly what was counted is changed.
+-- What matches a filter: counts it or, unless that is all that was asked for, changes it. What is written later than
+-- this begins is left out, and `id_max` says where that is: given back with the filter, exactly what was counted is
+-- changed.
 -- $1 token, under whose name it is audited · $2 filter, a JSON object as text · $3 whether only to count
 -- Locks and indexes: those of the function; notification_log_pkey.
 SELECT w.matched, w.done, w.bulk_id, (t.filter->>'id_max')::bigint AS id_max, NULL::text AS until

@@ -1,5 +1,6 @@
 -- The id above which everything was created after $1, or about: ids and creation times grow together, except that
--- transactions at the same time may draw theirs the other way round. A binary search, some 30 probes of the primary key.
+-- transactions at the same time may draw theirs the other way round. A binary search, some 30 probes of the primary
+-- key.
 -- $1 time
 -- Locks: none. Index: notification_log_pkey.
 WITH RECURSIVE search(lo, hi) AS (

@@ -1,4 +1,5 @@
--- Of all instances one makes the call that shows whether the provider is back. A row: it is ours, or the circuit is closed.
+-- Of all instances one makes the call that shows whether the provider is back. A row: it is ours, or the circuit is
+-- closed.
 -- $1 channel · $2 origin · $3 instance · $4 for so long, in ms
 -- Locks: the row. Index: channel_state_pkey.
 WITH taken AS (

@@ -1,5 +1,5 @@
--- The newest 10,000 dead letters by topic, channel and cause. The cause is the HTTP status, or the error up to its first colon;
--- _pick_dead() compares with the same expression, so that a group is retried as it stands here.
+-- The newest 10,000 dead letters by topic, channel and cause. The cause is the HTTP status, or the error up to its
+-- first colon; _pick_dead() compares with the same expression, so that a group is retried as it stands here.
 -- Parameters: none. Locks: none. Index: notification_log_failed, from its end.
 WITH newest AS (
     SELECT l.id, l.topic, l.channel, l.http_status, l.failed_at, l.error,
@@ -13,7 +13,7 @@ WITH newest AS (
       FROM newest n GROUP BY 1, 2, 3 ORDER BY count(*) DESC, max(n.failed_at) DESC LIMIT 100
 )
 SELECT json_build_object(
-    'looked', (SELECT count(*) FROM newest),
+    'scanned', (SELECT count(*) FROM newest),
     'since', (SELECT min(n.failed_at) FROM newest n),
     'groups', (SELECT json_agg(json_build_object(
         'topic', g.topic, 'channel', g.channel, 'cause', g.cause, 'http_status', g.http_status, 'count', g.count,

@@ -1,5 +1,5 @@
--- The work at this moment and over the last hour: what waits by status and topic, how far publishing is behind, counts and
--- latencies by the minute, the channels, bulk actions that run. All from statistics and the snapshot.
+-- The work at this moment and over the last hour: what waits by status and topic, how far publishing is behind, counts
+-- and latencies by the minute, the channels, bulk actions that run. All from statistics and the snapshot.
 -- Parameters: none. Locks: none. Index: the primary keys of the statistics; bulk_action_open.
 WITH states AS MATERIALIZED (
     SELECT q.topic, q.status, q.count, extract(epoch FROM q.oldest_age)::float8 AS oldest_s, q.counted_at FROM outboxd.queue_state q

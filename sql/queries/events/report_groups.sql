@@ -1,12 +1,12 @@
--- The consumer groups of these streams, as Redis shows them. A group that was given nothing since the last look still
+-- The consumer groups of these streams, as Redis shows them. A group that was given nothing since the last poll still
 -- needs the position that was noted for it: if the stream begins after that, the entries between were cut off before
 -- the group had them. Answers with the groups of which something is to be told: cut just now, or just come close to it
 -- (80 % of what a stream keeps).
--- Interleavings: only under the lease, one look at a time. A group that was made anew under its name was given
+-- Interleavings: only under the lease, one poll at a time. A group that was made anew under its name was given
 -- something else last, except at the beginning of the stream, where it needs the same.
--- $1 lease · $2 instance · $3 events a stream keeps · $4 topics looked at · $5 topic and $6 name of each group
--- $7 id of the entry it was given last · $8 position of the next one (NULL: the stream is empty)
--- $9 position of the oldest entry it can still acknowledge (NULL: none) · $10 entries it cannot acknowledge any more
+-- $1 lease · $2 instance · $3 events a stream keeps · $4 topics polled · $5 topic and $6 name of each group ·
+-- $7 id of the entry it was given last · $8 position of the next one (NULL: the stream is empty) ·
+-- $9 position of the oldest entry it can still acknowledge (NULL: none) · $10 entries it cannot acknowledge any more ·
 -- $11 last position in its stream
 -- Locks: the rows; the lease FOR KEY SHARE. Index: leader_lease_pkey, event_group_pkey, event_publication_topic,
 -- event_pkey.

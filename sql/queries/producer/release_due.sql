@@ -1,21 +1,20 @@
--- Due PENDING rows become QUEUED, with their outbox rows, in one statement, topic by topic. Rows without a key are ready and
--- due at once; those with one are blocked until the relay admits them. One row more per topic says how many were found
--- and which was the last.
--- A keyed row goes only if no earlier due PENDING row of its key is left out: another producer may hold that one, and
--- whoever commits first would overtake. What another producer holds is still PENDING in our snapshot, so we wait for its
--- commit, and its seq is drawn before ours. Scan and key have one order, (due_at, id): the first due row of a key can
--- always go, so nothing waits for ever.
+-- Due PENDING rows become QUEUED, with their outbox rows, in one statement, topic by topic. Rows without a key are
+-- ready and due at once; those with one are blocked until the relay admits them. One row more per topic says how many
+-- were found and which was the last. A keyed row goes only if no earlier due PENDING row of its key is left out:
+-- another producer may hold that one, and whoever commits first would overtake. What another producer holds is still
+-- PENDING in our snapshot, so we wait for its commit, and its seq is drawn before ours. Scan and key have one order,
+-- (due_at, id): the first due row of a key can always go, so nothing waits for ever.
 -- Interleavings: other producers skip the rows we lock; cancel() is guarded by PENDING like we are; a crash before
 -- commit leaves PENDING, after it leaves rows that any relay finds by their retry_at.
 -- $1 topics · $2 after which due_at, per topic, and $3 which id (dead index entries) · $4 rows at most, per topic
 -- Locks: the rows taken. Index: notification_log_due, notification_log_due_key, notification_log_pkey.
 WITH due AS MATERIALIZED (
     SELECT w.ctid, w.id, w.topic, w.ordering_key, w.epoch, w.due_at, t.n
-      FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::int[]) WITH ORDINALITY t(topic, after_at, after_id, take, n)
+      FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::int[]) WITH ORDINALITY t(topic, after_at, after_id, rows_max, n)
      CROSS JOIN LATERAL (
            SELECT l.ctid, l.id, l.topic, l.ordering_key, l.epoch, l.due_at FROM outboxd.notification_log l
             WHERE l.topic = t.topic AND l.due_at <= now() AND (l.due_at, l.id) > (t.after_at, t.after_id)
-            ORDER BY l.due_at, l.id LIMIT t.take FOR UPDATE SKIP LOCKED) w
+            ORDER BY l.due_at, l.id LIMIT t.rows_max FOR UPDATE SKIP LOCKED) w
 ), taken AS MATERIALIZED (
     SELECT array_agg(d.id) AS ids FROM due d WHERE d.ordering_key IS NOT NULL
 ), missing AS MATERIALIZED (

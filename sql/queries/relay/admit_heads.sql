@@ -1,13 +1,14 @@
--- The head of each key gets its turn if no row of the key has it: blocked → ready, due at once. The unique index keeps the
--- rule: whoever loses the race (a row with a lower seq committed late and was admitted meanwhile) gets 23505 and looks
--- again.
--- Interleavings: nobody is waited for, because an operator's transaction may stay open for long. A head that somebody holds is
--- passed over (a cancel). So is a key to which somebody is giving its turn: that is not to be seen before its commit, and the
--- unique index would wait for it; an advisory lock of the key tells. Either way its next look, or the sweep, admits.
--- The rows are named by one array: a join may be planned as a scan of all that is live, for an outbox that was empty then.
+-- The head of each key gets its turn if no row of the key has it: blocked → ready, due at once. The unique index keeps
+-- the rule: whoever loses the race (a row with a lower seq committed late and was admitted meanwhile) gets 23505 and
+-- tries again.
+-- Interleavings: nobody is waited for, because an operator's transaction may stay open for long. A head that somebody
+-- holds is passed over (a cancel). So is a key to which somebody is giving its turn: that is not to be seen before its
+-- commit, and the unique index would wait for it; an advisory lock of the key tells. Either way its next try, or the
+-- sweep, admits. The rows are named by one array: a join may be planned as a scan of all that is live, for an outbox
+-- that was empty then.
 -- $1 ordering keys
--- Locks: an advisory lock of each key, the heads; what is locked is skipped. Index: outbox_key, a_key_has_at_most_one_live_row,
--- outbox_pkey.
+-- Locks: an advisory lock of each key, the heads; what is locked is skipped. Index: outbox_key,
+-- a_key_has_at_most_one_live_row, outbox_pkey.
 UPDATE outboxd.outbox o SET state = 'ready', has_turn = true, retry_at = clock_timestamp()
  WHERE o.id = ANY (ARRAY(
        SELECT f.id

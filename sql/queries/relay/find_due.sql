@@ -1,5 +1,5 @@
--- The topics with rows that came back or late (retries, heads of keys, recalled and released rows), and in how many ms the
--- first of each is due: one step down the index each.
+-- The topics with rows that came back or late (retries, heads of keys, recalled and released rows), and in how many ms
+-- the first of each is due: one step down the index each.
 -- Parameters: none. Locks: none. Index: outbox_due.
 WITH RECURSIVE t AS (
     (SELECT o.topic, o.retry_at FROM outboxd.outbox o WHERE o.retry_at IS NOT NULL ORDER BY o.topic, o.retry_at LIMIT 1)

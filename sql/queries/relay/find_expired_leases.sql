@@ -1,8 +1,8 @@
--- What a sweep must know of the live rows, in one pass over some pages of them: the claims whose lease is over or whose holder
--- is dead, and, in a row of its own that is always there, for how many ms the oldest of what is published waits to be claimed
--- (NULL: nothing does) and how many pages there are. Pages and not ids: so the work is bounded, dead rows included. A row
--- that moves to a page that was passed is found by the next scan.
--- Only reading: what to do is decided again under the locks, by worker/record_failures and relay/republish.
+-- What a sweep must know of the live rows, in one pass over some pages of them: the claims whose lease is over or whose
+-- holder is dead, and, in a row of its own that is always there, for how many ms the oldest of what is published waits
+-- to be claimed (NULL: nothing does) and how many pages there are. Pages and not ids: so the work is bounded, dead rows
+-- included. A row that moves to a page that was passed is found by the next scan. Only reading: what to do is decided
+-- again under the locks, by worker/record_failures and relay/republish.
 -- $1 dead instances · $2 whether leases that are over count · $3 claims at most · $4 first page · $5 pages at most
 -- Locks: none. Index: none for the pass (a scan of a range of ctids); outbox_pkey, notification_log_pkey.
 WITH pass AS MATERIALIZED (

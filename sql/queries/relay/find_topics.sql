@@ -1,5 +1,5 @@
--- The topics with rows that were never published, one step down the index each: the relay's look begins with it, and
--- finds topics that nobody has seen.
+-- The topics with rows that were never published, one step down the index each: the relay's full scan begins with it,
+-- and finds topics that nobody has seen.
 -- Parameters: none. Locks: none. Index: outbox_fresh.
 WITH RECURSIVE t AS (
     (SELECT o.topic FROM outboxd.outbox o WHERE o.ordering_key IS NULL AND o.retry_at IS NULL ORDER BY o.topic, o.seq LIMIT 1)

@@ -1,5 +1,5 @@
--- Reads the keys in their order, one step down the index each, and says of each whether its head is blocked although nobody has
--- the key's turn: its admission was lost, or it committed too late for the fast path.
+-- Reads the keys in their order, one step down the index each, and says of each whether its head is blocked although
+-- nobody has the key's turn: its admission was lost, or it committed too late for the fast path.
 -- $1 after this key · $2 keys at most
 -- Locks: none. Index: outbox_key, a_key_has_at_most_one_live_row.
 WITH RECURSIVE k AS (

@@ -1,9 +1,9 @@
--- Publications not confirmed in time: whoever reserved the rows died or lost its queue between reserve and confirm. The rows
--- become due at once, under the same epoch: if the push did arrive, or arrives later, the second message is a copy, and the
--- claim, which raises the epoch, takes one of them.
--- Interleavings: a row that another's open transaction has locked (an operator's cancel() before its COMMIT) waits alone, in a
--- publication of its own that is looked at again after $1. A row that was claimed while we looked may be among these; then it
--- is found not to be published any more.
+-- Publications not confirmed in time: whoever reserved the rows died or lost its queue between reserve and confirm. The
+-- rows become due at once, under the same epoch: if the push did arrive, or arrives later, the second message is a
+-- copy, and the claim, which raises the epoch, takes one of them.
+-- Interleavings: a row that another's open transaction has locked (an operator's cancel() before its COMMIT) waits
+-- alone, in a publication of its own that is read again after $1. A row that was claimed while we read may be among
+-- these; then it is found not to be published any more.
 -- $1 unconfirmed for this long, in ms · $2 publications at most
 -- Locks: the publications, then their rows; what is locked is skipped. Index: publication_pkey, outbox_pkey.
 WITH cut AS (

@@ -1,10 +1,10 @@
--- What is published and unclaimed and will not be delivered is due again, under a new epoch: what turns up after all is a stale
--- copy. All of it, because the queue lost data; or what instances have or had in their in-process queues; or what Redis has,
--- because it is out of reach; or, the last net, what was published long ago although Redis is empty or has passed it (a
--- queue is first in, first out): what merely waits its turn in a long backlog has not been overtaken. What is in Redis or
--- not says nothing of what instances hold in their processes. Some pages of the live rows at a time: see
--- relay/find_expired_leases. What is published moves to another page only by ceasing to be so. Answers with how many rows, and
--- how many pages there are.
+-- What is published and unclaimed and will not be delivered is due again, under a new epoch: what turns up after all is
+-- a stale copy. All of it, because the queue lost data; or what instances have or had in their in-process queues; or
+-- what Redis has, because it is out of reach; or, the last net, what was published long ago although Redis is empty or
+-- has passed it (a queue is first in, first out): what merely waits its turn in a long backlog has not been overtaken.
+-- What is in Redis or not says nothing of what instances hold in their processes. Some pages of the live rows at a
+-- time: see relay/find_expired_leases. What is published moves to another page only by ceasing to be so. Answers with
+-- how many rows, and how many pages there are.
 -- $1 published by these instances (NULL: by any) · $2 published at least this long ago, in ms · $3 overtaken only
 -- $4 first page · $5 pages at most · $6 through Redis only
 -- Locks: the rows. Index: none: a scan of a range of ctids; then by ctid.

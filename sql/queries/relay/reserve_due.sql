@@ -1,15 +1,15 @@
--- Takes ready rows whose time has come, topic by topic, for this instance to push: ready → published under one publication.
--- One row more per topic tells in how many ms its next one is due, if there is one. Survives the interleavings of
--- relay/reserve_fresh.
--- $1 topics · $2 rows at most, per topic · $3 how far to look back in ms (dead index entries) · $4 instance · $5 from this step
--- of its route on, per topic
+-- Takes ready rows whose time has come, topic by topic, for this instance to push: ready → published under one
+-- publication. One row more per topic tells in how many ms its next one is due, if there is one. Survives the
+-- interleavings of relay/reserve_fresh.
+-- $1 topics · $2 rows at most, per topic · $3 how far to go back in ms (dead index entries) · $4 instance ·
+-- $5 from this step of its route on, per topic
 -- Locks: the rows taken. Index: outbox_due, then by ctid.
 WITH found AS MATERIALIZED (
-    SELECT w.ctid, w.id FROM unnest($1::text[], $2::int[], $5::smallint[]) t(topic, take, step) CROSS JOIN LATERAL (
+    SELECT w.ctid, w.id FROM unnest($1::text[], $2::int[], $5::smallint[]) t(topic, rows_max, step) CROSS JOIN LATERAL (
         SELECT o.ctid, o.id FROM outboxd.outbox o
          WHERE o.topic = t.topic AND o.retry_at <= now() AND o.retry_at > now() - $3::bigint * interval '1 ms' AND o.state = 'ready'
            AND o.route_step >= t.step
-         ORDER BY o.topic, o.retry_at LIMIT t.take FOR UPDATE SKIP LOCKED) w
+         ORDER BY o.topic, o.retry_at LIMIT t.rows_max FOR UPDATE SKIP LOCKED) w
 ), published AS (
     INSERT INTO outboxd.publication (instance, ids) SELECT $4::int, array_agg(f.id) FROM found f HAVING count(*) > 0 RETURNING id
 ), reserved AS (

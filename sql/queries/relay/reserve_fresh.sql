@@ -1,12 +1,12 @@
 -- The fast path: takes what was committed lately, of all topics, for this instance to push: ready → published under one
 -- publication. Numbers commit out of order, so the scan begins a little below the last number drawn, now or at the
--- previous poll; what commits later than that the relay's look finds. Keys that have a blocked row and nobody with their
--- turn are told, to be admitted. Also ends the publications that are known to have arrived, so that confirming costs no
--- round trip of its own while there is work. The last row tells the last number drawn.
+-- previous poll; what commits later than that the relay's full scan finds. Keys that have a blocked row and nobody with
+-- their turn are told, to be admitted. Also ends the publications that are known to have arrived, so that confirming
+-- costs no round trip of its own while there is work. The last row tells the last number drawn.
 -- Interleavings: other relays skip the rows we lock; a claim needs the epoch and takes ready and published alike;
 -- cancel() either got the row first or finds it published. A crash before the push leaves a publication that is
--- recalled; losing this commit in a server crash leaves ready rows and at worst copies, dropped at the claim.
--- The rows are changed by ctid, all in one scan: a join would look up the size of the table for each. A key's turn is asked for
+-- recalled; losing this commit in a server crash leaves ready rows and at worst copies, dropped at the claim. The rows
+-- are changed by ctid, all in one scan: a join would look up the size of the table for each. A key's turn is asked for
 -- by a scalar subquery: a NOT EXISTS may be planned as a hash of all keys.
 -- $1 the last number at the previous poll · $2 how far below · $3 topics to leave out · $4 rows at most · $5 instance
 -- $6 publications to confirm · $7 the only topics to take (NULL: any)

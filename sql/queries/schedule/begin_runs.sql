@@ -2,8 +2,9 @@
 -- runs, in one statement. A slot that comes late begins its spread now.
 -- Interleavings: of two owners one moves the schedule on and the other finds its next slot changed; a schedule altered
 -- or dropped meanwhile has another version or is gone: nothing happens; a former owner finds no lease.
--- $1 owner · $2 schedule · $3 its version · $4 its next slot as it was (may be NULL) · $5 its next slot now (may be NULL)
--- $6 error (may be NULL) · $7 slots · $8 their states, preparing, missed or paused · $9 their reasons
+-- $1 owner · $2 schedule · $3 its version · $4 its next slot as it was (may be NULL) ·
+-- $5 its next slot now (may be NULL) · $6 error (may be NULL) · $7 slots ·
+-- $8 their states, preparing, missed or paused · $9 their reasons
 -- Locks: the schedule's row; the lease FOR KEY SHARE. Index: schedule_pkey, a_slot_runs_once.
 WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int)), moved AS (
     UPDATE outboxd.schedule s SET next_slot = $5::timestamptz, error = $6::text

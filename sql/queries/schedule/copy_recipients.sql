@@ -1,12 +1,14 @@
--- The next chunk of a run's staged audience becomes PENDING notifications, spread by a hash of the recipient. They expire
--- so long after the time that the slot and the spread give them, however late the run is. The last chunk makes the run
--- prepared.
+-- The next chunk of a run's staged audience becomes PENDING notifications, spread by a hash of the recipient. They
+-- expire so long after the time that the slot and the spread give them, however late the run is. The last chunk makes
+-- the run prepared.
 -- Interleavings: the run's row keeps two owners' chunks apart, and drop_schedule() before or after, never meanwhile; a
 -- former owner finds no lease. Whatever happens, a recipient has one row per run: the dedup_key. Staged rows that a
--- server crash has taken are missed by their count: the audience is read again. A schedule that was altered while its slot came
--- has an earlier run of that slot, of which some was released: whoever has a row of it that was not canceled gets no second one.
+-- server crash has taken are missed by their count: the audience is read again. A schedule that was altered while its
+-- slot came has an earlier run of that slot, of which some was released: whoever has a row of it that was not canceled
+-- gets no second one.
 -- $1 owner · $2 run · $3 rows at most
--- Locks: the run's row, the chunk, new rows of the log; the lease FOR KEY SHARE. Index: schedule_recipient_pkey, notification_log_dedup, a_slot_runs_once.
+-- Locks: the run's row, the chunk, new rows of the log; the lease FOR KEY SHARE. Index: schedule_recipient_pkey,
+-- notification_log_dedup, a_slot_runs_once.
 WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int)), run AS MATERIALIZED (
     SELECT r.id, r.schedule_id, r.schedule, r.topic, r.spread, r.expires_after, r.slot, r.release_at, r.staged, r.position,
            r.recipients FROM outboxd.schedule_run r

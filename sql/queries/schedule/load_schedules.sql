@@ -1,5 +1,5 @@
--- Schedules that need a look: nobody has worked out their next slot yet, or it is within their lead; a paused one's has
--- come. What would have expired is not caught up with.
+-- Schedules that are due to be planned: nobody has worked out their next slot yet, or it is within their lead; a paused
+-- one's has come. What would have expired is not caught up with.
 -- $1 schedules at most
 -- Locks: none. Index: none, the table is small.
 SELECT s.id, s.version, s.cron, s.timezone, (extract(epoch FROM s.lead) * 1000)::bigint AS lead_ms,

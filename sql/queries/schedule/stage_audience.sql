@@ -1,4 +1,5 @@
--- The audience as it is now, numbered. In one transaction with schedule/finish_reading: what does not stand leaves nothing.
+-- The audience as it is now, numbered. In one transaction with schedule/finish_reading: what does not stand leaves
+-- nothing.
 -- Interleavings: another reading of the same run has another number and so other keys.
 -- $1 run · $2 reading · $3 audience · $4 slot · $5 rows at most (one more shows that there are too many)
 -- Locks: new rows only; whatever the audience reads. Index: schedule_recipient_pkey.

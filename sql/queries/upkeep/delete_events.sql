@@ -1,10 +1,10 @@
--- One step of retention in outboxd.event: looks at the next $2 rows by id and deletes those older than $3; the first
+-- One step of retention in outboxd.event: reads the next $2 rows by id and deletes those older than $3; the first
 -- younger one ends the scan for now. What is still to be appended to its stream, and what came after it, stays.
 -- Publications go when they are as old; what they name is older still.
 -- Interleavings: those of _begin_retention_step(); nothing updates these rows. An
 -- event that is reserved meanwhile was waiting when this began. One that Redis lost and whose time is over is not
 -- appended again.
--- $1 owner · $2 rows to look at · $3 kept for, in ms · $4 a new scan after, in ms
+-- $1 owner · $2 rows to read · $3 kept for, in ms · $4 a new scan after, in ms
 -- Locks: the rows deleted; its progress row; the lease FOR KEY SHARE. Index: event_pkey, event_publication_pkey.
 WITH begun AS MATERIALIZED (
     SELECT outboxd._begin_retention_step('event', $1::int, $4::bigint * interval '1 ms') AS after

@@ -1,6 +1,6 @@
--- Instances that signed off or fell silent more than $2 ago. The one that saw the most of each kind of queue stays:
--- its counter tells whether the queue lost data while nobody ran. Whoever has just started deletes none: what an instance had in
--- its process is published again because of its row, by a sweep that comes first.
+-- Instances that signed off or fell silent more than $2 ago. The one that saw the most of each kind of queue stays: its
+-- counter tells whether the queue lost data while nobody ran. Whoever has just started deletes none: what an instance
+-- had in its process is published again because of its row, by a sweep that comes first.
 -- Interleavings: a former owner finds no lease; an instance that was only asleep finds its row gone at its next
 -- heartbeat and registers anew.
 -- $1 owner · $2 kept for, in ms

@@ -1,12 +1,13 @@
--- One step of retention in notification_log: looks at the next $2 rows by id and deletes those that ended long enough
+-- One step of retention in notification_log: reads the next $2 rows by id and deletes those that ended long enough
 -- ago, with their attempts; their dedup keys go with them. Rows kept longer or still alive are passed over and found
 -- by the next scan. Rows created after the border end it for now: none of them can be over.
 -- Interleavings: those of _begin_retention_step(); retry() and a late success lock the row first and are
 -- passed over (SKIP LOCKED), or come second and find no row; notify() with the dedup_key of a
 -- row being deleted waits for this one short statement and then inserts its own.
--- $1 owner · $2 rows to look at · $3 SENT, $4 FAILED, $5 CANCELED kept for, in ms · $6 border in ms · $7 a new scan
--- after, in ms
--- Locks: the rows deleted; its progress row; the lease FOR KEY SHARE. Index: notification_log_pkey, attempt_notification.
+-- $1 owner · $2 rows to read · $3 SENT, $4 FAILED, $5 CANCELED kept for, in ms · $6 border in ms ·
+-- $7 a new scan after, in ms
+-- Locks: the rows deleted; its progress row; the lease FOR KEY SHARE. Index: notification_log_pkey,
+-- attempt_notification.
 WITH begun AS MATERIALIZED (
     SELECT outboxd._begin_retention_step('notification_log', $1::int, $7::bigint * interval '1 ms') AS after
 ), seen AS MATERIALIZED (

@@ -1,6 +1,7 @@
 -- What an instance sees beside the database.
--- $1 instance · $2 clock skew in ms · $3 queue reachable (NULL: it is in the process) · $4 why not · $5 maxmemory-policy
--- $6 memory used in bytes · $7 maxmemory in bytes (0: no limit) · $8 whether a pooler shares its sessions (NULL: as before)
+-- $1 instance · $2 clock skew in ms · $3 queue reachable (NULL: it is in the process) · $4 why not ·
+-- $5 maxmemory-policy · $6 memory used in bytes · $7 maxmemory in bytes (0: no limit) ·
+-- $8 whether a pooler shares its sessions (NULL: as before) ·
 -- $9 the topics that it has routes for (NULL: it only relays)
 -- Locks: its own row. Index: instance_report_pkey.
 INSERT INTO outboxd.instance_report AS r (instance, clock_skew_ms, queue_reachable, queue_error, queue_policy, queue_memory_bytes,

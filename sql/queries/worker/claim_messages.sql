@@ -6,10 +6,10 @@
 --   no outbox row, log SENT      SENT: no call
 --   anything else                a stale copy, a canceled or dead row, or an id nobody committed: dropped
 -- Interleavings: two workers with copies of one message: the row lock serialises them and the second finds the epoch
--- raised. cancel(), a sweep or a late success in between: the row is gone or its epoch or state differs.
--- The rows are named by one array, in order, and the epoch of each is found by its position there, by halving: the plan is the
--- same whatever the statistics say of a table that is empty now and then, and no two lists of a batch are joined. What was
--- not claimed is looked for only if there is such a message: mostly there is none.
+-- raised. cancel(), a sweep or a late success in between: the row is gone or its epoch or state differs. The rows are
+-- named by one array, in order, and the epoch of each is found by its position there, by halving: the plan is the same
+-- whatever the statistics say of a table that is empty now and then, and no two lists of a batch are joined. What was
+-- not claimed is searched for only if there is such a message: mostly there is none.
 -- $1 ids, ascending, each once · $2 epochs · $3 instance · $4 lease in ms
 -- Locks: the rows claimed, by id. Index: outbox_pkey, notification_log_pkey.
 WITH claimed AS (

@@ -1,7 +1,7 @@
--- A row that no statement of ours can take, or whose record cannot be read: FAILED with the reason, or CANCELED if that was
--- asked for. Touches nothing of it that need be read.
--- Interleavings: only under the epoch at which it was found unusable. A claim or a cancel meanwhile waits for our lock and
--- finds it gone, or came first and is left alone.
+-- A row that no statement of ours can take, or whose record cannot be read: FAILED with the reason, or CANCELED if that
+-- was asked for. Touches nothing of it that need be read.
+-- Interleavings: only under the epoch at which it was found unusable. A claim or a cancel meanwhile waits for our lock
+-- and finds it gone, or came first and is left alone.
 -- $1 id · $2 epoch · $3 error
 -- Locks: the outbox row, then the log row. Index: outbox_pkey, notification_log_pkey.
 WITH ended AS (

@@ -1,14 +1,14 @@
 -- Attempts that failed or whose outcome is unknown. Only under the current token: the row waits for its next attempt
--- (processing → ready with a time, perhaps on the next channel) or ends (FAILED; CANCELED if a cancel came in meanwhile).
--- Under an old token nothing changes but the attempt is noted as late. A sweep passes $12 = true: then the lease must
--- still be over, or its holder dead, when the row is locked.
+-- (processing → ready with a time, perhaps on the next channel) or ends (FAILED; CANCELED if a cancel came in
+-- meanwhile). Under an old token nothing changes but the attempt is noted as late. A sweep passes $12 = true: then the
+-- lease must still be over, or its holder dead, when the row is locked.
 -- Interleavings: the row is locked before its flags are read, so cancel() either set the flag before or waits and finds
 -- the row in its new state; a late success deletes the row and we find nothing; a renewed lease is seen by the sweep.
 -- The rows are named by the array as well as joined: a join alone may be planned as a scan of all that is live.
--- $1 ids · $2 tokens · $3 outcomes ('failed'|'unknown') · $4 errors · $5 http statuses · $6 channel names · $7 durations in ms
--- $8 responses · $9 waits in ms (NULL: give up) · $10 next route steps (NULL: the same) · $11 instance
--- $12 sweep only · $13 dead instances · $14 created_at · $15 whether it was a probe: then no attempt is counted, and the one
--- noted has no number · $16 the provider's ids
+-- $1 ids · $2 tokens · $3 outcomes ('failed'|'unknown') · $4 errors · $5 http statuses · $6 channel names ·
+-- $7 durations in ms · $8 responses · $9 waits in ms (NULL: give up) · $10 next route steps (NULL: the same) ·
+-- $11 instance · $12 sweep only · $13 dead instances · $14 created_at ·
+-- $15 whether it was a probe: then no attempt is counted, and the one noted has no number · $16 the provider's ids
 -- Locks: outbox rows, then log rows, by id. Index: outbox_pkey, notification_log_pkey.
 WITH outcome AS MATERIALIZED (
     SELECT u.*, EXISTS (SELECT FROM outboxd.notification_log l WHERE l.id = u.id AND l.created_at = u.created_at) AS is_ours

@@ -1,8 +1,8 @@
--- Deliveries: the outbox row goes and the log says SENT. A 2xx always wins, so there is no token in the guard; the token
--- only tells whether the lease was over. The notification is known by id and created_at: after a restore an id may be
--- somebody else's. What is not returned had ended before, or is another's: worker/record_late_sent.
--- The rows are named by one array, in order, and what belongs to each is found by its position there, by halving: the plan
--- is the same whatever the statistics say of a table that is empty now and then, and no two lists of a batch are joined.
+-- Deliveries: the outbox row goes and the log says SENT. A 2xx always wins, so there is no token in the guard; the
+-- token only tells whether the lease was over. The notification is known by id and created_at: after a restore an id
+-- may be somebody else's. What is not returned had ended before, or is another's: worker/record_late_sent. The rows are
+-- named by one array, in order, and what belongs to each is found by its position there, by halving: the plan is the
+-- same whatever the statistics say of a table that is empty now and then, and no two lists of a batch are joined.
 -- Interleavings: claim, sweep and cancel of the same row wait for our lock and then find it gone; another worker's
 -- success for it comes second and finds no work.
 -- $1 ids, ascending · $2 tokens · $3 channels · $4 http statuses · $5 created_at · $6 the provider's ids

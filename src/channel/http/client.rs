@@ -1,4 +1,4 @@
-//! reqwest, set up so that it does nothing behind our back: no redirects, no repeats, no cookies, no decompression.
+//! reqwest, set up to do nothing by itself: no redirects, no repeats, no cookies, no decompression.
 //!
 //! hyper-util below it moves a request to another connection only if a reused one had ended before anything of the
 //! request was written. There is no switch for that in reqwest, and none is needed: such a request was not sent.

@@ -41,12 +41,12 @@ pub(super) async fn check(config: &Config) -> Vec<Finding> {
             return one(state, text);
         }
     };
-    let look = async {
-        let mut findings = look(&session, config).await?;
+    let checks = async {
+        let mut findings = find(&session, config).await?;
         findings.extend(sharing(config).await);
         Ok::<_, tokio_postgres::Error>(findings)
     };
-    match tokio::time::timeout(config.database.statement_timeout, look).await {
+    match tokio::time::timeout(config.database.statement_timeout, checks).await {
         Ok(Ok(findings)) => findings,
         Ok(Err(error)) => one(State::Away, connect::classify(&error).to_string()),
         Err(_) => one(State::Away, "does not answer queries".to_owned()),
@@ -60,7 +60,7 @@ async fn sharing(config: &Config) -> Option<Finding> {
     Some(Finding::new("pooler", state, error.to_string()))
 }
 
-async fn look(session: &Session, config: &Config) -> Result<Vec<Finding>, tokio_postgres::Error> {
+async fn find(session: &Session, config: &Config) -> Result<Vec<Finding>, tokio_postgres::Error> {
     let asked_at = now_ms();
     let sql = include_str!("../../../sql/queries/cli/describe_server.sql");
     let Some(row) = session.simple_rows(sql).await?.into_iter().next() else {

@@ -12,7 +12,7 @@ pub(super) struct Checked {
 }
 
 pub(super) async fn check(session: &Session, facts: &Facts) -> Result<Checked, tokio_postgres::Error> {
-    let mut checked = look(session, facts).await?;
+    let mut checked = find(session, facts).await?;
     if facts.has("roles_missing") {
         let text = format!(
             "missing: {}; `outboxd migrate` creates them, or a DBA runs what `outboxd roles` prints",
@@ -23,7 +23,7 @@ pub(super) async fn check(session: &Session, facts: &Facts) -> Result<Checked, t
     Ok(checked)
 }
 
-async fn look(session: &Session, facts: &Facts) -> Result<Checked, tokio_postgres::Error> {
+async fn find(session: &Session, facts: &Facts) -> Result<Checked, tokio_postgres::Error> {
     let closed = |finding: Finding| Checked { findings: vec![finding], is_usable: false };
     let (user, owner) = (facts.text("user_name"), facts.text("schema_owner"));
     if !facts.is("schema_exists") {

@@ -1,4 +1,4 @@
-//! One route: its channels and its patience.
+//! One route: its channels and its retries.
 
 use super::show;
 use crate::config::key::KeyPath;

@@ -12,7 +12,7 @@ use super::super::connection::Link;
 use super::{Event, EventStreams};
 use crate::queue::Result;
 
-/// KEYS: a stream. ARGV: a position, and how many entries before the end to look at. Returns the stream's last entry
+/// KEYS: a stream. ARGV: a position, and how many entries before the end to read. Returns the stream's last entry
 /// (id, position, created_at) and, of those after the position, the first that is among so many (id, position). The ids
 /// are empty where there is none. Payloads stay in Redis.
 const LOCATE: &str = r"

@@ -6,7 +6,7 @@ use crate::queue::Result;
 /// KEYS: a stream. Returns its last position and, of each group, its name, the id of the entry it was given last, the
 /// position of the next one, the position of the oldest one it has not acknowledged, and how many such the stream no
 /// longer holds (up to 1,000). Positions are 0 where there is no entry. Payloads stay in Redis.
-const LOOK: &str = r"
+const READ_GROUPS: &str = r"
 local function named(flat)
   local fields = {}
   for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
@@ -70,7 +70,7 @@ impl EventStreams {
         }
         let mut pipe = redis::pipe();
         for topic in topics {
-            pipe.cmd("EVAL").arg(LOOK).arg(1).arg(self.key(topic));
+            pipe.cmd("EVAL").arg(READ_GROUPS).arg(1).arg(self.key(topic));
         }
         let rows: Vec<(i64, Vec<Row>)> = self.broker.link.query(&pipe).await?;
         let stream = |(topic, (last, groups)): (&String, (i64, Vec<Row>))| StreamFacts {

@@ -78,8 +78,8 @@ impl Watch {
         Seen(self.seen.clone())
     }
 
-    /// The worst loss not yet told. `before` was taken before `found` was read: what was pushed in between is in neither
-    /// and is judged the next time.
+    /// The worst loss not yet told. `before` was taken before `found` was read: what was pushed in between is in
+    /// neither and is judged the next time.
     pub(super) fn judge(&mut self, before: &Seen, found: &Found) -> Option<Loss> {
         let mut worst = None;
         for (&generation, &pushed) in &before.0 {

@@ -13,9 +13,9 @@ use super::super::element::Element;
 use super::super::failure::Failure;
 use super::super::in_flight::InFlight;
 use super::super::liveness::{Liveness, MOVED_MAX};
-use super::super::{Acker, Consumer, Delivery, Handle, Result, Tended, element, metrics};
+use super::super::{Acker, Consumer, Delivery, Handle, Maintained, Result, element, metrics};
 
-/// The pause between looks while Redis is out of memory and refuses to block.
+/// The pause between polls while Redis is out of memory and refuses to block.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Redis 6.2 takes 0.001 s for less than a millisecond and that for no limit: it would block for good.
@@ -36,7 +36,7 @@ return moved
 
 /// KEYS: main, processing, alive, consumers. ARGV: name, how many, `dead` or `closing`. Moves elements back,
 /// newest first, so that the oldest is the next to be taken. A dead consumer's traces go once it holds nothing; one
-/// that shows life again keeps everything. One that closes stays registered, without a sign of life, until others
+/// that shows life again keeps everything. One that closes stays registered, without a heartbeat, until others
 /// find it dead: a BLMOVE that nobody waits for any more may still move something to it.
 fn move_back() -> String {
     format!(
@@ -217,7 +217,7 @@ impl Consumer for ListConsumer {
                     taken
                 }
                 Err(failure) => {
-                    self.liveness.doubt();
+                    self.liveness.forget_heartbeat();
                     return Err(failure.into());
                 }
                 Ok(taken) => taken,
@@ -234,19 +234,19 @@ impl Consumer for ListConsumer {
         Box::new(self.list_acker())
     }
 
-    async fn tend(&mut self) -> Result<Tended> {
-        // A move that Redis carried out long after we gave up on the connection is found by looking again.
+    async fn maintain(&mut self) -> Result<Maintained> {
+        // A move that Redis carried out long after we gave up on the connection is found by reading again.
         self.rescan = true;
         self.list_acker().ack(&[]).await?;
-        let others = self.liveness.look(&self.broker.link, &self.broker.keys, Vec::new()).await?;
-        let mut tended = Tended::default();
+        let others = self.liveness.check(&self.broker.link, &self.broker.keys, Vec::new()).await?;
+        let mut maintained = Maintained::default();
         for dead in others.dead {
             let (moved, removed) = self.move_back_from(&dead, "dead").await?;
-            tended.reclaimed += moved;
-            tended.consumers_removed += removed;
+            maintained.reclaimed += moved;
+            maintained.consumers_removed += removed;
         }
-        metrics::reclaimed(self.broker.kind).increment(tended.reclaimed);
-        Ok(tended)
+        metrics::reclaimed(self.broker.kind).increment(maintained.reclaimed);
+        Ok(maintained)
     }
 
     async fn close(self: Box<Self>) -> Result<()> {

@@ -15,9 +15,9 @@ use super::super::fairness;
 use super::super::in_flight::InFlight;
 use super::super::keys::{FIELD, GROUP};
 use super::super::liveness::{Liveness, MOVED_MAX, Others};
-use super::super::{Acker, Consumer, Delivery, Handle, Result, Tended, element, metrics};
+use super::super::{Acker, Consumer, Delivery, Handle, Maintained, Result, element, metrics};
 use super::Shared;
-use super::pending::LOOKED_AT_MAX;
+use super::pending::PENDING_MAX;
 use super::reply::{Entry, Pending, Read};
 
 /// Takes and acknowledges under one name.
@@ -57,7 +57,7 @@ impl StreamConsumer {
         let before = self.in_flight.counts();
         // On the blocking link: an XREADGROUP that nobody waits for any more has ended when this is answered.
         let mut pipe = redis::pipe();
-        pipe.cmd("XPENDING").arg(&self.shared.broker.keys.main).arg(GROUP).arg("-").arg("+").arg(LOOKED_AT_MAX);
+        pipe.cmd("XPENDING").arg(&self.shared.broker.keys.main).arg(GROUP).arg("-").arg("+").arg(PENDING_MAX);
         pipe.arg(&self.name);
         let reply = self.blocking.query_blocking(&pipe, self.liveness.block_max()).await;
         let pending: Vec<Pending> = match reply {
@@ -172,7 +172,7 @@ impl Consumer for StreamConsumer {
                     continue;
                 }
                 Err(failure) => {
-                    self.liveness.doubt();
+                    self.liveness.forget_heartbeat();
                     return Err(failure.into());
                 }
                 Ok(entries) => entries,
@@ -192,24 +192,24 @@ impl Consumer for StreamConsumer {
         Box::new(self.stream_acker())
     }
 
-    async fn tend(&mut self) -> Result<Tended> {
-        // A read that Redis carried out long after we gave up on the connection is found by looking again.
+    async fn maintain(&mut self) -> Result<Maintained> {
+        // A read that Redis carried out long after we gave up on the connection is found by reading again.
         self.rescan = true;
         self.stream_acker().ack(&[]).await?;
         let infos = self.shared.group_members().await?;
         let names = infos.iter().map(|info| info.name.clone()).collect();
-        let others = self.liveness.look(&self.shared.broker.link, &self.shared.broker.keys, names).await?;
-        let mut tended = Tended::default();
+        let others = self.liveness.check(&self.shared.broker.link, &self.shared.broker.keys, names).await?;
+        let mut maintained = Maintained::default();
         for dead in &others.dead {
             let holds = infos.iter().any(|info| info.name == *dead && info.pending > 0);
-            let room = MOVED_MAX.saturating_sub(tended.reclaimed as usize);
+            let room = MOVED_MAX.saturating_sub(maintained.reclaimed as usize);
             if holds && room > 0 {
-                tended.reclaimed += self.reclaim(dead, &others, room).await?;
+                maintained.reclaimed += self.reclaim(dead, &others, room).await?;
             }
-            tended.consumers_removed += self.shared.remove_consumer(dead).await?;
+            maintained.consumers_removed += self.shared.remove_consumer(dead).await?;
         }
-        metrics::reclaimed(self.shared.broker.kind).increment(tended.reclaimed);
-        Ok(tended)
+        metrics::reclaimed(self.shared.broker.kind).increment(maintained.reclaimed);
+        Ok(maintained)
     }
 
     async fn close(self: Box<Self>) -> Result<()> {

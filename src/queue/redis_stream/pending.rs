@@ -9,8 +9,8 @@ use super::super::liveness::MOVED_MAX;
 use super::Shared;
 use super::reply::{ConsumerInfo, Entry, Pending};
 
-/// Pending entries looked at per consumer and pass.
-pub(super) const LOOKED_AT_MAX: usize = 10_000;
+/// Pending entries read per consumer and pass.
+pub(super) const PENDING_MAX: usize = 10_000;
 
 /// KEYS: stream. ARGV: group, me, min-idle in ms, then entry ids. Claims those that are still pending and
 /// idle; an id that is pending without a body is dropped from the group and counted. Redis 7 would drop it
@@ -77,7 +77,7 @@ impl Shared {
     pub(super) async fn pending_of(&self, name: &str, idle: Duration) -> Result<Vec<Pending>, Failure> {
         let mut pipe = redis::pipe();
         pipe.cmd("XPENDING").arg(&self.broker.keys.main).arg(GROUP).arg("IDLE").arg(idle.as_millis() as u64);
-        pipe.arg("-").arg("+").arg(LOOKED_AT_MAX).arg(name);
+        pipe.arg("-").arg("+").arg(PENDING_MAX).arg(name);
         let (pending,) = self.query(&pipe).await?;
         Ok(pending)
     }
@@ -96,7 +96,7 @@ impl Shared {
         Ok(claimed)
     }
 
-    /// Puts everything `name` holds at the end again and stops its sign of life.
+    /// Puts everything `name` holds at the end again and stops its heartbeat.
     pub(super) async fn give_back(&self, name: &str) -> Result<(), Failure> {
         let keys = &self.broker.keys;
         let mut pipe = redis::pipe();

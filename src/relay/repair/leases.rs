@@ -16,13 +16,14 @@ use crate::store::record::{self, Recorder};
 use crate::store::refusal::Unusable;
 use crate::store::repair::Expired;
 
-/// A claim whose row was locked is left alone for so long afterwards. Longer than a recorder waits before it tries again.
+/// A claim whose row was locked is left alone for so long afterwards. Longer than a recorder waits before it tries
+/// again.
 const LOCKED_REST: Duration = Duration::from_secs(5);
 
 impl Repair {
-    /// What is in flight here is not unknown, whatever its lease says: its outcome is on its way.
-    /// A row that is locked is passed over, and so is one that was a moment ago: whoever called for it may be alive and about
-    /// to record what it could not.
+    /// What is in flight here is not unknown, whatever its lease says: its outcome is on its way. A row that is locked
+    /// is passed over, and so is one that was a moment ago: whoever called for it may be alive and about to record what
+    /// it could not.
     pub(super) async fn end_leases(
         &self,
         expired: &[Expired],

@@ -61,7 +61,7 @@ pub(in crate::server) async fn details(store: &Store, caller: &Caller, id: i64) 
     Ok(details)
 }
 
-/// What is looked for; everything that is given must hold.
+/// What is searched for; everything that is given must hold.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
@@ -94,12 +94,12 @@ pub(in crate::server) struct Listed {
     notifications: Vec<Found>,
     /// The `cursor` of the next page; null: there is no more.
     next: Option<String>,
-    /// How far back this one looked, if it did not fill the page although there may be more: a search looks for a bounded
+    /// How far back this one searched, if it did not fill the page although there may be more: a search scans for a bounded
     /// time. Go on with `next`.
     scanned_to: Option<DateTime<Utc>>,
 }
 
-/// Searches notifications, a bounded look at a time.
+/// Searches notifications, a bounded scan at a time.
 ///
 /// FAILED ones come last failed first, PENDING ones by topic and time, all others newest first.
 #[utoipa::path(
@@ -111,7 +111,7 @@ pub(in crate::server) struct Listed {
     responses(
         (status = 200, description = "A page", body = Listed),
         (status = 400, description = "A parameter cannot be read", body = Shape),
-        (status = 403, description = "The token may not look into payloads", body = Shape)
+        (status = 403, description = "The token may not search payloads", body = Shape)
     )
 )]
 pub(super) async fn list(
@@ -135,7 +135,7 @@ pub(in crate::server) async fn search(store: &Store, caller: &Caller, asked: Ask
         Some(text) if text.starts_with('{') => {
             if !caller.may_see_payloads() {
                 let name = caller.name();
-                let detail = format!("the token {name:?} may not look into payloads (tokens.{name}.payloads)");
+                let detail = format!("the token {name:?} may not search payloads (tokens.{name}.payloads)");
                 return Err(Problem::new(Kind::Forbidden, detail));
             }
             filter.contains = Some(text);

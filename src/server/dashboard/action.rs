@@ -34,7 +34,7 @@ pub(super) async fn act(
         Some(parts) => perform(&parts.store, &caller, &verb, &fields).await,
         None => Err(Problem::new(Kind::Unavailable, "outboxd starts; try again")),
     };
-    dashboard.looks.outdate().await;
+    dashboard.snapshots.outdate().await;
     let back = own_page(fields.get("back").map_or("/", String::as_str));
     answer(done, back, &headers)
 }

@@ -1,6 +1,6 @@
 //! Retry, discard or cancel of everything that a filter finds: first how many, exactly, then the number typed, then the act.
 //!
-//! **Guarantee.** What is done is what was counted, never more: the count says up to which notification it looked
+//! **Guarantee.** What is done is what was counted, never more: the count says up to which notification it counted
 //! (`id_max`) and, for dead letters, what failed until when (`until`), and the action keeps to both.
 
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ pub(super) async fn start(
     Form(fields): Form<Fields>,
 ) -> Response {
     let done = confirmed(&dashboard, &caller, &fields).await;
-    dashboard.looks.outdate().await;
+    dashboard.snapshots.outdate().await;
     match done {
         Ok((action, Bulk { bulk_id: Some(id), .. })) => {
             said("ok", &format!("Bulk {action} {id} has begun."), &format!("/bulk/{id}"))

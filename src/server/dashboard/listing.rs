@@ -26,7 +26,7 @@ const SINCE: [(&str, &str, i64); 5] = [
 /// The filters of the address.
 pub(super) type Fields = BTreeMap<String, String>;
 
-/// Finds what the filters say. Words that are no id, key or JSON are looked for as a recipient.
+/// Finds what the filters say. Words that are no id, key or JSON are searched for as a recipient.
 pub(super) async fn find(store: &Store, caller: &Caller, fields: &Fields) -> Result<Value, Problem> {
     let mut asked = asked(fields);
     let mut found = page(store, caller, asked.clone()).await?;
@@ -76,7 +76,7 @@ pub(super) fn view(found: &Value, fields: &Fields, viewer: &Viewer) -> Context {
         f => Context::from_pairs(fields.iter().map(|(key, value)| (key.clone(), value.clone()))),
         sinces => SINCE.map(|(name, words, _)| vec![name, words]).to_vec(),
         rows => drawable(&found["notifications"]),
-        looked_until => found["scanned_to"].as_str(),
+        scanned_to => found["scanned_to"].as_str(),
         more, has_filter,
         is_later => fields.contains_key("cursor"),
         first => with(fields, &[]),

@@ -1,7 +1,7 @@
 //! `/live?page=…`: server-sent events with the parts of a page that changed.
 //!
-//! Every listener looks at the same moments, and looks are shared (see [`super::looks`]): a page that many watch costs one
-//! look an interval, and one that nobody watches none. A listener whose browser tab is hidden has closed its stream.
+//! All listeners wake at the same times and share a snapshot (see [`super::snapshots`]): a page that many watch is read once
+//! an interval, and one that nobody watches is not read. A listener whose browser tab is hidden has closed its stream.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use futures_util::stream;
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::place::Place;
+use super::page::Page;
 use super::view::Viewer;
 use super::{Dashboard, render};
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem};
 
-/// Between two looks.
+/// Between two snapshots of a page.
 pub(super) const EVERY: Duration = Duration::from_secs(2);
 /// Listeners at a time; connections are bounded too, and probes need some.
 pub(super) const LISTENERS_MAX: usize = 64;
 
-/// Says that we are here, also while a look takes long: a page that hears nothing is not live.
+/// Says that we are here, also while a snapshot takes long: a page that hears nothing is not live.
 const ALIVE: &[u8] = b"event: alive\ndata: 1\n\n";
 
 #[derive(Debug, Deserialize)]
@@ -36,7 +36,7 @@ pub(super) struct Asked {
 
 struct Listener {
     dashboard: Arc<Dashboard>,
-    place: Place,
+    page: Page,
     viewer: Viewer,
     sent: Vec<(String, String)>,
     _permit: OwnedSemaphorePermit,
@@ -48,8 +48,8 @@ pub(super) async fn listen(
     Query(asked): Query<Asked>,
 ) -> Result<Response, Problem> {
     let (path, query) = asked.page.split_once('?').unwrap_or((&asked.page, ""));
-    let place = Place::parse(path, query).filter(Place::is_live);
-    let place = place.ok_or_else(|| Problem::new(Kind::NotFound, "there is no such live page"))?;
+    let page = Page::parse(path, query).filter(Page::is_live);
+    let page = page.ok_or_else(|| Problem::new(Kind::NotFound, "there is no such live page"))?;
     let permit = Arc::clone(&dashboard.listeners).try_acquire_owned();
     let permit =
         permit.map_err(|_| Problem::new(Kind::Unavailable, "too many pages are open; reload to see changes"))?;
@@ -58,7 +58,7 @@ pub(super) async fn listen(
         dashboard.stop.run_until_cancelled(tokio::time::sleep(EVERY)).await?;
         Some((Ok::<Bytes, Infallible>(Bytes::from_static(ALIVE)), dashboard))
     });
-    let listener = Listener { dashboard, place, viewer, sent: Vec::new(), _permit: permit };
+    let listener = Listener { dashboard, page, viewer, sent: Vec::new(), _permit: permit };
     let events = stream::unfold(listener, |mut listener| async move {
         let event = listener.next().await?;
         Some((Ok::<Bytes, Infallible>(event), listener))
@@ -72,14 +72,13 @@ impl Listener {
     async fn next(&mut self) -> Option<Bytes> {
         let dashboard = Arc::clone(&self.dashboard);
         if !self.sent.is_empty() {
-            // All listeners wake at the same moments.
+            // All listeners wake at the same times.
             let since = dashboard.began.elapsed().as_millis();
             let every = EVERY.as_millis();
             let wait = Duration::from_millis(u64::try_from(every - since % every).unwrap_or(1));
             dashboard.stop.run_until_cancelled(tokio::time::sleep(wait)).await?;
         }
-        let mut drawn =
-            dashboard.stop.run_until_cancelled(dashboard.draw(&self.place, &self.viewer, EVERY / 2)).await?;
+        let mut drawn = dashboard.stop.run_until_cancelled(dashboard.draw(&self.page, &self.viewer, EVERY / 2)).await?;
         drawn.parts.push(("alert".to_owned(), render::alert(drawn.alert).to_string()));
         let changed: Vec<&(String, String)> = drawn.parts.iter().filter(|part| !self.sent.contains(part)).collect();
         let event = format!("event: parts\ndata: {}\n\n", serde_json::json!(changed));

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_only_look_gets_no_buttons() {
+    fn who_may_only_read_gets_no_buttons() {
         let page = drawable(&serde_json::json!({"topics": [{"topic": "t"}], "channels": [
             {"channel": "c", "circuit": "open", "paused": true}]}));
         for name in ["topics.html", "channels.html"] {

@@ -1,4 +1,4 @@
-//! From what a look found to what a template shows.
+//! From a snapshot to what a template shows.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use minijinja::context;
 use minijinja::value::Value as Context;
 use serde_json::Value;
 
-use super::looks::Look;
-use super::place::Place;
+use super::page::Page;
 use super::render::drawable;
+use super::snapshots::Snapshot;
 use super::{chart, listing, notification};
 use crate::config::Scope;
 use crate::server::access::Caller;
-use crate::store::look::AUDIT_PAGE;
+use crate::store::dashboard::AUDIT_PAGE;
 
-/// Who looks, and from where.
+/// Who reads the page, and from where.
 #[derive(Debug, Clone)]
 pub(super) struct Viewer {
     pub(super) caller: Caller,
@@ -39,32 +39,32 @@ pub(super) struct View {
 
 /// `None`: what it is about does not exist. `stale`: why its values are not of now.
 pub(super) fn view(
-    place: &Place,
-    look: &Look,
+    asked: &Page,
+    snapshot: &Snapshot,
     stale: Option<&str>,
     viewer: &Viewer,
     limits: &BTreeMap<String, String>,
 ) -> Option<View> {
-    let (found, at) = (&*look.found, look.at.to_rfc3339());
+    let (found, at) = (&*snapshot.found, snapshot.at.to_rfc3339());
     let shared = context! { may_operate => viewer.may_operate(), here => viewer.here.clone(), at, stale };
     let page = drawable(found);
-    let (title, template, context) = match place {
-        Place::Now => ("Now".to_owned(), "now.html", now(found, stale)),
-        Place::Notifications(fields) => {
+    let (title, template, context) = match asked {
+        Page::Now => ("Now".to_owned(), "now.html", now(found, stale)),
+        Page::Notifications(fields) => {
             ("Notifications".to_owned(), "notifications.html", listing::view(found, fields, viewer))
         }
-        Place::Notification { id, shows_payload } => {
+        Page::Notification { id, shows_payload } => {
             (format!("Notification {id}"), "notification.html", notification::view(found, *shows_payload, viewer)?)
         }
-        Place::Dead => ("Dead letters".to_owned(), "dead.html", dead(found)),
-        Place::Channels => ("Channels".to_owned(), "channels.html", channels(found, limits)),
-        Place::Topics => ("Topics".to_owned(), "topics.html", context! { page }),
-        Place::Schedules => ("Schedules".to_owned(), "schedules.html", context! { page }),
-        Place::Events => ("Events".to_owned(), "events.html", context! { page }),
-        Place::Instances => ("Instances".to_owned(), "instances.html", context! { page }),
-        Place::Audit { before } => ("Audit".to_owned(), "audit.html", audit(found, before.is_some())),
-        Place::Bulk => ("Bulk actions".to_owned(), "bulk.html", context! { page }),
-        Place::BulkOne { id } => {
+        Page::Dead => ("Dead letters".to_owned(), "dead.html", dead(found)),
+        Page::Channels => ("Channels".to_owned(), "channels.html", channels(found, limits)),
+        Page::Topics => ("Topics".to_owned(), "topics.html", context! { page }),
+        Page::Schedules => ("Schedules".to_owned(), "schedules.html", context! { page }),
+        Page::Events => ("Events".to_owned(), "events.html", context! { page }),
+        Page::Instances => ("Instances".to_owned(), "instances.html", context! { page }),
+        Page::Audit { before } => ("Audit".to_owned(), "audit.html", audit(found, before.is_some())),
+        Page::Bulk => ("Bulk actions".to_owned(), "bulk.html", context! { page }),
+        Page::BulkOne { id } => {
             let b = drawable(found["actions"].get(0)?);
             (format!("Bulk action {id}"), "bulk_one.html", context! { b })
         }
@@ -118,7 +118,7 @@ fn verdict(health: &Value, problems: usize) -> String {
     }
 }
 
-/// Where a check is looked into.
+/// Where a check leads to.
 fn link(check: &str) -> Option<[&'static str; 2]> {
     Some(match check {
         "workers" | "clock_skew" | "queue" => ["/instances", "Instances"],

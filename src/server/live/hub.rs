@@ -13,7 +13,7 @@ use super::frame::{self, Frame};
 use super::mailbox::{Mailbox, Put};
 use crate::queue::events::{Entry, EntryId, Event, Mark};
 
-/// Topics that are read at most: each look names all of them.
+/// Topics that are read at most: each read names all of them.
 pub(super) const TOPICS_MAX: usize = 1_000;
 
 /// A session, as the hub knows it.

@@ -19,22 +19,22 @@ const BLOCK: Duration = Duration::from_millis(100);
 const ENTRIES_MAX: usize = 1_000;
 /// Between a read that found something and the next: what comes at the same time is read together.
 const GATHER: Duration = Duration::from_millis(1);
-/// Between looks whether a stream began anew.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between checks whether a stream began anew.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// How long sessions that are behind are waited for at a time.
 const PACE_MAX: Duration = Duration::from_secs(5);
-const PACE_LOOK: Duration = Duration::from_millis(2);
+const PACE_POLL: Duration = Duration::from_millis(2);
 
 /// Reads until `stop`; nothing while nobody listens.
 pub(super) async fn run(hub: &Hub, feed: &Feed, stop: &CancellationToken) {
-    let mut looked_at = Instant::now();
+    let mut checked_at = Instant::now();
     let mut outage = Outage::default();
     while !stop.is_cancelled() {
         if hub.cursors().is_empty() {
             stop.run_until_cancelled(hub.added()).await;
             continue;
         }
-        let Some(outcome) = stop.run_until_cancelled(pass(hub, feed, &mut looked_at)).await else { return };
+        let Some(outcome) = stop.run_until_cancelled(pass(hub, feed, &mut checked_at)).await else { return };
         if outage.note(outcome, "the live feed waits").is_none() {
             stop.run_until_cancelled(tokio::time::sleep(ERROR_WAIT)).await;
         }
@@ -42,10 +42,10 @@ pub(super) async fn run(hub: &Hub, feed: &Feed, stop: &CancellationToken) {
 }
 
 /// One read.
-async fn pass(hub: &Hub, feed: &Feed, looked_at: &mut Instant) -> queue::Result<()> {
+async fn pass(hub: &Hub, feed: &Feed, checked_at: &mut Instant) -> queue::Result<()> {
     let cursors = hub.cursors();
-    if looked_at.elapsed() >= LOOK_EVERY {
-        *looked_at = Instant::now();
+    if checked_at.elapsed() >= CHECK_EVERY {
+        *checked_at = Instant::now();
         let ends = feed.ends(&cursors).await?;
         for ((topic, seen), end) in cursors.iter().zip(ends) {
             if end < *seen {
@@ -76,7 +76,7 @@ async fn pace(mut behind: Vec<Arc<Mailbox>>) {
         if behind.is_empty() || since.elapsed() >= PACE_MAX {
             break;
         }
-        tokio::time::sleep(PACE_LOOK).await;
+        tokio::time::sleep(PACE_POLL).await;
     }
     // One entry may wake thousands of sessions.
     tokio::task::yield_now().await;

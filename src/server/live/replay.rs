@@ -33,7 +33,7 @@ impl Session {
         after: i64,
         mark: &Mark,
     ) -> Result<bool, End> {
-        let found = self.look(self.feed.locate(topic, after, EVENTS_MAX).await)?;
+        let found = self.or_end(self.feed.locate(topic, after, EVENTS_MAX).await)?;
         let end = found.end.position;
         let mut progress = Progress { reached: after, is_done: found.first.is_none() };
         if let Some((entry, position)) = found.first {
@@ -67,7 +67,7 @@ impl Session {
     ) -> Result<EntryId, End> {
         let page = {
             let _turn = self.live.replays.acquire().await;
-            self.look(self.feed.page(topic, from, PAGE).await)?
+            self.or_end(self.feed.page(topic, from, PAGE).await)?
         };
         progress.is_done = page.len() < PAGE;
         let next = page.last().map_or(from, |entry| entry.entry.next());

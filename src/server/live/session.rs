@@ -134,7 +134,7 @@ impl Session {
         let hub = &self.live.hub;
         let mut joined = hub.join(topic, &self.listener, None);
         if joined == Joined::Unknown {
-            let end = self.look(reader::end(&self.feed, topic).await)?;
+            let end = self.or_end(reader::end(&self.feed, topic).await)?;
             joined = hub.join(topic, &self.listener, Some(end));
         }
         match joined {
@@ -144,7 +144,7 @@ impl Session {
     }
 
     /// What Redis said, or the end of the session.
-    pub(super) fn look<T>(&self, said: queue::Result<T>) -> Result<T, End> {
+    pub(super) fn or_end<T>(&self, said: queue::Result<T>) -> Result<T, End> {
         said.map_err(|error| {
             warn!(%error, session = self.listener.number, "a live session ends without Redis");
             End::Unavailable

@@ -13,14 +13,14 @@ use opentelemetry::KeyValue;
 use opentelemetry_otlp::{Protocol, RetryPolicy, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
-use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanExporter, SpanProcessor as _};
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use url::Url;
 
-use super::WAITING_MAX;
 use super::collector::Collector;
+use super::processor::WAITING_MAX;
 use crate::config::TelemetryConfig;
 use crate::telemetry::VERSION;
 
@@ -45,9 +45,9 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts these spans as waiting, if there is room.
-    pub(super) fn may_wait(&self, spans: usize) -> bool {
-        let room = |waiting| Some(waiting + spans).filter(|all| *all <= WAITING_MAX);
+    /// Counts a span as waiting, if there is room.
+    pub(super) fn may_wait(&self) -> bool {
+        let room = |waiting| (waiting < WAITING_MAX).then_some(waiting + 1);
         self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
     }
 
@@ -93,7 +93,7 @@ pub(super) fn batches(
         .with_retry_policy(RetryPolicy::default().with_max_retries(usize::MAX).with_max_delay(RETRY_WAIT_MAX))
         .build()
         .map_err(|error| Error(error.to_string()))?;
-    // Empty, so that nothing is added from the environment.
+    // Empty, so that nothing is added from the environment, as it is to the provider's.
     let resource = Resource::builder_empty().with_attributes([
         KeyValue::new("service.name", config.service_name.clone()),
         KeyValue::new("service.version", VERSION),
@@ -134,7 +134,7 @@ impl SpanExporter for Batches {
 /// Brings the last spans to the collector.
 #[derive(Debug)]
 pub struct Exporter {
-    pub(super) processor: Arc<BatchSpanProcessor>,
+    pub(super) provider: SdkTracerProvider,
     pub(super) tally: Arc<Tally>,
     pub(super) cut_off: CancellationToken,
 }
@@ -143,9 +143,9 @@ impl Exporter {
     /// Waits for `stop`, and then for what is left, as far as that goes quickly. The processor's thread has ended then.
     pub async fn run(self, stop: &CancellationToken) {
         stop.cancelled().await;
-        let processor = self.processor;
+        let provider = self.provider;
         // Its thread waits for tasks of this runtime, so no thread of the runtime may wait for it.
-        let mut flush = tokio::task::spawn_blocking(move || processor.shutdown_with_timeout(Duration::MAX));
+        let mut flush = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(Duration::MAX));
         let flushed = match tokio::time::timeout(FLUSH_MAX, &mut flush).await {
             Ok(flushed) => flushed,
             Err(_) => {

@@ -72,7 +72,7 @@ async fn topics_and_channels_are_held_and_freed() {
     let traces = "SELECT (SELECT count(*) FROM outboxd.topic) + (SELECT count(*) FROM outboxd.channel_state)";
     assert_eq!(value::<i64>(&api.client, traces).await, 0, "a slip of the pen leaves nothing");
     run(&api.client, "SELECT outboxd.notify('a/b', 'r', '{}', send_at => now() + interval '1 h')").await;
-    for (path, look, wanted) in [
+    for (path, count, wanted) in [
         (
             "/v1/topics/a%2Fb/pause",
             "SELECT count(*) FROM outboxd.topic WHERE name = 'a/b' AND paused_at IS NOT NULL",
@@ -84,7 +84,7 @@ async fn topics_and_channels_are_held_and_freed() {
     ] {
         let answer = api.act(path, &[]).await;
         assert_eq!(answer.status, 204, "{path}: {answer:?}");
-        assert_eq!(value::<i64>(&api.client, look).await, wanted, "{path}");
+        assert_eq!(value::<i64>(&api.client, count).await, wanted, "{path}");
     }
     let held = "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason)
                 VALUES ('hook', '', now() + interval '1 h', 'failures'), ('hook', 'https://a.example', now() + interval '1 h', 'failures')";

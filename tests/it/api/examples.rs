@@ -1,5 +1,5 @@
-//! The examples in docs/api.md: each command is run as it stands, and the answer has the fields that are shown. The table of
-//! problems there is whole.
+//! The examples in docs/api.md: each command is run as it stands, and the answer has the fields that are shown. The
+//! table of problems there is whole.
 
 use serde_json::Value;
 

@@ -6,8 +6,8 @@ use super::{Api, assert_problem, ids};
 use crate::support::http::Answer;
 use crate::support::sql::{run, value};
 
-/// Eight rows of each status but PROCESSING, of two topics in turns; ids 1 to 40 in the order of the statuses below. Created
-/// a minute apart, the last now.
+/// Eight rows of each status but PROCESSING, of two topics in turns; ids 1 to 40 in the order of the statuses below.
+/// Created a minute apart, the last now.
 async fn fill(api: &Api) {
     run(
         &api.client,
@@ -150,7 +150,7 @@ async fn beside_a_long_history_a_search_that_finds_little_comes_back_soon_and_go
             }
         };
         assert_eq!(found, [5], "{query}");
-        // A recipient has an index; payloads have none, so one look would have no bound.
+        // A recipient has an index; payloads have none, so one scan would have no bound.
         match query.split('=').next() {
             Some("recipient") => assert_eq!(asked, 1, "{query}"),
             Some("q") => assert!(asked > 1, "{query}"),

@@ -173,7 +173,7 @@ fn a_probe_that_never_reports_is_made_again() {
 }
 
 #[test]
-fn retry_after_opens_without_a_probe_and_a_crowd_of_them_opens_once() {
+fn retry_after_opens_without_a_probe_and_many_of_them_open_once() {
     let mut table = Table::new();
     let busy = status(429, Failure::Transient, Some(20));
     let twenty = Duration::from_secs(20);
@@ -273,7 +273,7 @@ fn what_an_operator_does_after_our_own_decision_counts_at_once() {
     let freed = table.circuits.apply(&[closed(&table, table.now)], table.now);
     assert!(freed.has_closed && freed.closed_early.contains("push"), "it may go on: {freed:?}");
     assert_eq!(table.verdict(), Verdict::Go);
-    // A streak that begins after that is not forgotten with each picture.
+    // A streak that begins after that is not forgotten with each snapshot.
     for _ in 0..4 {
         assert_eq!(table.report(Pass::Normal, &down()), None);
         assert_eq!(table.circuits.apply(&[closed(&table, table.now)], table.now), Freed::default());

@@ -133,7 +133,8 @@ fn a_channel_has_room_for_a_second_of_work_less_what_waits_and_what_is_on_its_wa
     assert_eq!(room(200), 100);
 }
 
-/// Claims that waited for Postgres, and calls of a process that was stopped, would let messages be told to come back in a minute.
+/// Claims that waited for Postgres, and calls of a process that was stopped, would let messages be told to come back in
+/// a minute.
 #[test]
 fn an_outage_says_nothing_of_how_long_a_call_takes() {
     let mut config = config("https://a.example/");

@@ -1,4 +1,4 @@
-//! Providers that misbehave below HTTP: nothing is sent twice behind our back, nothing takes a permit or the
+//! Providers that misbehave below HTTP: nothing is sent twice unnoticed, nothing takes a permit or the
 //! memory for longer than its limit.
 
 use std::sync::Arc;

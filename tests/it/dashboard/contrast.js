@@ -28,8 +28,8 @@
     return (light + 0.05) / (dark + 0.05);
   };
   const found = new Set();
-  let looked = 0;
-  const look = (element, color, text) => {
+  let checked = 0;
+  const check = (element, color, text) => {
     // What is off needs no contrast, and what only readers aloud get has none.
     if (!element.checkVisibility({ visibilityProperty: true }) || element.closest(':disabled, .sr, .skip:not(:focus)')) return;
     const style = getComputedStyle(element);
@@ -37,17 +37,17 @@
     const size = parseFloat(style.fontSize);
     const isLarge = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
     const contrast = ratio(over(channels(color), ground), ground);
-    looked += 1;
+    checked += 1;
     if (contrast < (isLarge ? 3 : 4.5)) found.add(`${contrast.toFixed(2)}: ${element.className || element.tagName} "${text.trim().slice(0, 30)}"`);
   };
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     const { parentElement, data } = texts.currentNode;
-    if (data.trim() && !parentElement.closest('script, option')) look(parentElement, getComputedStyle(parentElement).color, data);
+    if (data.trim() && !parentElement.closest('script, option')) check(parentElement, getComputedStyle(parentElement).color, data);
   }
   for (const field of document.querySelectorAll('input:not([type=hidden]), select, textarea')) {
-    look(field, getComputedStyle(field).color, field.value || field.name);
-    if (field.placeholder) look(field, getComputedStyle(field, '::placeholder').color, field.placeholder);
+    check(field, getComputedStyle(field).color, field.value || field.name);
+    if (field.placeholder) check(field, getComputedStyle(field, '::placeholder').color, field.placeholder);
   }
-  return looked < 10 ? ['too little was looked at'] : [...found];
+  return checked < 10 ? ['too little was checked'] : [...found];
 })()

@@ -50,7 +50,7 @@ async fn every_page_is_small_safe_and_loads_only_from_us() {
 #[tokio::test]
 async fn strangers_are_led_to_the_login_and_programs_are_told() {
     let mut world = World::new(Carrier::Memory).await;
-    world.setup = world.setup.set("tokens.looker.token", "look-look-look-look").set("tokens.looker.scope", "read");
+    world.setup = world.setup.set("tokens.reader.token", "read-read-read-read").set("tokens.reader.scope", "read");
     let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
     for page in PAGES {
@@ -96,8 +96,8 @@ async fn a_read_token_sees_no_button_and_cannot_act() {
     let mut world = World::new(Carrier::Memory).await;
     world.setup = world
         .setup
-        .set("tokens.looker.token", "look-look-look-look")
-        .set("tokens.looker.scope", "read")
+        .set("tokens.reader.token", "read-read-read-read")
+        .set("tokens.reader.scope", "read")
         .set("tokens.ops.token", "operate-operate-operate")
         .set("tokens.ops.scope", "operate");
     let mut instance = world.setup.start().await;
@@ -109,9 +109,9 @@ async fn a_read_token_sees_no_button_and_cannot_act() {
     browser.evaluate("document.querySelector('[name=token]').value = 'wrong'").await;
     browser.follow("document.querySelector('form').requestSubmit()").await;
     browser.until_says("none of the tokens").await;
-    browser.evaluate("document.querySelector('[name=token]').value = 'look-look-look-look'").await;
+    browser.evaluate("document.querySelector('[name=token]').value = 'read-read-read-read'").await;
     browser.follow("document.querySelector('form').requestSubmit()").await;
-    browser.until_says("looker").await;
+    browser.until_says("reader").await;
     let one = format!("/notifications/{id}?payload=shown");
     for page in PAGES.iter().filter(|page| **page != "/audit").copied().chain([one.as_str()]) {
         browser.open(page).await;
@@ -161,14 +161,14 @@ async fn without_postgres_the_last_values_are_shown_with_their_age() {
     assert!(answer.body.contains("class=\"bad\">Postgres does not answer</span>"), "{answer:?}");
     assert!(answer.body.contains("id=\"alert\"><i class=\"dot critical\""), "{answer:?}");
     assert!(!answer.body.contains("Nothing waits") && !answer.body.contains("are well"), "{answer:?}");
-    // Nobody had looked at this one.
+    // Nobody had opened this one.
     let unseen = get(addr, "/topics", &[HTML]).await;
     assert!(unseen.status == 503 && unseen.body.contains("Postgres does not answer"), "{unseen:?}");
     proxy.heal();
 }
 
 #[tokio::test]
-async fn a_page_hears_from_us_while_a_look_takes_long() {
+async fn a_page_hears_from_us_while_a_snapshot_takes_long() {
     let database = postgres::database().await;
     let proxy = Proxy::start(database.port).await;
     let mut world = World::on(database.clone(), Carrier::Memory).await;
@@ -185,6 +185,6 @@ async fn a_page_hears_from_us_while_a_look_takes_long() {
         assert!(read > 0, "{heard}");
         heard.push_str(&String::from_utf8_lossy(&buffer[..read]));
     }
-    assert!(heard.contains("event: alive"), "before the look has ended: {heard}");
+    assert!(heard.contains("event: alive"), "before the snapshot is there: {heard}");
     proxy.heal();
 }

@@ -1,6 +1,5 @@
-//! Every page on a wide and on a narrow screen, light and dark: nothing is cut off, all text can be read, and nothing is
-//! refused. With
-//! OUTBOXD_PICTURES=DIR the pictures are written there (scripts/screenshots).
+//! Every page on a wide and on a narrow screen, light and dark: nothing is cut off, all text can be read, and nothing
+//! is refused. With OUTBOXD_PICTURES=DIR the pictures are written there (scripts/screenshots).
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
--- A night with some trouble, for pictures: an hour of traffic, a provider that is down, dead letters of several causes, a
--- paused topic, a campaign, an event consumer that fell behind, what operators did.
+-- A night with some trouble, for pictures: an hour of traffic, a provider that is down, dead letters of several causes,
+-- a paused topic, a campaign, an event consumer that fell behind, what operators did.
 
 -- What operators did.
 INSERT INTO outboxd.audit (at, actor, action, subject, affected, detail)

@@ -76,8 +76,8 @@ impl Fate {
     }
 }
 
-/// Transactions of one to three notifications, now and then of hundreds, a third of them with a key, every tenth rolled back. How many
-/// committed.
+/// Transactions of one to three notifications, now and then of hundreds, a third of them with a key, every tenth rolled
+/// back. How many committed.
 async fn write(database: Database, mut random: StdRng, end: Instant) -> i64 {
     let mut app = database.connect().await;
     let mut committed = 0;
@@ -101,8 +101,8 @@ async fn write(database: Database, mut random: StdRng, end: Instant) -> i64 {
     committed
 }
 
-/// SIGKILL for one of the instances, or for Redis, which then has forgotten everything, and may stay away for so long that the
-/// instances go on without it.
+/// SIGKILL for one of the instances, or for Redis, which then has forgotten everything, and may stay away for so long
+/// that the instances go on without it.
 async fn kill_at_random(
     world: &World,
     instances: &mut [Instance; 3],

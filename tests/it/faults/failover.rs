@@ -97,8 +97,8 @@ async fn a_frozen_primary_is_given_up_and_its_successor_is_served() {
     primary.thaw();
 }
 
-/// In-process queues know nothing of a loss. What the standby has as published, and the old primary had as claimed and sent,
-/// is in nobody's queue.
+/// In-process queues know nothing of a loss. What the standby has as published, and the old primary had as claimed and
+/// sent, is in nobody's queue.
 #[tokio::test]
 async fn what_a_lost_tail_left_published_is_published_again() {
     let (primary, standby, way) = pair().await;
@@ -183,9 +183,9 @@ async fn of_a_pool_of_silent_connections_only_the_first_is_waited_for() {
     primary.thaw();
 }
 
-/// Whoever looks may look at a standby; whoever would act is told.
+/// Whoever reads may read a standby; whoever would act is told.
 #[tokio::test]
-async fn commands_that_look_work_on_a_standby() {
+async fn commands_that_read_work_on_a_standby() {
     let (primary, standby, _way) = pair().await;
     let database = primary.migrated_database().await;
     sql::run(&database.connect().await, "SELECT outboxd.notify('orders', 'r', '{}')").await;

@@ -23,15 +23,18 @@ async fn producers_that_race_for_due_rows_of_the_same_keys_release_each_key_in_o
            FROM generate_series(1, {ROWS}) n"
     );
     sql::run(&app, &insert).await;
-    let from_the_start =
-        |topic: &str, take| TopicScan { topic: topic.to_owned(), after: (DateTime::<Utc>::UNIX_EPOCH, 0), take };
+    let from_the_start = |topic: &str, rows_max| TopicScan {
+        topic: topic.to_owned(),
+        after: (DateTime::<Utc>::UNIX_EPOCH, 0),
+        rows_max,
+    };
     let mut producers = JoinSet::new();
-    for take in [5, 7, 11] {
-        let (store, looker) = (Store::open(&config(&database, &[])).unwrap(), database.connect().await);
-        let scans = [from_the_start("a", take), from_the_start("b", take)];
+    for rows_max in [5, 7, 11] {
+        let (store, watcher) = (Store::open(&config(&database, &[])).unwrap(), database.connect().await);
+        let scans = [from_the_start("a", rows_max), from_the_start("b", rows_max)];
         producers.spawn(async move {
             let mut released = 0;
-            while sql::value::<i64>(&looker, "SELECT count(*) FROM outboxd.outbox").await < ROWS {
+            while sql::value::<i64>(&watcher, "SELECT count(*) FROM outboxd.outbox").await < ROWS {
                 released += store.release_due(&scans).await.unwrap().rows;
             }
             released
@@ -46,8 +49,8 @@ async fn producers_that_race_for_due_rows_of_the_same_keys_release_each_key_in_o
     assert_eq!(sql::value::<i64>(&app, inversions).await, 0);
 }
 
-/// Two rows of one key. The one with the lower position is not committed yet, and somebody is about to give the other its
-/// turn.
+/// Two rows of one key. The one with the lower position is not committed yet, and somebody is about to give the other
+/// its turn.
 async fn race(
     app: &mut Client,
     late: &mut Client,
@@ -74,7 +77,7 @@ async fn race(
 }
 
 #[tokio::test]
-async fn of_two_who_admit_rows_of_one_key_at_once_the_second_looks_again() {
+async fn of_two_who_admit_rows_of_one_key_at_once_the_second_tries_again() {
     for (other_commits, expected) in [(true, (0, "false true")), (false, (1, "true false"))] {
         let database = postgres::database().await;
         let (mut app, mut late, mut other) =

@@ -58,8 +58,8 @@ async fn a_backlog_for_a_channel_with_few_calls_at_once_is_worked_off_within_its
     assert_eq!(world.provider.most_at_once(), 4);
 }
 
-/// Before the first call has ended nobody knows how many a second a destination takes. What was assumed until then must not
-/// keep rows waiting while it has nothing to do.
+/// Before the first call has ended nobody knows how many a second a destination takes. What was assumed until then must
+/// not keep rows waiting while it has nothing to do.
 #[tokio::test]
 async fn a_quick_destination_is_not_kept_waiting_for_what_was_assumed_of_it() {
     const ROWS: i32 = 3_000;
@@ -87,8 +87,8 @@ async fn a_backlog_for_a_channel_with_a_rate_limit_is_worked_off_within_it() {
     assert!(most <= Some(200), "{most:?} calls within {span:?}");
 }
 
-/// Single rows of a topic of their own to a provider that another topic's backlog keeps busy for half a minute: for each,
-/// how many calls for the backlog were made between its commit and its own. Two hundred are a second of work.
+/// Single rows of a topic of their own to a provider that another topic's backlog keeps busy for half a minute: for
+/// each, how many calls for the backlog were made between its commit and its own. Two hundred are a second of work.
 async fn in_front_of_singles(world: &World, setup: &Setup) -> Vec<usize> {
     world.provider.answer(Reply::ok().after(Duration::from_millis(20)));
     let _instance: Instance = setup.start().await;

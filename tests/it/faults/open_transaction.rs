@@ -1,6 +1,6 @@
-//! One app transaction stays open for long after notify(). Its snapshot keeps every dead row of the outbox, and its own row,
-//! numbered below all others, may still be committed. Neither may cost others their time, nor an idle instance work.
-//! What is read is counted: each entry of an index that leads to a dead row is one.
+//! One app transaction stays open for long after notify(). Its snapshot keeps every dead row of the outbox, and its own
+//! row, numbered below all others, may still be committed. Neither may cost others their time, nor an idle instance
+//! work. What is read is counted: each entry of an index that leads to a dead row is one.
 //!
 //! An operator's transaction stays open after cancel() and holds its row: that row waits, and no other.
 
@@ -46,8 +46,8 @@ async fn come_and_go(database: &Database, retry_at: &str) {
     sql::run(&client, "DELETE FROM outboxd.outbox WHERE topic = 'orders'").await;
 }
 
-/// A figure of the outbox's indexes, of all sessions together. A session tells its own when it ends, so this waits until only
-/// the transaction is left.
+/// A figure of the outbox's indexes, of all sessions together. A session tells its own when it ends, so this waits
+/// until only the transaction is left.
 async fn counted(database: &Database, figure: &str) -> i64 {
     let client = database.connect().await;
     let others = "SELECT count(*) = 0 FROM pg_stat_activity
@@ -74,7 +74,7 @@ async fn polls_beside_an_open_transaction_do_not_read_what_has_gone() {
     drop(stepped);
     let read = counted(&database, "idx_tup_read").await - before;
     println!("{POLLS} polls read {read} entries; {GONE} have gone");
-    assert!(read >= GONE, "the first looks at every topic from its beginning: {read}");
+    assert!(read >= GONE, "the first scans every topic from its beginning: {read}");
     assert!(read < 15 * GONE, "{POLLS} polls read {read} entries; {GONE} have gone");
     open.rollback().await.unwrap();
 }
@@ -97,14 +97,14 @@ async fn what_was_due_and_has_gone_is_not_read_each_time_something_may_be_due() 
     drop(stepped);
     let read = counted(&database, "idx_tup_read").await - before;
     println!("{POLLS} polls read {read} entries; {GONE} have gone");
-    assert!(read >= GONE, "the first looks all the way back: {read}");
+    assert!(read >= GONE, "the first goes all the way back: {read}");
     assert!(read < 15 * GONE, "{POLLS} polls read {read} entries; {GONE} have gone");
     open.rollback().await.unwrap();
 }
 
-/// Beside a million dead rows a look takes half a second. Here a lock makes it slow.
+/// Beside a million dead rows a full scan takes half a second. Here a lock makes it slow.
 #[tokio::test]
-async fn a_look_that_took_long_is_not_made_again_for_twenty_times_as_long() {
+async fn a_full_scan_that_took_long_is_not_made_again_for_twenty_times_as_long() {
     const SLOW: Duration = Duration::from_millis(600);
     let database = postgres::database().await;
     let mut other = database.connect().await;
@@ -112,14 +112,14 @@ async fn a_look_that_took_long_is_not_made_again_for_twenty_times_as_long() {
     stepped.relay.pass().await.unwrap();
     let lock = other.transaction().await.unwrap();
     lock.batch_execute("LOCK TABLE outboxd.outbox IN ACCESS EXCLUSIVE MODE").await.unwrap();
-    stepped.relay.look_again();
+    stepped.relay.rescan();
     let unlock = async {
         tokio::time::sleep(SLOW).await;
         lock.rollback().await.unwrap();
     };
-    let (looked, ()) = tokio::join!(stepped.relay.pass(), unlock);
-    looked.unwrap();
-    // Longer than looks are usually apart, and shorter than this one has to rest.
+    let (scanned, ()) = tokio::join!(stepped.relay.pass(), unlock);
+    scanned.unwrap();
+    // Longer than full scans are usually apart, and shorter than this one has to rest.
     let until = Instant::now() + SLOW * 10;
     while Instant::now() < until {
         stepped.relay.pass().await.unwrap();
@@ -127,7 +127,7 @@ async fn a_look_that_took_long_is_not_made_again_for_twenty_times_as_long() {
     }
     drop((stepped, other));
     let fresh = "idx_scan) FILTER (WHERE indexrelname = 'outbox_fresh'";
-    assert_eq!(counted(&database, fresh).await, 2, "one look of the first pass, and the slow one");
+    assert_eq!(counted(&database, fresh).await, 2, "one full scan of the first pass, and the slow one");
 }
 
 /// Processor time of the instance and of the server processes that serve it.
@@ -182,7 +182,7 @@ async fn an_open_transaction_costs_neither_deliveries_nor_an_idle_instance() {
     );
     assert!(late <= 2.0 * early.max(NOISE_S), "p99 was {early} s and is {late} s");
     assert!(idle - idle_before < MORE_MAX, "idle took {idle_before} of a core and takes {idle}");
-    // A look, every five seconds, reads them twice.
+    // A full scan, every five seconds, reads them twice.
     assert!(read < 30 * GONE, "a hundred deliveries read {read} entries; {GONE} have gone");
 
     open.commit().await.unwrap();

@@ -1,5 +1,5 @@
-//! Postgres away for longer than heartbeats and leases last: nobody takes himself, or those who were cut off with him, for
-//! dead.
+//! Postgres away for longer than heartbeats and leases last: nobody takes himself, or those who were cut off with him,
+//! for dead.
 
 use std::time::Duration;
 

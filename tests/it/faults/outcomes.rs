@@ -139,7 +139,7 @@ async fn a_claim_that_is_given_back_burns_no_attempt_and_only_its_holder_can_giv
 async fn a_message_that_is_put_back_burns_no_attempt_and_what_has_moved_on_is_left_alone() {
     let (client, store, instance) = open().await;
     let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'r', '{}')").await;
-    let scan = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, take: 5 };
+    let scan = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, rows_max: 5 };
     store.reserve_fresh(scan, instance, &[]).await.unwrap();
     let row = "SELECT concat_ws(' ', state, epoch, attempts, instance, route_step, round(extract(epoch FROM retry_at - now()) / 60)) FROM outboxd.outbox";
     let put_back = |epoch, next_step| [PutBack { id, epoch, wait: Duration::from_secs(600), next_step }];

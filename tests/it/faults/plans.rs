@@ -1,5 +1,5 @@
-//! Statements planned while nothing was live: a vacuum of an empty outbox tells the planner so, and the plan is kept when a
-//! million rows come.
+//! Statements planned while nothing was live: a vacuum of an empty outbox tells the planner so, and the plan is kept
+//! when a million rows come.
 
 use outboxd::store::session::{Purpose, Settings};
 

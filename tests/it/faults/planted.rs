@@ -1,5 +1,5 @@
-//! Somebody who may create in a schema of our search_path plants what our SQL might call. None of it is ever run, neither as
-//! the daemon or the owner nor in the hands of an app or an operator.
+//! Somebody who may create in a schema of our search_path plants what our SQL might call. None of it is ever run,
+//! neither as the daemon or the owner nor in the hands of an app or an operator.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 -- Stands in for everything that SQL of ours could name without a schema: functions, aggregates, operators, types and
--- relations of pg_catalog, and nearer matches for what is polymorphic there. Whatever runs draws from evil.trap, which no
--- rollback undoes, and fails. Needs the schema evil, and the schema outboxd with our types.
+-- relations of pg_catalog, and nearer matches for what is polymorphic there. Whatever runs draws from evil.trap, which
+-- no rollback undoes, and fails. Needs the schema evil, and the schema outboxd with our types.
 CREATE SEQUENCE evil.trap;
 GRANT USAGE ON SCHEMA evil TO PUBLIC;
 GRANT ALL ON SEQUENCE evil.trap TO PUBLIC;

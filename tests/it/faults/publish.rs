@@ -76,7 +76,7 @@ async fn a_lower_id_that_commits_late_is_delivered_and_keeps_its_place_behind_it
     let notify = "SELECT outboxd.notify('orders', $1, '{}', ordering_key => 'k')";
     transaction.query_one("SELECT outboxd.notify('orders', 'late', '{}')", &[]).await.unwrap();
     transaction.query_one(notify, &[&"late-keyed"]).await.unwrap();
-    // Others pass, but no more than the fast path looks back.
+    // Others pass, but no more than the fast path goes back.
     for batch in 1..=5 {
         world.notify(200).await;
         world.provider.wait_for(200 * batch, SOON).await;
@@ -88,11 +88,11 @@ async fn a_lower_id_that_commits_late_is_delivered_and_keeps_its_place_behind_it
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
-/// The relay's look is every 5 s; then a poll, and the delivery.
-const LOOK: Duration = Duration::from_secs(5 + 2);
+/// The relay's full scan is every 5 s; then a poll, and the delivery.
+const FULL_SCAN: Duration = Duration::from_secs(5 + 2);
 
 #[tokio::test]
-async fn what_commits_far_below_where_the_fast_path_begins_is_found_by_the_relays_look() {
+async fn what_commits_far_below_where_the_fast_path_begins_is_found_by_a_full_scan() {
     const OTHERS: usize = 6_000;
     let world = World::new(Carrier::Stream).await;
     let _instance = world.setup.start().await;
@@ -108,7 +108,7 @@ async fn what_commits_far_below_where_the_fast_path_begins_is_found_by_the_relay
     // Nothing is left that could lead the relay there by chance.
     sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox").await;
     transaction.commit().await.unwrap();
-    world.provider.wait_for(OTHERS + 3, LOOK).await;
+    world.provider.wait_for(OTHERS + 3, FULL_SCAN).await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
@@ -194,7 +194,7 @@ async fn fifty_thousand_due_rows_are_pushed_once_each_by_three_instances() {
     let deadline = Instant::now() + Duration::from_secs(60);
     while pushed.len() < ROWS {
         assert!(Instant::now() < deadline, "{} of {ROWS} arrived", pushed.len());
-        consumer.tend().await.unwrap();
+        consumer.maintain().await.unwrap();
         let taken = consumer.take(2_000, Duration::from_millis(100)).await.unwrap();
         consumer.acker().ack(&taken).await.unwrap();
         for delivery in taken {

@@ -121,7 +121,7 @@ async fn a_dump_restored_in_place_is_served_without_a_restart() {
     sql::until(&world.app, "SELECT count(*) = 120 FROM outboxd.notification_log WHERE status = 'SENT'").await;
 }
 
-/// A channel with a limit: its topics are gone through from where they were, and the fast path leaves them out.
+/// A channel with a limit: its topics are scanned from where they were, and the fast path leaves them out.
 #[tokio::test]
 async fn what_is_numbered_anew_is_not_hidden_by_what_a_relay_remembers() {
     let limited = [
@@ -144,7 +144,7 @@ async fn what_is_numbered_anew_is_not_hidden_by_what_a_relay_remembers() {
     for _ in 0..5 {
         pushed += stepped.relay.pass().await.unwrap().pushed;
     }
-    assert_eq!(pushed, 5, "looks are five seconds apart, and five passes take less");
+    assert_eq!(pushed, 5, "full scans are five seconds apart, and five passes take less");
 }
 
 /// A column has another type since, as after a restore of another version.

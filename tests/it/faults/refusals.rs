@@ -1,4 +1,5 @@
-//! One row whose bytes or values a statement cannot take, among good ones: it is FAILED with its reason, the others flow.
+//! One row whose bytes or values a statement cannot take, among good ones: it is FAILED with its reason, the others
+//! flow.
 
 use std::time::Duration;
 

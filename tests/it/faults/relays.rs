@@ -16,11 +16,11 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const TOPICS: [&str; 3] = ["a", "b", "c"];
 const RELAYS: usize = 3;
 
-/// One batch of each kind, at the same moment as the others: what was committed lately, what is left of each topic, what
-/// fell due.
+/// One batch of each kind, at the same moment as the others: what was committed lately, what is left of each topic,
+/// what fell due.
 async fn reserve(store: &Store, instance: i32, others: &Barrier) -> Vec<Message> {
-    let fresh = FreshScan { last_id: i64::MAX, overlap: 1_000, skip: &[], only: None, take: 10 };
-    let topics = TOPICS.map(|topic| TopicScan { topic: Arc::from(topic), after: 0, take: 10 });
+    let fresh = FreshScan { last_id: i64::MAX, overlap: 1_000, skip: &[], only: None, rows_max: 10 };
+    let topics = TOPICS.map(|topic| TopicScan { topic: Arc::from(topic), after: 0, rows_max: 10 });
     let due = TOPICS.map(|topic| (Arc::from(topic), 10));
     others.wait().await;
     let fresh = store.reserve_fresh(fresh, instance, &[]).await.unwrap().found;

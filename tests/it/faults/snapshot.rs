@@ -40,8 +40,8 @@ async fn a_held_snapshot_leaves_polls_claims_and_records_as_fast_as_they_were() 
     let notify = format!("SELECT outboxd.notify('orders', 'r', '{{}}') FROM generate_series(1, {ROWS})");
     let mut rounds = Vec::new();
     for number in 1..=ROUNDS {
-        // As autovacuum does under load: nothing can be removed, and the statements are planned anew. Here it finds only
-        // dead rows and says that the table is empty.
+        // As autovacuum does under load: nothing can be removed, and the statements are planned anew. Here it finds
+        // only dead rows and says that the table is empty.
         if number == ROUNDS / 3 {
             sql::run(&client, "VACUUM (ANALYZE)").await;
         }

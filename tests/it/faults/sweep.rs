@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use outboxd::channel::failover::Router;
 use outboxd::queue;
-use outboxd::relay::repair::{Repair, Rounds};
+use outboxd::relay::repair::{Repair, SweepState};
 use outboxd::store::Store;
 use outboxd::store::claim::Calls;
 use outboxd::store::instance::InstanceId;
@@ -17,12 +17,12 @@ use crate::leader::{config, register};
 use crate::support::world::{Carrier, World, message};
 use crate::support::{postgres, sql};
 
-const ONE: FreshScan<'_> = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, take: 1 };
+const ONE: FreshScan<'_> = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, rows_max: 1 };
 const MINUTE: Duration = Duration::from_secs(60);
 const ALL: Scan<'_> = Scan { dead: &[], ends_leases: true, page: 0, pages_max: 1_000, claims_max: 10 };
 
 #[tokio::test]
-async fn one_look_tells_the_claims_to_be_ended_and_how_long_what_is_published_has_waited() {
+async fn one_scan_tells_the_claims_to_be_ended_and_how_long_what_is_published_has_waited() {
     let database = postgres::database().await;
     let client = database.connect().await;
     let store = Store::open(&config(&database, &[])).unwrap();
@@ -137,7 +137,8 @@ async fn a_sweep_does_not_end_a_claim_that_is_in_its_own_instances_hands() {
     let instance = register(&client).await;
     sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 2)").await;
     store.claim(&[message(1, 0), message(2, 0)], instance, Duration::ZERO).await.unwrap();
-    // The lease of each is over: it could not be renewed, for whatever reason. One call is under way, the other's is lost.
+    // The lease of each is over: it could not be renewed, for whatever reason. One call is under way, the other's is
+    // lost.
     let calls = Arc::new(Calls::default());
     calls.begin(1, 1, Instant::now());
     let repair = Repair {
@@ -152,12 +153,12 @@ async fn a_sweep_does_not_end_a_claim_that_is_in_its_own_instances_hands() {
         relay: config.relay.clone(),
         reconcile: config.reconcile.clone(),
     };
-    let mut rounds = Rounds::new(&config.reconcile);
-    assert_eq!(repair.pass(&mut rounds).await.leases_ended, 1);
+    let mut state = SweepState::new(&config.reconcile);
+    assert_eq!(repair.pass(&mut state).await.leases_ended, 1);
     let states = "SELECT string_agg(state::text, ' ' ORDER BY id) FROM outboxd.outbox";
     assert_eq!(sql::value::<String>(&client, states).await, "processing ready");
     calls.end([1].into_iter());
-    assert_eq!(repair.pass(&mut rounds).await.leases_ended, 1);
+    assert_eq!(repair.pass(&mut state).await.leases_ended, 1);
     assert_eq!(sql::value::<String>(&client, states).await, "ready ready");
 }
 
@@ -193,7 +194,7 @@ async fn leave_in_the_queue_of(world: &World, instance: i32, silent_for: &str) {
 }
 
 #[tokio::test]
-async fn an_instance_that_looked_dead_is_looked_at_again_when_it_dies() {
+async fn an_instance_that_looked_dead_is_dealt_with_again_when_it_dies() {
     let world = World::new(Carrier::Memory).await;
     let _alive = world.setup.clone().set("worker.heartbeat_ttl", "2s").start().await;
     let stopped = register(&world.app).await;
@@ -244,7 +245,7 @@ async fn of_a_publication_cut_short_only_the_row_that_an_open_transaction_holds_
         let store = Store::open(&config(&database, &[])).unwrap();
         let instance = register(&client).await;
         sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3)").await;
-        store.reserve_fresh(FreshScan { take: 3, ..ONE }, instance, &[]).await.unwrap();
+        store.reserve_fresh(FreshScan { rows_max: 3, ..ONE }, instance, &[]).await.unwrap();
         let open = operator.transaction().await.unwrap();
         open.batch_execute("SELECT outboxd.cancel(2)").await.unwrap();
         let states = "SELECT string_agg(state::text, ' ' ORDER BY id) FROM outboxd.outbox";

@@ -47,7 +47,8 @@ async fn a_single_row_is_published_by_one_poll_however_long_another_topics_backl
     let app = database.connect().await;
     let mut stepped = Stepped::on(&database).await;
     sql::run(&app, &notify("big", 20_000)).await;
-    // Already there when the relay begins; while it goes through the backlog; and when the backlog's part of the window is full.
+    // Already there when the relay begins; while it goes through the backlog; and when the backlog's part of the window
+    // is full.
     for poll in 1..=10 {
         sql::run(&app, &notify("small", 1)).await;
         stepped.relay.pass().await.unwrap();
@@ -125,7 +126,7 @@ async fn of_a_paused_topic_no_row_is_reserved_and_all_go_when_it_is_resumed() {
         sql::run(&app, &format!("SELECT outboxd.resume('{topic}')")).await;
     }
     stepped.learn_pauses().await;
-    stepped.relay.look_again();
+    stepped.relay.rescan();
     assert_eq!(stepped.until_idle().await, 1_000);
     assert_eq!(sql::value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE state = 'ready'").await, 0);
 }

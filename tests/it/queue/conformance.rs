@@ -195,7 +195,7 @@ async fn a_take_that_nobody_waits_for_any_more_loses_nothing(queue: Arc<dyn Queu
         let abandoned = tokio::time::timeout(Duration::from_millis(5), consumer.take(10, PATIENCE)).await;
         assert!(abandoned.is_err(), "nothing was there yet");
         queue.push(&messages(id..id + 1)).await.unwrap();
-        // Without tending in between: the call itself has to look for what the abandoned one moved.
+        // Without tending in between: the call itself has to search for what the abandoned one moved.
         let taken = consumer.take(10, Duration::from_secs(5)).await.unwrap();
         assert_eq!(ids(&taken), [id]);
         consumer.acker().ack(&taken).await.unwrap();
@@ -210,7 +210,7 @@ async fn copies_of_one_message_are_each_delivered(queue: Arc<dyn Queue>) {
     assert_eq!(ids(&taken), [1, 1]);
     consumer.acker().ack(&taken[..1]).await.unwrap();
     assert_eq!(queue.depth().await.unwrap().in_flight, 1);
-    consumer.tend().await.unwrap();
+    consumer.maintain().await.unwrap();
     assert_eq!(consumer.take(10, NO_WAIT).await.unwrap(), [], "the other copy is in flight, not lost");
     consumer.acker().ack(&taken[1..]).await.unwrap();
     assert_eq!(queue.depth().await.unwrap(), Depth::default());
@@ -246,7 +246,7 @@ async fn ten_thousand_messages_reach_four_consumers_of_which_one_is_killed(queue
             let acker = consumer.acker();
             let mut acknowledged = Vec::new();
             while !stop.is_cancelled() {
-                consumer.tend().await.unwrap();
+                consumer.maintain().await.unwrap();
                 let taken = consumer.take(100, Duration::from_millis(50)).await.unwrap();
                 // The first worker dies with a batch in flight.
                 if worker == 0 && acknowledged.len() > 500 {

@@ -79,11 +79,11 @@ async fn whoever_waits_for_a_silent_redis_goes_on_as_soon_as_it_is_left() {
         assert!(depth.is_ok() && matches!(loss, Ok(None)), "{depth:?} {loss:?}");
         let (mut consumer, taken) = taking.await.unwrap();
         assert_eq!(ids(&taken), [1, 2]);
-        consumer.tend().await.unwrap();
+        consumer.maintain().await.unwrap();
         acker.ack(&taken).await.unwrap();
         assert!(left.elapsed() < AT_ONCE, "{:?}", left.elapsed());
 
-        // The acknowledgement that Redis did not hear goes along with the next sign of life.
+        // The acknowledgement that Redis did not hear goes along with the next heartbeat.
         proxy.heal();
         until_ok("Redis answers", async || queue.probe().await).await;
         queue.return_to_redis();
@@ -91,7 +91,7 @@ async fn whoever_waits_for_a_silent_redis_goes_on_as_soon_as_it_is_left() {
         let started = Instant::now();
         while direct.depth().await.unwrap() != Depth::default() {
             assert!(started.elapsed() < PATIENCE, "{kind:?}: {:?}", direct.depth().await);
-            let _tried_again = consumer.tend().await;
+            let _tried_again = consumer.maintain().await;
             let copies = consumer.take(10, WAIT).await.unwrap_or_default();
             assert!(copies.iter().all(|copy| copy.message.id != 0), "what was acknowledged does not come back");
             let _tried_again = acker.ack(&copies).await;

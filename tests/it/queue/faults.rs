@@ -121,7 +121,7 @@ async fn a_flush_under_a_waiting_consumer_is_noticed_and_repaired(config: QueueC
     assert_eq!(ids(&taken.unwrap()), [100], "the call that waited through the flush delivers");
     drop(waiting);
     holder.acker().ack(&held).await.unwrap();
-    holder.tend().await.unwrap();
+    holder.maintain().await.unwrap();
     assert_eq!(queue.check_loss(pushed.counter).await.unwrap(), None);
     server.run::<()>("FLUSHALL").await;
     assert_eq!(told_loss(&queue, seen).await, Loss::All, "the next loss is told again");
@@ -243,9 +243,9 @@ async fn a_job_longer_than_the_ttl_is_not_taken_over(config: QueueConfig) {
     let held = busy.take(3, NO_WAIT).await.unwrap();
     let started = Instant::now();
     while started.elapsed() < TTL * 4 {
-        busy.tend().await.unwrap();
-        let tended = idle.tend().await.unwrap();
-        assert_eq!(tended.reclaimed, 0);
+        busy.maintain().await.unwrap();
+        let maintained = idle.maintain().await.unwrap();
+        assert_eq!(maintained.reclaimed, 0);
         assert_eq!(idle.take(10, TTL / 12).await.unwrap(), []);
         assert_eq!(busy.take(10, TTL / 12).await.unwrap(), []);
     }
@@ -310,9 +310,9 @@ async fn a_stopped_redis_makes_nobody_look_dead(config: QueueConfig) {
     server.signal(Signal::SIGSTOP);
     tokio::time::sleep(TTL + TTL / 4).await;
     server.signal(Signal::SIGCONT);
-    assert_eq!(other.tend().await.unwrap().reclaimed, 0, "the first to look must not take over");
-    busy.tend().await.unwrap();
-    assert_eq!(other.tend().await.unwrap().reclaimed, 0);
+    assert_eq!(other.maintain().await.unwrap().reclaimed, 0, "the first to check must not take over");
+    busy.maintain().await.unwrap();
+    assert_eq!(other.maintain().await.unwrap().reclaimed, 0);
     assert_eq!(queue.depth().await.unwrap().in_flight, 3);
 }
 
@@ -354,7 +354,7 @@ async fn an_acknowledgement_that_failed_goes_along_with_the_next(config: QueueCo
     proxy.set(Fault::Reset);
     assert!(consumer.acker().ack(&taken[..1]).await.is_err());
     proxy.heal();
-    until_ok("the link is made anew", async || consumer.tend().await).await;
+    until_ok("the link is made anew", async || consumer.maintain().await).await;
     assert_eq!(direct.depth().await.unwrap(), Depth { waiting: 0, in_flight: 1 });
     queue.push(&messages(2..3)).await.unwrap();
     assert_eq!(ids(&take_all(&mut consumer, 1).await), [2], "what is in flight is not delivered again");

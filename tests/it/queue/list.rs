@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outboxd::config::QueueKind;
-use outboxd::queue::Tended;
+use outboxd::queue::Maintained;
 
 use super::{config, ids, messages, open_at, take_all};
 use crate::support::redis::shared;
@@ -25,7 +25,7 @@ async fn a_worker_that_starts_again_works_off_its_own_list_first() {
 }
 
 #[tokio::test]
-async fn a_message_moved_after_the_client_stopped_waiting_is_found_by_looking_again() {
+async fn a_message_moved_after_the_client_stopped_waiting_is_found_by_reading_again() {
     let config = config(QueueKind::List);
     let queue = open_at(&config, shared().url()).await.unwrap();
     let mut consumer = queue.consumer("w").await.unwrap();
@@ -34,13 +34,13 @@ async fn a_message_moved_after_the_client_stopped_waiting_is_found_by_looking_ag
     // What a connection that we gave up on may still do.
     let key = format!("{{{}}}:v1:list", config.prefix);
     let _moved: String = shared().run(&format!("LMOVE {key} {key}:processing:w RIGHT LEFT")).await;
-    consumer.tend().await.unwrap();
+    consumer.maintain().await.unwrap();
     assert_eq!(ids(&consumer.take(10, NO_WAIT).await.unwrap()), [1], "and not what is in flight");
     consumer.acker().ack(&held).await.unwrap();
 }
 
 #[tokio::test]
-async fn garbage_in_the_own_list_is_removed_when_it_is_found_by_looking() {
+async fn garbage_in_the_own_list_is_removed_when_it_is_read() {
     let config = config(QueueKind::List);
     let queue = open_at(&config, shared().url()).await.unwrap();
     let processing = format!("{{{}}}:v1:list:processing:w", config.prefix);
@@ -67,14 +67,14 @@ async fn a_dead_workers_list_goes_back_in_order_and_its_traces_go() {
     while dead.take(500, NO_WAIT).await.unwrap().len() == 500 {}
     drop(dead);
     let mut alive = queue.consumer("alive").await.unwrap();
-    let mut total = Tended::default();
+    let mut total = Maintained::default();
     while total.consumers_removed == 0 {
-        let tended = alive.tend().await.unwrap();
-        assert!(tended.reclaimed <= 1_000, "bounded work");
-        total.reclaimed += tended.reclaimed;
-        total.consumers_removed += tended.consumers_removed;
+        let maintained = alive.maintain().await.unwrap();
+        assert!(maintained.reclaimed <= 1_000, "bounded work");
+        total.reclaimed += maintained.reclaimed;
+        total.consumers_removed += maintained.consumers_removed;
     }
-    assert_eq!(total, Tended { reclaimed: 2_500, consumers_removed: 1 });
+    assert_eq!(total, Maintained { reclaimed: 2_500, consumers_removed: 1 });
     let key = format!("{{{}}}:v1:list", config.prefix);
     assert_eq!(shared().run::<Vec<String>>(&format!("SMEMBERS {key}:consumers")).await, ["alive"]);
     assert_eq!(shared().run::<i64>(&format!("EXISTS {key}:processing:dead {key}:alive:dead")).await, 0);

@@ -29,7 +29,7 @@ async fn an_empty_redis_has_lost_nothing_unless_something_was_pushed_before() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_look_during_pushes_tells_no_loss() {
+async fn a_check_during_pushes_tells_no_loss() {
     for kind in KINDS {
         let queue = open_at(&config(kind), shared().url()).await.unwrap();
         let pushes = async {
@@ -37,12 +37,12 @@ async fn a_look_during_pushes_tells_no_loss() {
                 queue.push(&messages(id..id + 1)).await.unwrap();
             }
         };
-        let looks = async {
+        let checks = async {
             for _ in 0..400 {
                 assert_eq!(queue.check_loss(0).await.unwrap(), None);
             }
         };
-        tokio::join!(pushes, looks);
+        tokio::join!(pushes, checks);
     }
 }
 
@@ -76,7 +76,7 @@ async fn a_tail_lost_by_a_restart_is_told_by_those_who_pushed_it_and_by_those_wh
         server.kill();
         server.restart();
 
-        // Pushes that come before anyone has looked must not hide it.
+        // Pushes that come before anyone has checked must not hide it.
         let push = messages(30..60);
         let late = until_ok("a push is accepted", async || witness.push(&push).await).await.counter;
         let tail = Some(Loss::Tail { seen, found: saved });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use outboxd::config::QueueKind;
-use outboxd::queue::{Depth, Loss, Tended};
+use outboxd::queue::{Depth, Loss, Maintained};
 use tokio::task::JoinSet;
 
 use super::{config, ids, messages, open_at, take_all};
@@ -56,7 +56,7 @@ async fn three_consumers_share_a_dead_fourths_entries_evenly() {
             let mut consumer = queue.consumer(&format!("worker-{number}")).await.unwrap();
             let mut taken = Vec::new();
             while queue.depth().await.unwrap() != Depth::default() {
-                consumer.tend().await.unwrap();
+                consumer.maintain().await.unwrap();
                 let batch = consumer.take(2_000, Duration::from_millis(20)).await.unwrap();
                 consumer.acker().ack(&batch).await.unwrap();
                 taken.extend(ids(&batch));
@@ -85,15 +85,15 @@ async fn a_dead_consumer_is_removed_only_when_it_holds_nothing() {
     drop(dead);
     let mut alive = queue.consumer("alive").await.unwrap();
     alive.take(1, NO_WAIT).await.unwrap();
-    let mut total = Tended::default();
+    let mut total = Maintained::default();
     while total.consumers_removed == 0 {
-        let tended = alive.tend().await.unwrap();
-        assert!(tended.reclaimed <= 1_000, "bounded work");
-        total.reclaimed += tended.reclaimed;
-        total.consumers_removed += tended.consumers_removed;
+        let maintained = alive.maintain().await.unwrap();
+        assert!(maintained.reclaimed <= 1_000, "bounded work");
+        total.reclaimed += maintained.reclaimed;
+        total.consumers_removed += maintained.consumers_removed;
         assert_eq!(queue.depth().await.unwrap().in_flight, 1_500, "nothing falls out of the group");
     }
-    assert_eq!(total, Tended { reclaimed: 1_500, consumers_removed: 1 });
+    assert_eq!(total, Maintained { reclaimed: 1_500, consumers_removed: 1 });
     let consumers: String =
         format!("{:?}", shared().run::<redis::Value>(&format!("XINFO CONSUMERS {key} workers")).await);
     assert!(consumers.contains("alive") && !consumers.contains("dead"), "{consumers}");
@@ -109,8 +109,8 @@ async fn deliveries_are_counted_across_crashes() {
         let mut consumer = queue.consumer(&format!("w{times}")).await.unwrap();
         let taken = take_all(&mut consumer, 1).await;
         assert_eq!(taken[0].times_delivered, times);
-        consumer.tend().await.unwrap();
-        assert_eq!(consumer.take(1, NO_WAIT).await.unwrap(), [], "looking again is no delivery");
+        consumer.maintain().await.unwrap();
+        assert_eq!(consumer.take(1, NO_WAIT).await.unwrap(), [], "reading again is no delivery");
     }
 }
 
@@ -160,7 +160,7 @@ async fn a_group_or_stream_deleted_by_hand_is_made_again_within_the_call() {
     server.run::<()>(&format!("XGROUP DESTROY {key} workers")).await;
     assert_eq!(ids(&consumer.take(10, NO_WAIT).await.unwrap()), [0, 1], "what was waiting is still taken");
     server.run::<()>(&format!("DEL {key}")).await;
-    consumer.tend().await.unwrap();
+    consumer.maintain().await.unwrap();
     server.run::<()>(&format!("DEL {key}")).await;
     assert_eq!(queue.depth().await.unwrap(), Depth::default());
     server.run::<()>(&format!("DEL {key}")).await;

@@ -42,7 +42,7 @@ async fn a_slot_that_comes_during_a_pause_is_on_record_and_nobody_is_sent_anythi
     // Its slot came a minute after it was paused, while an instance ran or not.
     create_late(&client, "held", "-3 min", "").await;
     sql::run(&client, "SELECT outboxd.pause_schedule('held')").await;
-    // Resumed before any instance looked: what came before that is past, whatever catch_up says.
+    // Resumed before any instance's pass: what came before that is past, whatever catch_up says.
     create_late(&client, "resumed", "-3 min", "").await;
     sql::run(
         &client,

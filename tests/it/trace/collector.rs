@@ -1,7 +1,6 @@
 //! A collector that is away, busy, strict, behind TLS: what becomes of the spans, and of the deliveries.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
@@ -84,17 +83,11 @@ async fn what_is_beyond_the_buffer_is_dropped_and_the_oldest_go_first() {
     const BATCHES: usize = 16;
     let collector = Provider::start();
     collector.answer(Reply::status(503));
-    let config = TelemetryConfig {
-        otlp_endpoint: Some(collector.url("")),
-        otlp_headers: Vec::new(),
-        otlp_sample_ratio: 1.0,
-        service_name: "outboxd".to_owned(),
-    };
-    let (tracer, exporter) = otlp::open(&config, "i").unwrap().unwrap();
+    let (tracer, exporter) = open(&collector);
     let recorder = PrometheusBuilder::new().build_recorder();
     metrics::with_local_recorder(&recorder, || {
         for notification in 0..WAITING_MAX + 10 {
-            tracer.end(tracer.begin(None, "ntf-a-1-1").expect("all are traced"), &call(notification));
+            tracer.begin(&call(notification), None, "ntf-a-1-1").expect("all are traced").end(&SENT);
         }
     });
     let dropped = Scrape::parse(&recorder.handle().render()).value("outboxd_spans_dropped_total", &[]);
@@ -103,9 +96,7 @@ async fn what_is_beyond_the_buffer_is_dropped_and_the_oldest_go_first() {
     let before = collector.count();
     collector.answer(Reply::ok());
     collector.wait_for(before + BATCHES, SOON).await;
-    let stop = CancellationToken::new();
-    stop.cancel();
-    exporter.run(&stop).await;
+    flush(exporter).await;
 
     let requests: Vec<_> = collector.ledger().iter().map(spans).collect();
     assert!(requests.iter().all(|spans| spans.len() <= 1024));
@@ -116,17 +107,61 @@ async fn what_is_beyond_the_buffer_is_dropped_and_the_oldest_go_first() {
     assert!(taken.iter().map(|id| id.parse::<i64>().unwrap()).eq(0..WAITING_MAX), "{taken:?}");
 }
 
-fn call(notification: i64) -> otlp::Call {
-    otlp::Call {
-        notification,
-        topic: Arc::from("orders"),
-        channel: Arc::from("webhook"),
-        attempt: 1,
-        published_at: Utc::now(),
-        outcome: "sent",
-        http_status: Some(200),
-        error: None,
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_way_through_the_queue_begins_at_the_publication_and_is_never_negative() {
+    let collector = Provider::start();
+    let (tracer, exporter) = open(&collector);
+    let hour = chrono::TimeDelta::hours(1);
+    let (ago, ahead) = (Utc::now() - hour, Utc::now() + hour);
+    for published_at in [ago, ahead] {
+        let call = otlp::Call { published_at, ..call(1) };
+        tracer.begin(&call, None, "ntf-a-1-1").expect("all are traced").end(&SENT);
     }
+    flush(exporter).await;
+    let queued: Vec<_> = collector.ledger().iter().flat_map(spans).filter(|span| span.name == "queued").collect();
+    let length_ns = |n: usize| queued[n].end_time_unix_nano.checked_sub(queued[n].start_time_unix_nano);
+    assert_eq!(i64::try_from(queued[0].start_time_unix_nano).unwrap(), ago.timestamp_nanos_opt().unwrap());
+    assert!(length_ns(0) >= Some(3_600_000_000_000), "{queued:?}");
+    assert!(length_ns(1).is_some_and(|ns| ns < 1_000_000_000), "{queued:?}");
+}
+
+const SENT: otlp::Ended = otlp::Ended { outcome: "sent", http_status: Some(200), error: None };
+
+fn open(collector: &Provider) -> (otlp::Tracer, otlp::Exporter) {
+    let config = TelemetryConfig {
+        otlp_endpoint: Some(collector.url("")),
+        otlp_headers: Vec::new(),
+        otlp_sample_ratio: 1.0,
+        service_name: "outboxd".to_owned(),
+    };
+    otlp::open(&config, "i").unwrap().unwrap()
+}
+
+async fn flush(exporter: otlp::Exporter) {
+    let stop = CancellationToken::new();
+    stop.cancel();
+    exporter.run(&stop).await;
+}
+
+fn call(notification: i64) -> otlp::Call<'static> {
+    otlp::Call { notification, topic: "orders", channel: "webhook", attempt: 1, published_at: Utc::now() }
+}
+
+#[tokio::test]
+async fn neither_the_logs_filter_nor_the_environment_decides_what_is_traced() {
+    let scene = Scene::new().await;
+    let setup = scene
+        .traced("")
+        .env("OUTBOXD_LOG", "off")
+        .env("OTEL_TRACES_SAMPLER", "always_off")
+        .env("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "1");
+    let instance = setup.spawn();
+    scene.notify("r", "NULL").await;
+    scene.collector.wait_for(1, SOON).await;
+    assert_eq!(scene.calls().len(), 1);
+    assert_eq!(attribute(&scene.calls()[0].attributes, "outboxd.outcome").as_deref(), Some("sent"));
+    assert_eq!(instance.log(), "");
+    assert_eq!(instance.drain().await, 0);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use super::Ongoing;
 use crate::instances::Instance;
 
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The drain is 5 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How far a clock jumps, at least and at most.
@@ -37,7 +37,7 @@ async fn end(instance: &mut Instance, signal: &str) -> Result<()> {
     }
     while instance.is_running() {
         ensure!(began.elapsed() < DRAIN_TIMEOUT, "the instance does not end after SIG{signal}");
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     instance.note_end().map(|_| ())
 }

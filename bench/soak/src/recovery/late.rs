@@ -10,8 +10,8 @@ use crate::world::Happened;
 /// I8 for instances as they are configured here: a lost Redis and a Postgres that is back within 10 s, a missed
 /// publication and a dead worker (heartbeats of 4 s) sooner.
 const LATE_AFTER: Micros = 10_000_000;
-/// A provider is down for at most 12 s. Its circuit opens for 2, 4 and 8 s; the last of them may begin just before it is
-/// back. A probe that the provider then refuses by chance doubles it.
+/// A provider is down for at most 12 s. Its circuit opens for 2, 4 and 8 s; the last of them may begin just before it
+/// is back. A probe that the provider then refuses by chance doubles it.
 const CIRCUIT_OPEN: Micros = 8_000_000;
 
 /// Notifications that were due, waited behind no key, and were not called within 10 s of health.
@@ -51,8 +51,8 @@ fn broken(happened: &[Happened], evidence: &Evidence) -> Vec<Span> {
     joined
 }
 
-/// When the circuit of a channel whose provider is back closes: with the first call that it does not refuse, if the calls
-/// come in time.
+/// When the circuit of a channel whose provider is back closes: with the first call that it does not refuse, if the
+/// calls come in time.
 fn circuit_closes(channel: usize, healed: Micros, evidence: &Evidence) -> Micros {
     let channel = CHANNELS[channel % CHANNELS.len()];
     let (mut wait, mut until) = (CIRCUIT_OPEN, healed + CIRCUIT_OPEN);

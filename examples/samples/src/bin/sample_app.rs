@@ -1,5 +1,5 @@
-//! A shop that commits orders, each with its notification in the same transaction. Every fifth order is rolled back: its
-//! notification must not be seen.
+//! A shop that commits orders, each with its notification in the same transaction. Every fifth order is rolled back:
+//! its notification must not be seen.
 //!
 //! `DATABASE_URL`: the database; `ORDERS`: how many before it ends (default: it goes on).
 

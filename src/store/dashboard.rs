@@ -1,5 +1,5 @@
-//! What the dashboard's pages show. One statement a page, which answers with one JSON document: the page is drawn from it
-//! as it is. Lists are bounded in the statements.
+//! What the dashboard's pages show. One statement a page, which answers with one JSON document: the page is drawn from
+//! it as it is. Lists are bounded in the statements.
 
 use serde_json::Value;
 use tokio_postgres::types::ToSql;
@@ -13,57 +13,57 @@ pub const AUDIT_PAGE: i64 = 50;
 
 impl Store {
     /// The checks of `health`, worst first, with what their buttons need.
-    pub async fn look_at_health(&self) -> Answer<Value> {
+    pub async fn dashboard_health(&self) -> Answer<Value> {
         self.read_document(query!("dashboard/read_health", Request, []), &[]).await
     }
 
     /// What waits, and what was done within the hour.
-    pub async fn look_at_work(&self) -> Answer<Value> {
+    pub async fn dashboard_work(&self) -> Answer<Value> {
         self.read_document(query!("dashboard/read_work", Request, []), &[]).await
     }
 
     /// The channels and what holds them.
-    pub async fn look_at_channels(&self) -> Answer<Value> {
+    pub async fn dashboard_channels(&self) -> Answer<Value> {
         self.read_document(query!("dashboard/read_channels", Request, []), &[]).await
     }
 
     /// The topics.
-    pub async fn look_at_topics(&self) -> Answer<Value> {
+    pub async fn dashboard_topics(&self) -> Answer<Value> {
         self.read_document(query!("dashboard/read_topics", Request, []), &[]).await
     }
 
     /// The newest dead letters, by cause.
-    pub async fn look_at_dead(&self) -> Answer<Value> {
+    pub async fn dashboard_dead_groups(&self) -> Answer<Value> {
         self.read_document(query!("dashboard/read_dead_groups", Request, []), &[]).await
     }
 
     /// The schedules and their last runs.
-    pub async fn look_at_schedules(&self) -> Answer<Value> {
+    pub async fn dashboard_schedules(&self) -> Answer<Value> {
         self.read_document(query!("dashboard/read_schedules", Request, []), &[]).await
     }
 
     /// Events that wait, and who reads them.
-    pub async fn look_at_events(&self) -> Answer<Value> {
+    pub async fn dashboard_events(&self) -> Answer<Value> {
         self.read_document(query!("dashboard/read_events", Request, []), &[]).await
     }
 
     /// The instances of the last day.
-    pub async fn look_at_instances(&self) -> Answer<Value> {
+    pub async fn dashboard_instances(&self) -> Answer<Value> {
         self.read_document(query!("dashboard/read_instances", Request, []), &[]).await
     }
 
     /// What operators did, newest first, before this entry.
-    pub async fn look_at_audit(&self, before: Option<i64>) -> Answer<Value> {
+    pub async fn dashboard_audit(&self, before: Option<i64>) -> Answer<Value> {
         self.read_document(query!("dashboard/read_audit", Request, [INT8, INT8]), &[&before, &AUDIT_PAGE]).await
     }
 
     /// Bulk actions, newest first, or this one.
-    pub async fn look_at_bulk(&self, id: Option<i64>) -> Answer<Value> {
+    pub async fn dashboard_bulk(&self, id: Option<i64>) -> Answer<Value> {
         self.read_document(query!("dashboard/read_bulk", Request, [INT8]), &[&id]).await
     }
 
     /// What is known of a notification beside its record.
-    pub async fn look_at_life(&self, id: i64) -> Answer<Value> {
+    pub async fn dashboard_life(&self, id: i64) -> Answer<Value> {
         self.read_document(query!("dashboard/read_life", Request, [INT8]), &[&id]).await
     }
 

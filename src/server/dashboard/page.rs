@@ -1,4 +1,4 @@
-//! Which page is asked for, and what it looks up.
+//! Which page is asked for, and what it reads.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::store::request::Answer;
 
 /// A page with its filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Page {
     Now,
     Notifications(BTreeMap<String, String>),
     Notification { id: i64, shows_payload: bool },
@@ -43,28 +43,28 @@ pub(super) const NAVIGATION: [(&str, &str, &str, bool); 10] = [
     ("/audit", "Audit", "a", false),
 ];
 
-impl Place {
+impl Page {
     /// `None`: there is no such page.
-    pub(super) fn parse(path: &str, query: &str) -> Option<Place> {
+    pub(super) fn parse(path: &str, query: &str) -> Option<Page> {
         let fields: BTreeMap<String, String> = url::form_urlencoded::parse(query.as_bytes())
             .map(|(name, value)| (name.into_owned(), value.trim().to_owned()))
             .filter(|(_, value)| !value.is_empty())
             .collect();
         let id = |rest: &str| rest.parse::<i64>().ok();
         Some(match path {
-            "/" => Place::Now,
-            "/notifications" => Place::Notifications(fields),
-            "/dead" => Place::Dead,
-            "/channels" => Place::Channels,
-            "/topics" => Place::Topics,
-            "/schedules" => Place::Schedules,
-            "/events" => Place::Events,
-            "/instances" => Place::Instances,
-            "/audit" => Place::Audit { before: fields.get("before").and_then(|before| id(before)) },
-            "/bulk" => Place::Bulk,
+            "/" => Page::Now,
+            "/notifications" => Page::Notifications(fields),
+            "/dead" => Page::Dead,
+            "/channels" => Page::Channels,
+            "/topics" => Page::Topics,
+            "/schedules" => Page::Schedules,
+            "/events" => Page::Events,
+            "/instances" => Page::Instances,
+            "/audit" => Page::Audit { before: fields.get("before").and_then(|before| id(before)) },
+            "/bulk" => Page::Bulk,
             _ => match (path.strip_prefix("/notifications/"), path.strip_prefix("/bulk/")) {
-                (Some(rest), _) => Place::Notification { id: id(rest)?, shows_payload: fields.contains_key("payload") },
-                (_, Some(rest)) => Place::BulkOne { id: id(rest)? },
+                (Some(rest), _) => Page::Notification { id: id(rest)?, shows_payload: fields.contains_key("payload") },
+                (_, Some(rest)) => Page::BulkOne { id: id(rest)? },
                 _ => return None,
             },
         })
@@ -73,35 +73,35 @@ impl Place {
     /// The entry of the navigation that it belongs to.
     pub(super) fn section(&self) -> &'static str {
         match self {
-            Place::Now => "/",
-            Place::Notifications(_) | Place::Notification { .. } => "/notifications",
-            Place::Dead => "/dead",
-            Place::Channels => "/channels",
-            Place::Topics => "/topics",
-            Place::Schedules => "/schedules",
-            Place::Events => "/events",
-            Place::Instances => "/instances",
-            Place::Audit { .. } => "/audit",
-            Place::Bulk | Place::BulkOne { .. } => "/bulk",
+            Page::Now => "/",
+            Page::Notifications(_) | Page::Notification { .. } => "/notifications",
+            Page::Dead => "/dead",
+            Page::Channels => "/channels",
+            Page::Topics => "/topics",
+            Page::Schedules => "/schedules",
+            Page::Events => "/events",
+            Page::Instances => "/instances",
+            Page::Audit { .. } => "/audit",
+            Page::Bulk | Page::BulkOne { .. } => "/bulk",
         }
     }
 
-    /// What tells it apart from others, as far as the look goes. Who may see payloads sees another one, but for the first
+    /// What tells it apart from others, as far as its snapshot goes. Who may see payloads sees another one, but for the first
     /// page, which has none.
     pub(super) fn name(&self, caller: &Caller) -> String {
-        let redacted = if caller.may_see_payloads() || *self == Place::Now { "" } else { "redacted:" };
+        let redacted = if caller.may_see_payloads() || *self == Page::Now { "" } else { "redacted:" };
         format!("{redacted}{}", self.address())
     }
 
     fn address(&self) -> String {
         match self {
-            Place::Notifications(fields) => {
+            Page::Notifications(fields) => {
                 let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
                 format!("/notifications?{query}")
             }
-            Place::Notification { id, .. } => format!("/notifications/{id}"),
-            Place::Audit { before } => format!("/audit?{before:?}"),
-            Place::BulkOne { id } => format!("/bulk/{id}"),
+            Page::Notification { id, .. } => format!("/notifications/{id}"),
+            Page::Audit { before } => format!("/audit?{before:?}"),
+            Page::BulkOne { id } => format!("/bulk/{id}"),
             _ => self.section().to_owned(),
         }
     }
@@ -109,15 +109,15 @@ impl Place {
     /// Whether it changes under the reader's eyes. Lists that are paged through stay as they are: rows that move while one
     /// reads are in the way.
     pub(super) fn is_live(&self) -> bool {
-        !matches!(self, Place::Notifications(_) | Place::Audit { .. })
+        !matches!(self, Page::Notifications(_) | Page::Audit { .. })
     }
 
     /// What it shows to this caller.
-    pub(super) async fn look(&self, store: &Store, caller: &Caller) -> Result<Value, Problem> {
+    pub(super) async fn read(&self, store: &Store, caller: &Caller) -> Result<Value, Problem> {
         let mut found = match self {
-            Place::Notifications(fields) => return listing::find(store, caller, fields).await,
-            Place::Notification { id, .. } => return one(store, caller, *id).await,
-            Place::Audit { .. } => {
+            Page::Notifications(fields) => return listing::find(store, caller, fields).await,
+            Page::Notification { id, .. } => return one(store, caller, *id).await,
+            Page::Audit { .. } => {
                 caller.check(Scope::Operate)?;
                 self.find(store).await?
             }
@@ -134,27 +134,27 @@ impl Place {
 
     async fn find(&self, store: &Store) -> Answer<Value> {
         match self {
-            Place::Now => {
-                let (health, work) = tokio::try_join!(store.look_at_health(), store.look_at_work())?;
+            Page::Now => {
+                let (health, work) = tokio::try_join!(store.dashboard_health(), store.dashboard_work())?;
                 Ok(json!({"health": health, "work": work}))
             }
-            Place::Dead => store.look_at_dead().await,
-            Place::Channels => store.look_at_channels().await,
-            Place::Topics => store.look_at_topics().await,
-            Place::Schedules => store.look_at_schedules().await,
-            Place::Events => store.look_at_events().await,
-            Place::Instances => store.look_at_instances().await,
-            Place::Audit { before } => store.look_at_audit(*before).await,
-            Place::Bulk => store.look_at_bulk(None).await,
-            Place::BulkOne { id } => store.look_at_bulk(Some(*id)).await,
-            Place::Notifications(_) | Place::Notification { .. } => Ok(Value::Null),
+            Page::Dead => store.dashboard_dead_groups().await,
+            Page::Channels => store.dashboard_channels().await,
+            Page::Topics => store.dashboard_topics().await,
+            Page::Schedules => store.dashboard_schedules().await,
+            Page::Events => store.dashboard_events().await,
+            Page::Instances => store.dashboard_instances().await,
+            Page::Audit { before } => store.dashboard_audit(*before).await,
+            Page::Bulk => store.dashboard_bulk(None).await,
+            Page::BulkOne { id } => store.dashboard_bulk(Some(*id)).await,
+            Page::Notifications(_) | Page::Notification { .. } => Ok(Value::Null),
         }
     }
 }
 
 async fn one(store: &Store, caller: &Caller, id: i64) -> Result<Value, Problem> {
     let (details, life) = tokio::try_join!(notifications::details(store, caller, id), async {
-        Ok::<Value, Problem>(store.look_at_life(id).await?)
+        Ok::<Value, Problem>(store.dashboard_life(id).await?)
     })?;
     Ok(json!({"notification": serde_json::to_value(details).unwrap_or_default(), "life": life}))
 }
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn every_entry_of_the_navigation_is_a_page_of_its_own_section() {
         for (path, ..) in NAVIGATION {
-            assert_eq!(Place::parse(path, "").unwrap().section(), path);
+            assert_eq!(Page::parse(path, "").unwrap().section(), path);
         }
     }
 
@@ -175,9 +175,9 @@ mod tests {
         for path in
             ["", "/nothing", "/notifications/", "/notifications/x", "/notifications/1/2", "/bulk/-", "/bulk/new"]
         {
-            assert_eq!(Place::parse(path, ""), None, "{path}");
+            assert_eq!(Page::parse(path, ""), None, "{path}");
         }
-        assert_eq!(Place::parse("/bulk/7", ""), Some(Place::BulkOne { id: 7 }));
-        assert_eq!(Place::parse("/audit", "before=12"), Some(Place::Audit { before: Some(12) }));
+        assert_eq!(Page::parse("/bulk/7", ""), Some(Page::BulkOne { id: 7 }));
+        assert_eq!(Page::parse("/audit", "before=12"), Some(Page::Audit { before: Some(12) }));
     }
 }

@@ -1,7 +1,7 @@
-//! Where messages wait, unclaimed, until they may start.
+//! The buffer in which messages wait, unclaimed, until they may start.
 //!
-//! They stand in lines, one for each destination and topic, and the lines take turns: a full destination keeps nobody else
-//! waiting, and neither does the backlog of another topic for the same destination.
+//! They stand in lines, one for each destination and topic, and the lines take turns: a full destination keeps nobody
+//! else waiting, and neither does the backlog of another topic for the same destination.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -44,14 +44,14 @@ pub(super) enum Turn {
 
 /// All lines of one instance.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct Buffer {
     lines: HashMap<Key, Line>,
     /// Lines with messages, the next first.
     turns: VecDeque<Key>,
     messages: usize,
 }
 
-impl Room {
+impl Buffer {
     /// Messages that wait.
     pub(super) fn len(&self) -> usize {
         self.messages
@@ -68,7 +68,7 @@ impl Room {
     /// Messages of one topic join the line of their destination, up to `length_max` of them in all. Returns the others.
     pub(super) fn join(&mut self, destination: Destination, taken: Vec<Taken>, length_max: usize) -> Vec<Taken> {
         let Some(first) = taken.first() else { return taken };
-        let key = Room::key(&destination, &first.delivery.message.topic);
+        let key = Buffer::key(&destination, &first.delivery.message.topic);
         let line = self.lines.entry(key.clone()).or_insert_with(|| Line {
             destination,
             messages: VecDeque::new(),
@@ -122,7 +122,7 @@ impl Room {
 }
 
 /// What is left goes back to the queue with its consumer.
-impl Drop for Room {
+impl Drop for Buffer {
     fn drop(&mut self) {
         for line in self.lines.values() {
             if let Some((provider, _)) = &line.destination {

@@ -1,15 +1,16 @@
--- Keeps a lease that is ours, or takes one that nobody has. No row: somebody else has it.
--- Interleavings: of two takers at once one locks the row and the other passes over it and asks again later. A statement
--- that works under the lease holds the row FOR KEY SHARE: a taker (FOR UPDATE) passes over it, so the lease changes its owner
--- before or after the statement, never meanwhile; the owner's own renewal (no key update) does not mind it. An owner
--- that signed off or has no heartbeat is not waited for; one whose lease ran out unnoticed keeps it.
+-- Keeps a lease that is ours, or acquires one that nobody has. No row: somebody else has it.
+-- Interleavings: of two who ask at once one locks the row and the other passes over it and asks again later. A
+-- statement that works under the lease holds the row FOR KEY SHARE. Who asks for the lease (FOR UPDATE) passes over
+-- such a row, so the lease changes its owner before or after the statement, never meanwhile. The owner's own renewal
+-- (no key update) is not stopped by it. An owner that signed off or has no heartbeat is not waited for; one whose lease
+-- ran out unnoticed keeps it.
 -- $1 lease · $2 instance · $3 lease in ms
--- Locks: the lease's row; a taker never waits. Index: leader_lease_pkey, instance_pkey.
+-- Locks: the lease's row; who asks never waits. Index: leader_lease_pkey, instance_pkey.
 WITH kept AS (
     UPDATE outboxd.leader_lease d SET until = clock_timestamp() + $3::bigint * interval '1 ms'
      WHERE d.name = $1::text AND d.owner = $2::int
     RETURNING false AS is_new
-), taken AS (
+), acquired AS (
     UPDATE outboxd.leader_lease d
        SET owner = $2::int, until = clock_timestamp() + $3::bigint * interval '1 ms', since = clock_timestamp()
       FROM (SELECT f.name FROM outboxd.leader_lease f
@@ -21,4 +22,4 @@ WITH kept AS (
      WHERE d.name = f.name
     RETURNING true AS is_new
 )
-SELECT k.is_new FROM kept k UNION ALL SELECT t.is_new FROM taken t
+SELECT k.is_new FROM kept k UNION ALL SELECT t.is_new FROM acquired t
