@@ -8,21 +8,16 @@ use axum::routing::get;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::command::Ran;
 use crate::support::process::free_port;
 use crate::support::redis::SecureRedis;
 use crate::support::tls::{self, POSTGRES};
 
 const ROUTES: &str = "[channels.push]\nurl = \"https://push.example\"\n[routes.default]\nchannels = [\"push\"]\n";
 
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
-
 /// Runs the binary in `dir` with no environment but `env` and an address of its own.
 fn outboxd_in(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Ran {
-    let ran = Command::new(env!("CARGO_BIN_EXE_outboxd"))
+    Command::new(env!("CARGO_BIN_EXE_outboxd"))
         .args(args)
         .current_dir(dir)
         .env_clear()
@@ -30,12 +25,8 @@ fn outboxd_in(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Ran {
         .env("OUTBOXD_HTTP_ADDR", "127.0.0.1:0")
         .envs(env.iter().copied())
         .output()
-        .unwrap();
-    Ran {
-        code: ran.status.code().unwrap(),
-        out: String::from_utf8(ran.stdout).unwrap(),
-        err: String::from_utf8(ran.stderr).unwrap(),
-    }
+        .unwrap()
+        .into()
 }
 
 fn outboxd(args: &[&str], env: &[(&str, &str)]) -> Ran {

@@ -1,7 +1,7 @@
 //! The command line: the real binary, what it printed and how it ended.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -30,6 +30,16 @@ impl Ran {
     }
 }
 
+impl From<Output> for Ran {
+    fn from(ran: Output) -> Ran {
+        Ran {
+            code: ran.status.code().expect("no signal ended it"),
+            out: String::from_utf8(ran.stdout).expect("text"),
+            err: String::from_utf8(ran.stderr).expect("text"),
+        }
+    }
+}
+
 /// Runs the binary in `dir`, with no environment but `env` and an address of its own, until it ends.
 pub async fn run_in(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
@@ -42,11 +52,7 @@ pub async fn run_in(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Ran {
     command.stdin(Stdio::null()).kill_on_drop(true);
     let ran = tokio::time::timeout(PATIENCE, command.output()).await;
     let ran = ran.unwrap_or_else(|_| panic!("{args:?} does not end")).expect("it runs");
-    Ran {
-        code: ran.status.code().expect("no signal ended it"),
-        out: String::from_utf8(ran.stdout).expect("text"),
-        err: String::from_utf8(ran.stderr).expect("text"),
-    }
+    ran.into()
 }
 
 /// Runs a command on this database with nothing else in its environment but `env`.
