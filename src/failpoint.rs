@@ -1,6 +1,8 @@
 //! Points at which tests make this process die, panic or hang. Debug builds only: in a release build [`hit`] is empty.
 //!
 //! Armed by `FAILPOINTS`, e.g. `after_claim=abort` or `after_push=hang@3` (at the third hit).
+//!
+//! May change: where the points are. Must not: anything that a release build would run.
 
 /// A point in the code that tests name. Does nothing unless armed.
 #[cfg(not(debug_assertions))]

@@ -2,20 +2,21 @@
 //!
 //! # The life of one notification
 //!
-//! 1. The app writes it in its own transaction, by `outboxd.notify()` or a plain INSERT (`sql/functions/notify.sql`).
-//! 2. What is due later is released when its time comes: [`producer`].
-//! 3. The commit is seen, and the row published: reserved, pushed, confirmed. [`relay`]; what was lost on the way is
-//!    found by [`relay::repair`].
-//! 4. The queue carries a message "row 17, epoch 3 is ready" to a worker: [`queue`].
-//! 5. The worker takes it, claims the row when the call may start, sends, records the outcome, acknowledges:
+//! 0. The app writes it in its own transaction, by `outboxd.notify()` or a plain INSERT (`sql/functions/notify.sql`).
+//! 1. What is due later is released when its time comes: [`producer`].
+//! 2. The commit is seen, and the row published: reserved, pushed, confirmed. [`relay`]; what was lost on the way is
+//!    found by [`relay::repair`]. `service/wakeup.rs` wakes both stages.
+//! 3. The queue carries a message "row 17, epoch 3 is ready" to a worker: [`queue`].
+//! 4. The worker takes it, claims the row when the call may start, sends, records the outcome, acknowledges:
 //!    [`worker`].
-//! 6. The call itself, its limits and its circuit: [`channel`]. What follows a failure: [`retry`].
-//! 7. Who is alive, what the views count, what has ended and goes: [`upkeep`].
+//! 5. The call itself, its limits and its circuit: [`channel`]. What follows a failure: [`retry`].
+//! 6. Who is alive, what the views count, what has ended and goes: [`upkeep`].
 //!
 //! Beside it: campaigns ([`schedule`]) and domain events ([`events`]).
 //!
 //! Every statement is in [`store`]; who imports whom is kept by `tests/it/tidy.rs`:
-//! `cli → service → stages → {store, queue, channel} → {notification, retry}`.
+//! `cli → service → stages, server → store → {queue, channel} → {notification, retry}`; all may use `config` and
+//! `telemetry`.
 
 pub mod notification;
 pub mod retry;

@@ -1,4 +1,6 @@
 //! Ids and statuses. Pure: no SQL, no clock, no runtime.
+//!
+//! May change: nothing without a migration. The names of the statuses are those of `notification_log.status`, and public.
 
 use std::fmt;
 

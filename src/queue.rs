@@ -8,7 +8,7 @@
 //! again) and may deliver copies (the claim drops them).
 //!
 //! One contract, three backends and [`fallback`], which switches between two of them, and one conformance suite
-//! (`tests/it/queue.rs`) that all of them pass. The redis crate reaches Redis, Sentinel included. `server` and
+//! (`tests/it/queue/conformance.rs`) that all of them pass. The redis crate reaches Redis, Sentinel included. `server` and
 //! `connection` say which steps between finding a server and the first push are ours, and which tests need them.
 //!
 //! May change: how a backend keeps its messages. Must not: a queue knows no database.
@@ -68,7 +68,7 @@ pub struct Delivery {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Handle {
     /// A number used once: the in-process queue.
-    Ticket(u64),
+    Tag(u64),
     /// What Redis knows it by: a list's element, the id of a stream's entry.
     Name(Arc<str>),
 }

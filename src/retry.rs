@@ -11,6 +11,10 @@
 //! An ambiguous failure may have been a delivery, so the same channel, where the receiver can recognise the
 //! repeat by its `webhook-id`, is always asked once more before another channel delivers a second time.
 //! An unreadable one is our own error and would be the same again: it is left to an operator.
+//!
+//! A provider's `Retry-After` lengthens the backoff. It neither adds attempts nor stops the failover.
+//!
+//! May change: the formula of the backoff. Must not: an ambiguous failure going to another channel without a repeat.
 
 use std::time::Duration;
 
@@ -59,7 +63,7 @@ pub struct Position {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// The same channel again, after this wait.
-    RetryAfter(Duration),
+    Retry(Duration),
     /// The route's next channel, at once.
     NextChannel,
     /// Nothing is left to try: FAILED.
@@ -90,7 +94,7 @@ pub fn decide(
         return onward;
     }
     let wait = backoff(&route.backoff, position.attempts, random);
-    Decision::RetryAfter(wait.max(retry_after.unwrap_or_default()))
+    Decision::Retry(wait.max(retry_after.unwrap_or_default()))
 }
 
 /// Whether work goes on with the route's next channel while this one is held, or waits for it. The last is always
@@ -173,25 +177,25 @@ mod tests {
 
     #[test]
     fn each_failure_leads_where_the_table_says() {
-        use Decision::{GiveUp, NextChannel, RetryAfter};
+        use Decision::{GiveUp, NextChannel, Retry};
         use Failure::{Ambiguous, Permanent, Transient, Unreadable};
         let three = route(3, 4, 3);
         let hasty = route(2, 1, 1);
         let cases = [
             (&three, at(0, 1), Permanent, NextChannel),
             (&three, at(2, 1), Permanent, GiveUp),
-            (&three, at(0, 1), Transient, RetryAfter(BASE)),
-            (&three, at(0, 2), Transient, RetryAfter(BASE * 2)),
+            (&three, at(0, 1), Transient, Retry(BASE)),
+            (&three, at(0, 2), Transient, Retry(BASE * 2)),
             (&three, at(0, 3), Transient, NextChannel),
             (&three, at(1, 3), Transient, NextChannel),
-            (&three, at(2, 3), Transient, RetryAfter(BASE * 4)),
+            (&three, at(2, 3), Transient, Retry(BASE * 4)),
             (&three, at(2, 4), Transient, GiveUp),
-            (&three, at(0, 3), Ambiguous, RetryAfter(BASE * 4)),
+            (&three, at(0, 3), Ambiguous, Retry(BASE * 4)),
             (&three, at(0, 4), Ambiguous, NextChannel),
             (&three, at(2, 4), Ambiguous, GiveUp),
             (&three, at(0, 1), Unreadable, GiveUp),
             (&hasty, at(0, 1), Transient, NextChannel),
-            (&hasty, at(0, 1), Ambiguous, RetryAfter(BASE)),
+            (&hasty, at(0, 1), Ambiguous, Retry(BASE)),
             (&hasty, at(0, 2), Ambiguous, NextChannel),
             (&hasty, at(1, 1), Ambiguous, GiveUp),
             (&hasty, at(9, 1), Transient, GiveUp),
@@ -213,7 +217,7 @@ mod tests {
         for (asked, expected) in [(1, BASE), (60, Duration::from_secs(60))] {
             let asked = Some(Duration::from_secs(asked));
             let decision = decide(&route, at(0, 1), Failure::Transient, asked, 0.5);
-            assert_eq!(decision, Decision::RetryAfter(expected));
+            assert_eq!(decision, Decision::Retry(expected));
         }
     }
 
@@ -272,7 +276,7 @@ mod tests {
                 calls += 1;
                 let failure = [Failure::Transient, Failure::Permanent, Failure::Ambiguous][failure as usize];
                 match decide(&route, position, failure, None, 0.5) {
-                    Decision::RetryAfter(_) => position.attempts += 1,
+                    Decision::Retry(_) => position.attempts += 1,
                     Decision::NextChannel => position = at(position.channel + 1, 1),
                     Decision::GiveUp => break,
                 }

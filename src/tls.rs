@@ -1,4 +1,9 @@
-//! TLS: whom we believe. HTTP clients use the system's trust store; Postgres ([`postgres`]) what its URL says.
+//! TLS: whom we trust. HTTP clients use the system's trust store; Postgres ([`postgres`]) what its URL says.
+//!
+//! **Guarantee.** No certificate goes unverified unless a URL of Postgres says so (`sslmode`). **Limit.** The trust
+//! store is read once: a new root certificate needs a restart.
+//!
+//! May change: the crypto provider. Must not: a way to switch verification off for providers.
 
 use std::sync::{Arc, OnceLock};
 

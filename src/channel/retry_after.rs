@@ -1,4 +1,5 @@
-//! `Retry-After`: seconds or a date, whatever a provider writes into it, as a bounded wait.
+//! `Retry-After`: seconds or a date, whatever a provider writes into it, as a bounded wait. It lengthens the backoff (`retry::decide`) and
+//! may hold the whole origin (`channel::circuit`).
 
 use std::time::{Duration, SystemTime};
 

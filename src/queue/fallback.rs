@@ -23,6 +23,8 @@
 //! - *It was pushed to Redis without an answer when Redis was left.* The same messages go to memory: copies under one
 //!   epoch, of which the claim takes one.
 //! - *A worker acknowledges to a Redis that is away.* The acknowledgement is kept and goes along with the next.
+//!
+//! May change: how the two are switched. Must not: a push to memory before Postgres knows of it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -233,7 +235,7 @@ struct FallbackAcker {
 impl Acker for FallbackAcker {
     async fn ack(&self, deliveries: &[Delivery]) -> Result<()> {
         self.ackers.memory.ack(deliveries).await?;
-        let is_in_memory = |delivery: &Delivery| matches!(delivery.handle, Handle::Ticket(_));
+        let is_in_memory = |delivery: &Delivery| matches!(delivery.handle, Handle::Tag(_));
         let Some(redis) = self.ackers.redis.get() else { return Ok(()) };
         if deliveries.iter().all(is_in_memory) {
             return Ok(());

@@ -60,7 +60,7 @@ impl InFlight {
         let mut names = std::mem::take(&mut self.lock().unconfirmed);
         names.extend(deliveries.iter().filter_map(|delivery| match &delivery.handle {
             Handle::Name(name) => Some(Arc::clone(name)),
-            Handle::Ticket(_) => None,
+            Handle::Tag(_) => None,
         }));
         Acknowledging { in_flight: self.clone(), names }
     }

@@ -32,9 +32,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Waiting>,
-    /// By ticket; a ticket is never used twice, so an acknowledgement never hits another delivery.
+    /// By tag; a tag is never used twice, so an acknowledgement never hits another delivery.
     held: BTreeMap<u64, Held>,
-    last_ticket: u64,
+    last_tag: u64,
     last_consumer: u64,
 }
 
@@ -95,11 +95,11 @@ impl Shared {
         let mut deliveries = Vec::with_capacity(count);
         for _ in 0..count {
             let Some(Waiting { message, deliveries_before }) = state.waiting.pop_front() else { break };
-            state.last_ticket += 1;
-            let ticket = state.last_ticket;
+            state.last_tag += 1;
+            let tag = state.last_tag;
             let times_delivered = deliveries_before + 1;
-            state.held.insert(ticket, Held { message: message.clone(), times_delivered, consumer });
-            deliveries.push(Delivery { message, times_delivered, handle: Handle::Ticket(ticket) });
+            state.held.insert(tag, Held { message: message.clone(), times_delivered, consumer });
+            deliveries.push(Delivery { message, times_delivered, handle: Handle::Tag(tag) });
         }
         if !state.waiting.is_empty() {
             self.arrived.notify_one();
@@ -110,13 +110,13 @@ impl Shared {
     /// Puts everything a consumer holds back to the front, in the order it was taken.
     fn give_back(&self, consumer: u64) {
         let mut state = self.lock();
-        let tickets: Vec<u64> = state.held.iter().filter(|(_, h)| h.consumer == consumer).map(|(t, _)| *t).collect();
-        for ticket in tickets.iter().rev() {
-            if let Some(held) = state.held.remove(ticket) {
+        let tags: Vec<u64> = state.held.iter().filter(|(_, h)| h.consumer == consumer).map(|(t, _)| *t).collect();
+        for tag in tags.iter().rev() {
+            if let Some(held) = state.held.remove(tag) {
                 state.waiting.push_front(Waiting { message: held.message, deliveries_before: held.times_delivered });
             }
         }
-        if !tickets.is_empty() {
+        if !tags.is_empty() {
             self.arrived.notify_one();
         }
     }
@@ -198,8 +198,8 @@ impl Acker for MemoryAcker {
     async fn ack(&self, deliveries: &[Delivery]) -> Result<()> {
         let mut state = self.shared.lock();
         for delivery in deliveries {
-            if let Handle::Ticket(ticket) = &delivery.handle {
-                state.held.remove(ticket);
+            if let Handle::Tag(tag) = &delivery.handle {
+                state.held.remove(tag);
             }
         }
         Ok(())

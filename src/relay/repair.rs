@@ -2,6 +2,12 @@
 //!
 //! Every repair is a guarded statement that checks again under the row's lock, so a sweep that was paused between
 //! reading and writing, or runs on several instances at once, changes nothing that has moved on since.
+//!
+//! **Guarantee.** Whatever was cut short, by a crash at any step, is published again in bounded time (I8). **Limit.** A
+//! row that another's open transaction has locked waits for that transaction.
+//!
+//! May change: how often, and how much at a time. Must not: a claim in flight is never ended by its own instance, and
+//! by others only when its lease is over or its worker dead.
 
 mod leases;
 mod report;

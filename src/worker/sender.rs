@@ -299,7 +299,7 @@ fn after_failure(claimed: &Claimed, route: &Route, position: usize, provider: &P
         response: failed.excerpt,
         provider_id: failed.provider_id,
         next: match decision {
-            Decision::RetryAfter(wait) => record::Next::Retry(wait),
+            Decision::Retry(wait) => record::Next::Retry(wait),
             Decision::NextChannel => record::Next::Channel(Route::step_after(position)),
             Decision::GiveUp => record::Next::GiveUp,
         },

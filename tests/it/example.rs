@@ -57,7 +57,8 @@ fn the_defaults_that_the_example_shows_are_the_defaults() {
     let shown: BTreeSet<&str> = changed
         .map(|(full, plain)| {
             if plain.origin == Origin::Default {
-                assert_eq!(full.value, plain.value, "{}", full.key);
+                let key = &full.key;
+                assert_eq!(full.value, plain.value, "{key}: a form and not a default? Then add it to SHOWN_FORMS");
             }
             full.key.as_str()
         })

@@ -212,6 +212,11 @@ async fn every_query_is_used_explained_and_valid_on_the_migrated_schema() {
         if !text.starts_with("-- ") {
             wrong.push(format!("{stem}: its header must say what it is for"));
         }
+        let writes = ["INSERT INTO", "UPDATE outboxd", "DELETE FROM"].iter().any(|verb| body.contains(verb));
+        let parts = [("Locks", true), ("ndex", true), ("Interleavings:", writes)];
+        for (part, _) in parts.iter().filter(|(part, is_wanted)| *is_wanted && !header.contains(part)) {
+            wrong.push(format!("{stem}: its header does not say \"{part}\""));
+        }
         for n in 1..=parameters(&body) {
             if !header.contains(&format!("${n} ")) {
                 wrong.push(format!("{stem}: its header does not explain ${n}"));

@@ -1,4 +1,6 @@
 -- The provider is back. The row goes unless an operator's pause still needs it.
+-- Interleavings: a pause that commits meanwhile keeps the row, and the circuit open until the next probe closes it.
+-- Whoever opens it at the same time comes first and is undone, or second and stands.
 -- $1 channel · $2 origin
 -- Locks: the row. Index: channel_state_pkey.
 WITH gone AS (

@@ -1,4 +1,4 @@
 -- Rows that wait for a channel are due at once: it was closed, or is to be probed, before the time they were given.
 -- $1 channel · $2 rows at most
--- Locks and index: those of _hasten().
+-- Locks, index: those of _hasten().
 SELECT outboxd._hasten($1::text, $2::int) AS hastened

@@ -1,4 +1,5 @@
 -- Calls to an origin are held, for all instances. A longer wait that is there already stands; any probe is over.
+-- Interleavings: of two that open it at once the longer wait stands; after a close the row is written anew.
 -- $1 channel · $2 origin · $3 for so long, in ms · $4 reason · $5 openings in a row
 -- Locks: the row. Index: channel_state_pkey.
 INSERT INTO outboxd.channel_state AS h (channel, origin, held_until, reason, openings)

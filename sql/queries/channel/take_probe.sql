@@ -1,5 +1,7 @@
 -- Of all instances one makes the call that shows whether the provider is back. A row: it is ours, or the circuit is
 -- closed.
+-- Interleavings: of two that ask at once the second waits for the row and finds it taken. If the circuit is closed in
+-- between, it gets no row either and asks again.
 -- $1 channel · $2 origin · $3 instance · $4 for so long, in ms
 -- Locks: the row. Index: channel_state_pkey.
 WITH taken AS (

@@ -1,6 +1,6 @@
 -- Which server this is, who we are on it, what we may do, and whether our schema is there.
--- Parameters: none. Locks: none beyond catalog reads. Needs no privilege: it asks the catalog about our tables,
--- because naming them would be an error where they do not exist or may not be seen.
+-- Parameters: none. Locks: none beyond catalog reads. Index: the catalog's. Needs no privilege: it asks the catalog
+-- about our tables, because naming them would be an error where they do not exist or may not be seen.
 SELECT current_setting('server_version') AS version,
        current_setting('server_version_num') AS version_num,
        current_database() AS database_name,

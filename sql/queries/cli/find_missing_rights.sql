@@ -1,5 +1,5 @@
 -- What of the schema this login may not use although the daemon does, by name; the first five, and how many in all.
--- Parameters: none. Locks: none beyond catalog reads. Needs no privilege: it asks the catalog.
+-- Parameters: none. Locks: none beyond catalog reads. Index: the catalog's. Needs no privilege: it asks the catalog.
 SELECT count(*) AS missing, array_to_string((array_agg(m.name ORDER BY m.name))[1:5], ', ') AS names
 FROM (
     SELECT c.relname::text AS name

@@ -1,4 +1,5 @@
 -- So many lost events are back, or all of them. Answers with how many that were.
+-- Interleavings: whoever lost the lease writes nothing. A loss noticed meanwhile began the count anew.
 -- $1 lease · $2 instance · $3 events appended again · $4 whether nothing is missing any more
 -- Locks: the row of progress; the lease FOR KEY SHARE. Index: leader_lease_pkey, event_progress_pkey.
 WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease($1::text, $2::int))

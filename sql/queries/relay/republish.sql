@@ -5,6 +5,8 @@
 -- What is in Redis or not says nothing of what instances hold in their processes. Some pages of the live rows at a
 -- time: see relay/find_expired_leases. What is published moves to another page only by ceasing to be so. Answers with
 -- how many rows, and how many pages there are.
+-- Interleavings: a row that a claim, a cancel or another sweep has locked is passed over; one that moved on before our
+-- lock is not published any more.
 -- $1 published by these instances (NULL: by any) · $2 published at least this long ago, in ms · $3 overtaken only
 -- $4 first page · $5 pages at most · $6 through Redis only
 -- Locks: the rows. Index: none: a scan of a range of ctids; then by ctid.

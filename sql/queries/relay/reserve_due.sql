@@ -1,6 +1,6 @@
 -- Takes ready rows whose time has come, topic by topic, for this instance to push: ready → published under one
--- publication. One row more per topic tells in how many ms its next one is due, if there is one. Survives the
--- interleavings of relay/reserve_fresh.
+-- publication. One row more per topic tells in how many ms its next one is due, if there is one.
+-- Interleavings: those of relay/reserve_fresh.
 -- $1 topics · $2 rows at most, per topic · $3 how far to go back in ms (dead index entries) · $4 instance ·
 -- $5 from this step of its route on, per topic
 -- Locks: the rows taken. Index: outbox_due, then by ctid.

@@ -1,6 +1,6 @@
 -- Takes these rows, just committed by an app that embeds the crate, for it to push: ready → published under one
--- publication. What was not due, waits behind its key or was taken meanwhile is left alone. Survives the interleavings
--- of relay/reserve_fresh.
+-- publication. What was not due, waits behind its key or was taken meanwhile is left alone.
+-- Interleavings: those of relay/reserve_fresh.
 -- $1 ids · $2 instance
 -- Locks: the rows taken. Index: outbox_pkey, then by ctid.
 WITH found AS MATERIALIZED (

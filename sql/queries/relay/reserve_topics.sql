@@ -1,6 +1,6 @@
 -- Takes ready rows topic by topic, each from its position on, for this instance to push: ready → published under one
--- publication. Backlogs and the relay's full scan go this way. Confirms on the way, like relay/reserve_fresh, and
--- survives the same interleavings.
+-- publication. Backlogs and the relay's full scan go this way. Confirms on the way, like relay/reserve_fresh.
+-- Interleavings: those of relay/reserve_fresh.
 -- $1 topics · $2 after which seq, per topic · $3 rows at most, per topic · $4 instance · $5 publications to confirm
 -- Locks: the rows taken. Index: outbox_fresh, then by ctid; publication_pkey.
 WITH confirmed AS (

@@ -1,4 +1,6 @@
 -- Removes a chunk of what was staged for a run that ended before it was copied.
+-- Interleavings: the run has ended, so nobody copies from it; a run that is locked waits for the next pass. Only the
+-- lease's owner clears.
 -- $1 owner · $2 rows at most
 -- Locks: the run's row, the chunk; the lease FOR KEY SHARE. Index: schedule_run_open, schedule_recipient_pkey.
 WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int)), run AS MATERIALIZED (

@@ -1,4 +1,6 @@
 -- Counts what of prepared runs is still PENDING after their slot; a run with nothing left is released.
+-- Interleavings: what is released between the count and the update is counted by the next pass; a run that was canceled
+-- in between is left alone.
 -- $1 owner · $2 runs at most
 -- Locks: the runs' rows; the lease FOR KEY SHARE. Index: schedule_run_open, notification_log_due.
 WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int)), waiting AS MATERIALIZED (

@@ -1,5 +1,6 @@
--- A new reading of a run's audience, if none stands: its number voids all earlier ones that are still under way.
--- No row: it is staged already, or the run has ended, or the lease is not ours.
+-- A new reading of a run's audience, if none stands: its number voids all earlier ones that are still under way. No
+-- row: it is staged already, or the run has ended, or the lease is not ours.
+-- Interleavings: of two owners, before and after the lease went over, the later number stands.
 -- $1 owner · $2 run
 -- Locks: the run's row; the lease FOR KEY SHARE. Index: schedule_run_pkey.
 WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int))

@@ -1,4 +1,5 @@
 -- Adds an instance's counts to those of the current minute. Answers with the database's clock.
+-- Interleavings: instances add at once; each waits for the other's row and adds to what it finds.
 -- $1 messages published · $2 topics · $3 sent · $4 failed · $5 retried
 -- $6 measures · $7 subjects · $8 origins · $9 buckets · $10 spans in each
 -- $11 channels · $12 origins · $13 sent · $14 failed · $15 unknown · $16 last errors

@@ -2,6 +2,7 @@
 -- installation's id and since when the server runs; no row: it was removed while it slept, or the schema is another
 -- one, and it must register anew. Its row is known by number and start: in a schema that was made anew or restored the
 -- number may be somebody else's.
+-- Interleavings: nobody else writes a live row but whoever removes it; then there is none.
 -- $1 instance · $2 in flight · $3 queue counter seen · $4 newest publication seen claimed (may be NULL)
 -- $5 draining · $6 clock skew in ms · $7 registered at
 -- $8 for how many ms it has gone on without its Redis (NULL: it has not)

@@ -1,4 +1,5 @@
 -- Removes counts older than two hours, reports of instances that are gone, and bulk actions that ended 30 days ago.
+-- Interleavings: nobody adds to what is that old.
 -- Parameters: none. Locks: the rows removed. Index: the primary keys, which begin with the minute.
 WITH minute AS (
     DELETE FROM outboxd.statistics_minute WHERE minute < now() - interval '2 hours'

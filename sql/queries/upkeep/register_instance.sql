@@ -1,4 +1,5 @@
 -- An instance starts: its number, this installation's id, and what the database's clock says.
+-- Interleavings: none: nobody knows the row yet.
 -- $1 heartbeat TTL in ms · $2 pid · $3 roles · $4 queue kind · $5 host · $6 version
 -- Locks: its own new row. Index: none.
 INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version)

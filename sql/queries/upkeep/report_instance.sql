@@ -1,4 +1,5 @@
 -- What an instance sees beside the database.
+-- Interleavings: none: nobody else writes it.
 -- $1 instance · $2 clock skew in ms · $3 queue reachable (NULL: it is in the process) · $4 why not ·
 -- $5 maxmemory-policy · $6 memory used in bytes · $7 maxmemory in bytes (0: no limit) ·
 -- $8 whether a pooler shares its sessions (NULL: as before) ·

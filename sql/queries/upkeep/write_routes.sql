@@ -1,4 +1,5 @@
 -- The routes of the configuration in use, for views; what is not among them any more goes.
+-- Interleavings: instances that start together write one after the other; those of the last stand.
 -- $1 topics · $2 positions · $3 channels
 -- Locks: the rows changed. Index: route_pkey.
 WITH wanted AS (

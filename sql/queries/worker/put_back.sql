@@ -1,6 +1,7 @@
 -- Messages that cannot start now (destination full, circuit open, topic paused) go back unclaimed, with a time:
--- published → ready. Nobody's attempt is burned. Only under the message's epoch: whatever has moved on since is left
--- alone. The rows are named by the array as well as joined: a join alone may be planned as a scan of all that is live.
+-- published → ready. Nobody's attempt is burned.
+-- Interleavings: only under the message's epoch: whatever has moved on since (claim, sweep, cancel) is left alone.
+-- The rows are named by the array as well as joined: a join alone may be planned as a scan of all that is live.
 -- $1 ids · $2 epochs · $3 waits in ms · $4 route steps to go on with (NULL: the same)
 -- Locks: the rows. Index: outbox_pkey.
 UPDATE outboxd.outbox o

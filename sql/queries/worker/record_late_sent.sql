@@ -1,5 +1,5 @@
 -- Deliveries of rows that had ended: FAILED or CANCELED become SENT (a late success), SENT stays (a duplicate).
--- An operator's retry may bring a new outbox row at any moment, so this runs in one transaction with
+-- Interleavings: an operator's retry may bring a new outbox row at any moment, so this runs in one transaction with
 -- worker/drop_sent_work, which comes second and, the log row being locked by us, sees it.
 -- The rows are named by the array as well as joined: a join alone may be planned as a scan of the whole history.
 -- $1 ids · $2 tokens · $3 channels · $4 http statuses · $5 created_at · $6 instance · $7 the provider's ids

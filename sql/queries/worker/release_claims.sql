@@ -1,7 +1,8 @@
 -- Claims that made no call are undone (channel held, lease too short, drain): processing → ready, tried again after the
--- wait given, the attempt not counted. Only under the token. A row that was canceled meanwhile ends here: whoever was
--- told "no further attempt" can rely on it. The rows are named by the array as well as joined: a join alone may be
--- planned as a scan of all that is live.
+-- wait given, the attempt not counted.
+-- Interleavings: only under the token: a claim that a sweep ended is left alone. A row that was canceled meanwhile ends
+-- here: whoever was told "no further attempt" can rely on it.
+-- The rows are named by the array as well as joined: a join alone may be planned as a scan of all that is live.
 -- $1 ids · $2 tokens · $3 waits in ms · $4 route steps to go on with (NULL: the same)
 -- Locks: outbox rows, then log rows, by id. Index: outbox_pkey, notification_log_pkey.
 WITH held AS MATERIALIZED (

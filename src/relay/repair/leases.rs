@@ -80,7 +80,7 @@ impl Repair {
                 let at = Position { channel: position, attempts };
                 let next = match retry::decide(&route.policy, at, Failure::Ambiguous, None, rand::random()) {
                     // The lease was the wait.
-                    Decision::RetryAfter(_) => record::Next::Retry(Duration::ZERO),
+                    Decision::Retry(_) => record::Next::Retry(Duration::ZERO),
                     Decision::NextChannel => record::Next::Channel(Route::step_after(position)),
                     Decision::GiveUp => record::Next::GiveUp,
                 };

@@ -65,7 +65,7 @@ async fn push_fails_over_to_sms_and_then_to_alimtalk() {
         match channel.send(&note.attempt(position.attempts)).await {
             Outcome::Sent { .. } => break channel.name(),
             Outcome::Failed(failed) => match decide(&route.policy, position, failed.failure, failed.retry_after, 0.5) {
-                Decision::RetryAfter(_) => position.attempts += 1,
+                Decision::Retry(_) => position.attempts += 1,
                 Decision::NextChannel => position = Position { channel: position.channel + 1, attempts: 1 },
                 Decision::GiveUp => panic!("the last channel works"),
             },
