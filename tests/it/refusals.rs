@@ -165,7 +165,7 @@ async fn check_and_run_refuse_the_same_databases() {
         broken.push(with_url(url, name, *code, said));
     }
     let database = postgres::database().await;
-    let nowhere = database.url().replace(&database.name, "nowhere");
+    let nowhere = Database { name: "nowhere".into(), ..database }.url();
     broken.push(with_url(nowhere, "no database", 78, &["does not exist (3D000)"]));
     let away = format!("postgres://u@127.0.0.1:{}/x", free_port());
     broken.push(with_url(away, "a server that is away", 69, &["cannot be reached"]));
