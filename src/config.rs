@@ -7,18 +7,19 @@
 //! instead; secrets never print. **Limit.** What only a server can tell (rights, versions, reachability) is `outboxd
 //! check`'s.
 //!
-//! A new key is added to [`KEYS`], to a struct here, to `outboxd.example.toml` and to `docs/configuration.md`; tests
-//! compare the four. May change: any default. Must not: a second source for one value, or a key that is read elsewhere.
+//! A new key is added to [`KEYS`], to the struct of its table and to `outboxd.example.toml`. A key without its field, or a
+//! field without its key, fails every test that loads; others compare the example and `docs/configuration.md`. May change:
+//! any default. Must not: a second source for one value, or a key that is read elsewhere.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use secrecy::SecretString;
+use serde::Deserialize;
 
 mod build;
+mod channel;
 pub mod conninfo;
 mod env;
 mod error;
@@ -31,7 +32,6 @@ mod live;
 mod load;
 mod mask;
 pub(crate) mod redis_url;
-mod section;
 mod settings;
 mod suggest;
 pub(crate) mod template;
@@ -39,6 +39,7 @@ mod token;
 mod validate;
 mod value;
 
+pub use channel::{ChannelConfig, CircuitConfig, Method, RateLimit};
 pub use error::{Error, Errors, Origin};
 pub use expand::Env;
 pub use keys::KEYS;
@@ -50,9 +51,11 @@ pub use token::{HTTP_TOKEN, LOCAL, Scope, TokenConfig};
 pub use validate::{validate_roles, warnings};
 
 /// Everything an instance is told at start, validated.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// Where the record lives (`DATABASE_URL`).
+    #[serde(default)]
     pub database_url: SecretString,
     /// Where messages travel (`REDIS_URL`); absent: the in-process queue.
     pub redis_url: Option<SecretString>,
@@ -61,6 +64,7 @@ pub struct Config {
     /// A token that may do everything over HTTP.
     pub http_token: Option<SecretString>,
     /// Who else may do what over HTTP, by name. Off loopback there is at least one token.
+    #[serde(default)]
     pub tokens: BTreeMap<String, TokenConfig>,
     /// The Postgres pool.
     pub database: DatabaseConfig,
@@ -81,13 +85,16 @@ pub struct Config {
     /// Where spans go.
     pub telemetry: TelemetryConfig,
     /// Providers, by name.
+    #[serde(default)]
     pub channels: BTreeMap<String, ChannelConfig>,
     /// Which channels a topic uses, by topic; `default` serves the rest.
+    #[serde(default)]
     pub routes: BTreeMap<String, RouteConfig>,
 }
 
 /// `[database]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DatabaseConfig {
     /// Connections at most, the listener's not counted.
     pub pool_size: usize,
@@ -103,7 +110,8 @@ pub struct DatabaseConfig {
 }
 
 /// Which backend carries messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum QueueKind {
     /// In process; needs no Redis.
     Memory,
@@ -114,7 +122,8 @@ pub enum QueueKind {
 }
 
 /// `[queue]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct QueueConfig {
     /// Default: `stream` with a redis_url, else `memory`.
     pub kind: QueueKind,
@@ -131,7 +140,8 @@ pub struct QueueConfig {
 }
 
 /// How commits are seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Wakeup {
     /// Sleep until the doorbell rings; the default.
     Bell,
@@ -140,7 +150,8 @@ pub enum Wakeup {
 }
 
 /// `[relay]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RelayConfig {
     /// A row not confirmed as published this long after it became ready is published again.
     pub republish_after: Duration,
@@ -153,7 +164,8 @@ pub struct RelayConfig {
 }
 
 /// `[worker]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WorkerConfig {
     /// Calls under way at most.
     pub concurrency: usize,
@@ -168,7 +180,8 @@ pub struct WorkerConfig {
 }
 
 /// `[reconcile]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ReconcileConfig {
     /// Published without progress for this long: published again, as the last net.
     pub published_after: Duration,
@@ -177,14 +190,16 @@ pub struct ReconcileConfig {
 }
 
 /// `[events]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct EventsConfig {
     /// Events that the Redis stream of a topic keeps, about.
     pub stream_max: u32,
 }
 
 /// `[retention]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RetentionConfig {
     /// SENT rows.
     pub sent: Duration,
@@ -205,11 +220,13 @@ pub struct RetentionConfig {
 }
 
 /// `[telemetry]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TelemetryConfig {
     /// The collector that spans go to; absent: none are made.
     pub otlp_endpoint: Option<String>,
     /// Headers for the collector, each as `name=value`.
+    #[serde(default)]
     pub otlp_headers: Vec<SecretString>,
     /// The share of notifications without a trace of their own that is traced.
     pub otlp_sample_ratio: f64,
@@ -217,108 +234,9 @@ pub struct TelemetryConfig {
     pub service_name: String,
 }
 
-/// `[channels.NAME]`: one provider, called over HTTP.
-#[derive(Clone)]
-pub struct ChannelConfig {
-    /// The request's method.
-    pub method: Method,
-    /// A template; where it names data, the SSRF guard stands at connect.
-    pub url: String,
-    /// Connect, first byte and body together.
-    pub timeout: Duration,
-    /// Connecting alone, TLS included.
-    pub connect_timeout: Duration,
-    /// From the request sent to the response's head.
-    pub first_byte_timeout: Duration,
-    /// Templates, by header name.
-    pub headers: BTreeMap<String, SecretString>,
-    /// Which of a row's headers are sent on: names, or beginnings of names as in `x-*`.
-    pub forward_headers: Vec<String>,
-    /// A template; absent: the standard envelope.
-    pub body: Option<String>,
-    /// The body's content type.
-    pub content_type: String,
-    /// A template over the answer of a 2xx: whether the provider accepted it; absent: it did.
-    pub accepted_when: Option<String>,
-    /// A template over the answer of a 2xx: the provider's own id of the message.
-    pub provider_id: Option<String>,
-    /// Standard Webhooks secrets, the first signs first; several during rotation.
-    pub secrets: Vec<SecretString>,
-    /// Calls started at most, per instance.
-    pub rate_limit: Option<RateLimit>,
-    /// Calls under way at most, per instance.
-    pub max_in_flight: Option<usize>,
-    /// Calls under way at most to one origin, where the URL comes from data.
-    pub max_in_flight_per_origin: usize,
-    /// Permits private, loopback and link-local addresses for URLs that come from data.
-    pub allow_private: bool,
-    /// Networks a data URL may reach although the guard would refuse.
-    pub allow: Vec<IpNet>,
-    /// Networks no URL of this channel may reach.
-    pub deny: Vec<IpNet>,
-    /// The forward proxy that all requests of this channel go through, `http://` or `https://`; may hold a password.
-    ///
-    /// A proxy resolves names itself and connects where it sees fit. So the guard checks only the addresses that a URL
-    /// spells out; what a name leads to, and whether that is private or on the `deny` list, is the proxy's to refuse.
-    ///
-    /// Without this key the environment's proxies (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`) serve the
-    /// channels whose host the operator wrote and that have no `deny` list. The others connect directly: a variable of
-    /// the whole machine must not replace the guard.
-    pub proxy: Option<SecretString>,
-    /// Response bytes read at most.
-    pub response_bytes_max: usize,
-    /// Longest Retry-After that is honoured.
-    pub retry_after_max: Duration,
-    /// When the circuit opens and for how long.
-    pub circuit: CircuitConfig,
-}
-
-/// Leaves out the templates, into which `${VAR}` may have put a token.
-impl fmt::Debug for ChannelConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headers: Vec<&String> = self.headers.keys().collect();
-        f.debug_struct("ChannelConfig")
-            .field("method", &self.method)
-            .field("headers", &headers)
-            .field("timeout", &self.timeout)
-            .field("rate_limit", &self.rate_limit)
-            .field("max_in_flight", &self.max_in_flight)
-            .field("circuit", &self.circuit)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The request's method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// The default.
-    Post,
-    /// For providers that want it.
-    Put,
-}
-
-/// So many calls per span of time.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RateLimit {
-    /// Calls …
-    pub count: u32,
-    /// … per this.
-    pub per: Duration,
-}
-
-/// `[channels.NAME.circuit]`
-#[derive(Debug, Clone)]
-pub struct CircuitConfig {
-    /// Failures in a row that open it.
-    pub failures: u32,
-    /// 401/403 in a row that open it.
-    pub unauthorized: u32,
-    /// How long it stays open before a single probe.
-    pub open_for: Duration,
-}
-
 /// What happens to work whose channel's circuit is open because calls fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum WhileHeld {
     /// It waits, burning no attempt.
     Wait,
@@ -327,13 +245,17 @@ pub enum WhileHeld {
     Failover,
 }
 
+/// Bytes of a topic at most, as `notify()` and `publish()` have it; at least one.
+pub const TOPIC_BYTES_MAX: usize = 200;
 /// The route of topics that have none of their own.
 pub const DEFAULT_ROUTE: &str = "default";
 
 /// `[routes.TOPIC]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RouteConfig {
     /// Failover order.
+    #[serde(default)]
     pub channels: Vec<String>,
     /// Attempts per channel: the first and its retries.
     pub max_attempts: u32,
@@ -346,7 +268,8 @@ pub struct RouteConfig {
 }
 
 /// Exponential waits: `base · 2ⁿ`, at most `max`, spread by ± `jitter`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Backoff {
     /// After the first failure.
     pub base: Duration,

@@ -13,11 +13,14 @@
 //! | `/`, `/notifications`, `/dead`, … | the dashboard; see `dashboard` | scope `read`; to act, `operate` |
 //! | `/login`, `/logout` | POST: from a token to the dashboard's session and back | anyone |
 //!
-//! Off loopback a token is required at start; see `access`. What is asked is bounded: connections, the size and time of a request's
-//! head, its body, and the time of an answer.
+//! Off loopback a token is required at start; see `access`. What is asked is bounded: connections, the size and time of
+//! a request's head, its body, and the time of an answer.
 //!
 //! **Guarantee.** It answers from before the instance is ready until after its drain. **Limit.** It shows what this
 //! instance knows; `outboxd.health` shows the installation.
+//!
+//! May change: what is served, and its bounds. Must not: a path without a scope that shows more than a probe needs, a
+//! request without a bound, or one that takes the stages' connections to Postgres.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -28,7 +31,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{self, Next};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -178,6 +181,6 @@ async fn within_time(request: Request, next: Next) -> Response {
     failpoint::hit("in_request").await;
     match tokio::time::timeout(ANSWER_TIME_MAX, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => Problem::new(Kind::Unavailable, "there was no answer in time").into(),
+        Err(_) => Problem::new(Kind::Unavailable, "there was no answer in time").into_response(),
     }
 }

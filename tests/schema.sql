@@ -1,5 +1,11 @@
 TYPE notification_status PENDING QUEUED SENT FAILED CANCELED
 TYPE state ready published processing blocked
+VIEW _carrier
+    id integer
+    host text
+    roles text[]
+    topics text[]
+    GRANT delete, insert, select, update TO outboxd_service
 VIEW _due
     topic text
     due_at timestamp with time zone
@@ -7,6 +13,10 @@ VIEW _due
 VIEW _ready
     ready bigint
     ready_since timestamp with time zone
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW _routed
+    published text[]
+    called text[]
     GRANT delete, insert, select, update TO outboxd_service
 VIEW _spans
     measure text

@@ -43,8 +43,13 @@ BEGIN
             HINT = CASE WHEN bad = '42501' THEN format('GRANT USAGE ON its schema, and SELECT (a function: EXECUTE) ON %s, TO outboxd_audience.', s.audience)
                         WHEN bad = '42703' THEN 'It needs the columns recipient (text) and payload (jsonb).' ELSE hint END;
     END;
-    IF EXISTS (SELECT FROM outboxd.route) AND NOT EXISTS (SELECT FROM outboxd.route r WHERE r.topic IN (s.topic, 'default')) THEN
-        RAISE NOTICE 'no route leads % anywhere: what this schedule sends would wait', quote_literal(s.topic)
-            USING HINT = 'Add [routes.TOPIC] or [routes.default] to the configuration and restart.';
+    SELECT CASE WHEN count(*) FILTER (WHERE c.lacks) < count(*) THEN format('on %s of %s instances: %s', count(*) FILTER (WHERE c.lacks),
+                     count(*), string_agg(format('%s on %s', c.id, c.host), ', ' ORDER BY c.id) FILTER (WHERE c.lacks))
+                ELSE 'anywhere' END INTO bad
+      FROM (SELECT w.id, w.host, coalesce(NOT w.topics && ARRAY[s.topic, 'default'], false) AS lacks FROM outboxd._carrier w) c
+    HAVING bool_or(c.lacks);
+    IF FOUND THEN
+        RAISE NOTICE 'no route leads % %; what this schedule sends waits for an instance that has one', quote_literal(s.topic), bad
+            USING HINT = 'Add [routes.TOPIC] or [routes.default] to the configuration of every instance and restart.';
     END IF;
 END $$;

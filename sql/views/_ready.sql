@@ -14,11 +14,11 @@ WITH ready AS (
 SELECT coalesce(sum(r.rows), 0)::bigint AS ready,
        min(least(r.due_since, (SELECT greatest(l.created_at, l.send_at) FROM outboxd.notification_log l WHERE l.id = r.first_fresh)))
            AS ready_since
-  FROM ready r
+  FROM ready r CROSS JOIN outboxd._routed w
  WHERE NOT EXISTS (SELECT FROM outboxd.topic t WHERE t.name = r.topic AND t.paused_at IS NOT NULL)
-   AND (NOT EXISTS (SELECT FROM outboxd.route) OR EXISTS (SELECT FROM outboxd.route w WHERE w.topic IN (r.topic, 'default')))
+   AND (NOT w.published && ARRAY[r.topic, 'default'] OR NOT w.called && ARRAY[r.topic, 'default']) IS NOT TRUE
    AND NOT EXISTS (
-       SELECT FROM outboxd.route w JOIN outboxd.channel_state h ON h.channel = w.channel AND h.origin = ''
-        WHERE w.position = r.route_step
-          AND w.topic = CASE WHEN EXISTS (SELECT FROM outboxd.route o WHERE o.topic = r.topic) THEN r.topic ELSE 'default' END
+       SELECT FROM outboxd.route s JOIN outboxd.channel_state h ON h.channel = s.channel AND h.origin = ''
+        WHERE s.position = r.route_step
+          AND s.topic = CASE WHEN EXISTS (SELECT FROM outboxd.route o WHERE o.topic = r.topic) THEN r.topic ELSE 'default' END
           AND (h.paused_at IS NOT NULL OR h.reason <> 'retry_after' OR h.held_until > now()));

@@ -4,7 +4,7 @@
 CREATE OR REPLACE VIEW outboxd.health AS
 WITH alive AS MATERIALIZED (
     SELECT i.id, i.roles, i.host, i.queue_kind, i.fallback_since, r.clock_skew_ms, r.queue_reachable, r.queue_error, r.queue_policy,
-           r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared, r.topics
+           r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared
       FROM outboxd.instance i LEFT JOIN outboxd.instance_report r ON r.instance = i.id
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl
 ), measured AS MATERIALIZED ( -- each once, however often it is spoken of
@@ -198,10 +198,9 @@ WITH alive AS MATERIALIZED (
                                   bool_and(l.lacks) FILTER (WHERE 'relay' = ANY (l.roles))
                                       OR bool_and(l.lacks) FILTER (WHERE 'worker' = ANY (l.roles)) AS is_stuck,
                                   array_to_string((array_agg(format('%s on %s', l.id, l.host) ORDER BY l.id) FILTER (WHERE l.lacks))[1:5], ', ') AS names
-                             FROM (SELECT a.id, a.host, a.roles, a.topics,
-                                          -- A relay without any routes publishes everything.
-                                          coalesce(NOT a.topics && ARRAY[t.topic, 'default'], false) AS lacks
-                                     FROM alive a WHERE a.roles && '{relay,worker}') l) i
+                             FROM (SELECT c.id, c.host, c.roles, c.topics,
+                                          coalesce(NOT c.topics && ARRAY[t.topic, 'default'], false) AS lacks
+                                     FROM outboxd._carrier c) l) i
                      WHERE i.lacking > 0 ORDER BY 1 DESC, t.topic LIMIT 5) w) r
     UNION ALL
     SELECT 15, 'events', CASE WHEN e.waits > interval '5 min' THEN 2 WHEN e.waits > interval '30 s' THEN 1 ELSE 0 END,

@@ -5,9 +5,9 @@ CREATE OR REPLACE VIEW outboxd.stuck AS
 WITH oldest AS (
     SELECT o.id, o.topic, l.recipient, o.ordering_key, o.attempts, o.instance, o.state, o.lease_until, o.published_at, o.retry_at,
            greatest(l.created_at, l.send_at) AS wanted_at, t.paused_at, coalesce(own.channel, fallback.channel) AS channel,
-           EXISTS (SELECT FROM outboxd.route r) AND NOT EXISTS (SELECT FROM outboxd.route r WHERE r.topic IN (o.topic, 'default'))
-               AS is_routeless
-      FROM (SELECT w.* FROM outboxd.outbox w ORDER BY w.id LIMIT 2000) o
+           -- Nobody publishes it, or nobody calls for it.
+           NOT w.published && ARRAY[o.topic, 'default'] OR NOT w.called && ARRAY[o.topic, 'default'] AS is_routeless
+      FROM (SELECT w.* FROM outboxd.outbox w ORDER BY w.id LIMIT 2000) o CROSS JOIN outboxd._routed w
       -- OFFSET 0 keeps this a probe of the primary key: a join could read the whole history.
       LEFT JOIN LATERAL (SELECT r.recipient, r.created_at, r.send_at FROM outboxd.notification_log r WHERE r.id = o.id OFFSET 0) l ON true
       LEFT JOIN outboxd.topic t ON t.name = o.topic
@@ -54,11 +54,11 @@ COMMENT ON COLUMN outboxd.stuck.topic IS 'What it is about.';
 COMMENT ON COLUMN outboxd.stuck.recipient IS 'As the app gave it.';
 COMMENT ON COLUMN outboxd.stuck.reason IS
     'lease expired; published without progress (1 min); never published (10 s); never released: due, and no producer took it '
-    '(10 s); waiting behind key (1 min); topic paused; no route: the configuration of the running '
-    'instances leads its topic nowhere (5 s); channel paused; circuit open; provider asked to wait (Retry-After).';
+    '(10 s); waiting behind key (1 min); topic paused; no route: no running instance has one that '
+    'leads its topic anywhere (5 s); channel paused; circuit open; provider asked to wait (Retry-After).';
 COMMENT ON COLUMN outboxd.stuck.stuck_for IS 'For how long.';
 COMMENT ON COLUMN outboxd.stuck.since IS 'Since when.';
-COMMENT ON COLUMN outboxd.stuck.channel IS 'The channel it waits for, by the routes of the running instances.';
+COMMENT ON COLUMN outboxd.stuck.channel IS 'The channel it waits for, by the routes of the instance that started last.';
 COMMENT ON COLUMN outboxd.stuck.attempts IS 'Calls to providers so far, all channels.';
 COMMENT ON COLUMN outboxd.stuck.worker IS 'The instance that has, or had, claimed it (see outboxd.workers).';
 COMMENT ON COLUMN outboxd.stuck.ordering_key IS

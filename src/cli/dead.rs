@@ -225,24 +225,15 @@ struct Act {
     question: &'static str,
     /// What one is then.
     done: &'static str,
-    /// Why one is not.
-    refused: &'static str,
     /// What many are then.
     all_done: &'static str,
 }
 
-const RETRY: Act = Act {
-    function: "retry",
-    question: "Retry",
-    done: "is QUEUED again",
-    refused: "is neither FAILED nor CANCELED: nothing to retry",
-    all_done: "are QUEUED again",
-};
+const RETRY: Act = Act { function: "retry", question: "Retry", done: "is QUEUED again", all_done: "are QUEUED again" };
 const DISCARD: Act = Act {
     function: "discard",
     question: "Discard",
     done: "is CANCELED: discarded",
-    refused: "is not FAILED: nothing to discard",
     all_done: "are CANCELED: discarded",
 };
 
@@ -253,7 +244,10 @@ async fn act(session: &Session, act: Act, which: &Which) -> Result<Exit, Failure
     for id in &which.ids {
         let sql = format!("SELECT outboxd.{}($1)", act.function);
         let row = view::one(session, &sql, &[(id, Type::INT8)]).await?;
-        print(&format!("{id} {}\n", if row.get(0) { act.done } else { act.refused }))?;
+        // Why it is not, the function's notice has said.
+        if row.get(0) {
+            print(&format!("{id} {}\n", act.done))?;
+        }
     }
     Ok(Exit::Clean)
 }

@@ -2,6 +2,9 @@
 //!
 //! An app's URL often serves several tools, each with parameters of its own. What no tool but its own understands is
 //! left aside and told; what bears on security and is not known is refused.
+//!
+//! **Guarantee.** No error and no warning repeats a value. **Limit.** Client certificates are not supported, and
+//! libpq's own files (`service`, `passfile`) are not read.
 
 use tokio_postgres::config::SslMode;
 

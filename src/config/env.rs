@@ -4,6 +4,9 @@
 //! `channels.push.url` is `OUTBOXD_CHANNELS_PUSH_URL`. In names that the user chose, what is neither letter nor digit
 //! becomes `_`; a channel or route that only the environment names is called by the lower-case form. Lists are
 //! separated by commas. An empty variable counts as unset, as compose files produce them.
+//!
+//! **Guarantee.** A variable that begins with `OUTBOXD_` and means nothing is an error, so that a slip is not silent.
+//! **Limit.** What Kubernetes sets for a Service of our name is passed over, and so is a slip that has the same form.
 
 use super::KEYS;
 use super::error::{Error, Origin};

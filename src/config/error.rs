@@ -1,4 +1,7 @@
 //! What is wrong with a configuration, all of it at once.
+//!
+//! **Guarantee.** Errors come in the order of the file's lines, then the environment, then the rest, and read as
+//! sentences. **Limit.** The text is for people; programs have the exit code alone.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,7 @@
 //! `${VAR}` in the strings of the file, and `…_FILE`: secrets that live elsewhere.
+//!
+//! **Guarantee.** What is filled in is not read again: a secret may hold `${`. **Limit.** There are no defaults and no
+//! nesting as in a shell: a variable that is missing is an error.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
 //! The configuration file: a reader of its TOML that notes every error and goes on.
+//!
+//! **Guarantee.** Each error bears its line, and none hides another. **Limit.** After an error of syntax nothing is
+//! called missing: it may stand in what could not be read.
 
 use std::path::Path;
 

@@ -1,4 +1,7 @@
 //! Which headers a channel may set, and which of a row's it sends on: names, or beginnings of names as in `x-*`.
+//!
+//! **Guarantee.** Neither a channel nor a row sets what frames the message, belongs to the connection or signs it; a
+//! row does not say who we are either. **Limit.** All other headers are the operator's to judge.
 
 use http::header::HeaderName;
 
@@ -18,7 +21,7 @@ pub(crate) const OWN_HEADERS: [&str; 11] = [
 ];
 
 /// Never from a row: they frame the message, say who we are, or are ours.
-const NEVER: [&str; 14] = [
+const NEVER: [&str; 12] = [
     "authorization",
     "connection",
     "cookie",
@@ -26,8 +29,6 @@ const NEVER: [&str; 14] = [
     "host",
     "idempotency-key",
     "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
     "te",
     "trailer",
     "transfer-encoding",

@@ -1,4 +1,7 @@
 //! What a configuration key is: its path, what it takes, what happens without it.
+//!
+//! **Guarantee.** One entry says all that is known of a key. **Limit.** How two keys stand to each other is not said
+//! here: see `validate`.
 
 use std::fmt;
 use std::time::Duration;
@@ -55,12 +58,14 @@ pub enum Kind {
 /// What happens when a key is not given.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fallback {
-    /// It must be given.
-    Required,
+    /// It must be given; what to do about it.
+    Required(&'static str),
     /// This value, written as in the environment.
     Value(&'static str),
-    /// What the text says, worked out from other keys or simply absent.
+    /// What the text says, worked out from other keys in `build`.
     Derived(&'static str),
+    /// Nothing; the text says what that means.
+    Absent(&'static str),
 }
 
 impl Key {

@@ -1,7 +1,10 @@
-//! The table of all keys.
+//! The table of all keys: what each takes, what happens without it, what it means.
+//!
+//! **Guarantee.** Every default is within its bounds and stands in the example file and in `docs/configuration.md`;
+//! tests compare. **Limit.** What is `Derived` is said here in words and worked out in `build`.
 
 use super::key::{Fallback, Key, Kind};
-use Fallback::{Derived, Required, Value};
+use Fallback::{Absent, Derived, Required, Value};
 use Kind::{
     Addr, Bytes, Choice, Duration, DurationOrNever, Flag, Integer, Networks, Rate, Ratio, Secret, SecretUrl, Secrets,
     Text, Texts,
@@ -25,10 +28,10 @@ const fn key(path: &'static str, kind: Kind, fallback: Fallback, doc: &'static s
 // One line a key reads as the table it is.
 #[rustfmt::skip]
 pub const KEYS: &[Key] = &[
-    key("database_url", SecretUrl, Required, "Where the record lives; also DATABASE_URL."),
-    key("redis_url", SecretUrl, Derived("none: the in-process queue"), "Where messages travel; also REDIS_URL."),
+    key("database_url", SecretUrl, Required("set it, or the environment variable DATABASE_URL"), "Where the record lives; also DATABASE_URL."),
+    key("redis_url", SecretUrl, Absent("none: the in-process queue"), "Where messages travel; also REDIS_URL."),
     key("http_addr", Addr, Value("127.0.0.1:8080"), "Where the HTTP endpoints listen; off loopback needs a token."),
-    key("http_token", Secret, Derived("none"), "A bearer token that may do everything over HTTP, 16 characters or more."),
+    key("http_token", Secret, Absent("none"), "A bearer token that may do everything over HTTP, 16 characters or more."),
     key("database.pool_size", Integer(2, 500), Value("10"), "Connections at most, the listener's not counted."),
     key("database.api_pool_size", Integer(1, 500), Value("16"), "Connections of callers over HTTP at most, made as they are needed."),
     key("database.connect_timeout", Duration(100, MINUTE), Value("5s"), "How long to wait for a connection to be made."),
@@ -63,39 +66,39 @@ pub const KEYS: &[Key] = &[
     key("retention.inbox", KEPT, Value("7d"), "How long inbox entries of receive() are kept; at least as long as events."),
     key("retention.idempotency", KEPT, Value("1d"), "How long a repeat under an Idempotency-Key gets the first answer."),
     key("retention.audit", KEPT, Value("90d"), "How long operators' actions are kept."),
-    key("telemetry.otlp_endpoint", Text, Derived("none: no spans"), "Where spans of calls go, an OTLP/HTTP collector such as http://127.0.0.1:4318, to which /v1/traces is added; also OTEL_EXPORTER_OTLP_ENDPOINT."),
-    key("telemetry.otlp_headers", Secrets, Derived("none"), "Headers for the collector, each as name=value."),
+    key("telemetry.otlp_endpoint", Text, Absent("none: no spans"), "Where spans of calls go, an OTLP/HTTP collector such as http://127.0.0.1:4318, to which /v1/traces is added; also OTEL_EXPORTER_OTLP_ENDPOINT."),
+    key("telemetry.otlp_headers", Secrets, Absent("none"), "Headers for the collector, each as name=value."),
     key("telemetry.otlp_sample_ratio", Ratio, Value("1.0"), "The share of notifications without a traceparent that is traced, 0 to 1; one with a traceparent is traced if that says so."),
     key("telemetry.service_name", Text, Value("outboxd"), "What the spans say they come from (service.name); also OTEL_SERVICE_NAME."),
-    key("tokens.*.token", Secret, Required, "What callers of the HTTP endpoints present as a bearer token, 16 characters or more; their actions bear its name."),
-    key("tokens.*.scope", Choice(&["read", "write", "operate"]), Required, "What it may do: read everything; write notifications and ask what became of one; everything."),
-    key("tokens.*.topics", Texts, Derived("all"), "The topics that it may write to and listen to: names, or beginnings as order.*."),
+    key("tokens.*.token", Secret, Required("say what its callers present, such as \"${VAR}\""), "What callers of the HTTP endpoints present as a bearer token, 16 characters or more; their actions bear its name."),
+    key("tokens.*.scope", Choice(&["read", "write", "operate"]), Required("say what it may do: \"read\", \"write\" or \"operate\""), "What it may do: read everything; write notifications and ask what became of one; everything."),
+    key("tokens.*.topics", Texts, Absent("all"), "The topics that it may write to and listen to: names, or beginnings as order.*."),
     key("tokens.*.payloads", Flag, Derived("true with operate, else false"), "Whether it sees payloads, headers and whole recipients."),
     key("channels.*.method", Choice(&["POST", "PUT"]), Value("POST"), "The request's method."),
-    key("channels.*.url", Text, Required, "A template; where it names data, the SSRF guard stands at connect."),
+    key("channels.*.url", Text, Required("say where the channel sends to"), "A template; where it names data, the SSRF guard stands at connect."),
     key("channels.*.timeout", Duration(10, HOUR), Value("5s"), "Connect, first byte and body together."),
     key("channels.*.connect_timeout", PAUSE, Derived("2s, or the timeout if that is less"), "Connecting alone, TLS included."),
     key("channels.*.first_byte_timeout", PAUSE, Derived("the timeout"), "From the request sent to the response's head."),
-    key("channels.*.headers.*", Secret, Derived("none"), "A header's value, a template; its name is the key."),
+    key("channels.*.headers.*", Secret, Absent("none"), "A header's value, a template; its name is the key."),
     key("channels.*.forward_headers", Texts, Value(""), "Headers of a row that are sent on: names, or beginnings as x-*. traceparent and tracestate always are; one that neither this names nor a template reads fails the attempt."),
-    key("channels.*.body", Text, Derived("the standard envelope"), "A template."),
+    key("channels.*.body", Text, Absent("the standard envelope"), "A template."),
     key("channels.*.content_type", Text, Value("application/json"), "The body's content type."),
-    key("channels.*.accepted_when", Text, Derived("none: every 2xx is a delivery"), "A template over the `response` of a 2xx, for providers that say no inside one: gives true, transient (tried again) or permanent (the next channel)."),
-    key("channels.*.provider_id", Text, Derived("none"), "A template over the `response` of a 2xx: the provider's own id, kept and shown."),
-    key("channels.*.secret", Secrets, Derived("none: unsigned"), "Standard Webhooks secret (whsec_…); a list during rotation, the first signs first."),
-    key("channels.*.rate_limit", Rate, Derived("none"), "Calls started at most, per instance: 100/s, 1000/m."),
-    key("channels.*.max_in_flight", Integer(1, 10_000), Derived("none"), "Calls under way at most, per instance."),
+    key("channels.*.accepted_when", Text, Absent("none: every 2xx is a delivery"), "A template over the `response` of a 2xx, for providers that say no inside one: gives true, transient (tried again) or permanent (the next channel)."),
+    key("channels.*.provider_id", Text, Absent("none"), "A template over the `response` of a 2xx: the provider's own id, kept and shown."),
+    key("channels.*.secret", Secrets, Absent("none: unsigned"), "Standard Webhooks secret (whsec_…); a list during rotation, the first signs first."),
+    key("channels.*.rate_limit", Rate, Absent("none"), "Calls started at most, per instance: 100/s, 1000/m."),
+    key("channels.*.max_in_flight", Integer(1, 10_000), Absent("none"), "Calls under way at most, per instance."),
     key("channels.*.max_in_flight_per_origin", Integer(1, 10_000), Derived("half of worker.concurrency"), "Calls under way at most to one origin, where the URL comes from data."),
     key("channels.*.allow_private", Flag, Value("false"), "Permits private, loopback and link-local addresses for URLs that come from data."),
     key("channels.*.allow", Networks, Value(""), "Networks that a URL from data may reach although the guard would refuse."),
     key("channels.*.deny", Networks, Value(""), "Networks that no URL of this channel may reach."),
-    key("channels.*.proxy", SecretUrl, Derived("as HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say; none where data names the host or deny is set"), "The forward proxy that requests go through, such as http://egress:4750; it resolves names itself, so the guard checks only IP addresses in URLs and the proxy must refuse private destinations."),
+    key("channels.*.proxy", SecretUrl, Absent("as HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say; none where data names the host or deny is set"), "The forward proxy that requests go through, such as http://egress:4750; it resolves names itself, so the guard checks only IP addresses in URLs and the proxy must refuse private destinations."),
     key("channels.*.response_bytes_max", Bytes(1_024, 16 << 20), Value("16KiB"), "Response bytes read at most."),
     key("channels.*.retry_after_max", Duration(SECOND, 7 * DAY), Value("1h"), "The longest Retry-After that is honoured."),
     key("channels.*.circuit.failures", Integer(1, 100_000), Value("10"), "Failures in a row that open the circuit."),
     key("channels.*.circuit.unauthorized", Integer(1, 100_000), Value("5"), "401 and 403 in a row that open the circuit."),
     key("channels.*.circuit.open_for", Duration(100, DAY), Value("30s"), "How long the circuit stays open before a single probe."),
-    key("routes.*.channels", Texts, Required, "The channels in failover order."),
+    key("routes.*.channels", Texts, Required("list the channels in failover order"), "The channels in failover order."),
     key("routes.*.max_attempts", Integer(1, 100), Value("4"), "Attempts per channel: the first and its retries."),
     key("routes.*.attempts_before_failover", Integer(1, 100), Derived("3, or max_attempts if that is less"), "Attempts on every channel but the last before moving on."),
     key("routes.*.backoff.base", Duration(10, DAY), Value("5s"), "The wait after the first failure; it doubles each time."),

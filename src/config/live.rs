@@ -1,15 +1,19 @@
-//! The feed for an app's own clients.
+//! `[live]`: the feed for an app's own clients.
+//!
+//! **Guarantee.** An origin that no browser would send is refused at start. **Limit.** Origins are compared as text;
+//! there are no patterns.
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use url::Url;
 
 use super::key::KeyPath;
-use super::section::Section;
 use super::settings::Settings;
 
 /// `[live]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LiveConfig {
     /// WebSockets at most, per instance.
     pub sessions_max: usize,
@@ -17,15 +21,6 @@ pub struct LiveConfig {
     pub heartbeat: Duration,
     /// Origins whose pages may listen without a ticket; our own always may.
     pub allowed_origins: Vec<String>,
-}
-
-/// The section.
-pub(super) fn build(s: &Section<'_>) -> LiveConfig {
-    LiveConfig {
-        sessions_max: s.number("sessions_max"),
-        heartbeat: s.duration("heartbeat"),
-        allowed_origins: s.texts("allowed_origins"),
-    }
 }
 
 /// Notes origins that no browser would send.

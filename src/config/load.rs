@@ -1,4 +1,7 @@
 //! Loading: the file, then the environment, then flags; later ones win, and all errors are told together.
+//!
+//! **Guarantee.** But for the file nothing is read behind the caller's back: the environment is handed in. **Limit.** A
+//! configuration is read once, at start.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -77,8 +80,7 @@ pub struct Database {
 pub fn load(sources: &Sources) -> Result<Loaded, Errors> {
     let (settings, config, file) = read(sources);
     if settings.errors.is_empty() {
-        let shown = settings.shown(&build::derived(&config));
-        return Ok(Loaded { config, file, shown });
+        return Ok(Loaded { config, file, shown: settings.shown() });
     }
     Err(Errors::sorted(settings.errors))
 }
@@ -107,6 +109,7 @@ fn read(sources: &Sources) -> (Settings, Config, Option<PathBuf>) {
     for (path, value) in &sources.overrides {
         take_override(&mut settings, path, value);
     }
+    build::derive(&mut settings);
     let config = build::config(&settings);
     if file_is_whole {
         build::note_missing(&mut settings);

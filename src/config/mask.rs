@@ -1,4 +1,7 @@
 //! Printing what holds a secret.
+//!
+//! **Guarantee.** A password does not show, however it is written. **Limit.** Secrets are known by where they stand and
+//! by the names of parameters: one in the path of a URL shows.
 
 use crate::config::conninfo;
 

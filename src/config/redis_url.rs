@@ -25,6 +25,8 @@
 //!     +lpush +lmove +blmove +lrange +lrem +lset +llen
 //!     +xadd +xread +xreadgroup +xack +xdel +xlen +xrange +xrevrange +xpending +xclaim +xinfo +xgroup
 //! ```
+//!
+//! **Guarantee.** No error repeats the URL. **Limit.** Certificates are read once, with the URL.
 
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};

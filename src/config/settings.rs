@@ -1,30 +1,37 @@
 //! What was given, key by key, before it becomes a [`super::Config`].
+//!
+//! **Guarantee.** A later source replaces an earlier one and its error. What is shown is what was written, not what
+//! `${VAR}` held. **Limit.** What a value means beside others is unknown here: see `build` and `validate`.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
 
 use super::KEYS;
 use super::error::{Error, Origin};
 use super::key::{Fallback, Key, KeyPath, Kind};
 use super::mask;
-use super::value::{self, Given, Value};
+use super::value::{self, Given};
 
 /// The parts of the configuration whose entries the user names.
 pub(super) const NAMED: [&str; 3] = ["tokens", "channels", "routes"];
 
 /// All that was given, from every source, and all that was wrong with it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Settings {
     entries: BTreeMap<KeyPath, Entry>,
+    /// What was worked out from other keys, written as in the environment.
+    derived: BTreeMap<KeyPath, String>,
     /// Tokens, channels and routes that were at least mentioned: `[channels.push]` alone names one without any key.
     named: BTreeSet<(String, String)>,
     pub(super) errors: Vec<Error>,
 }
 
 /// One value that was given.
-#[derive(Debug)]
 struct Entry {
     /// Absent when it was wrong.
-    value: Option<Value>,
+    value: Option<Json>,
     shown: String,
     origin: Origin,
 }
@@ -94,29 +101,10 @@ impl Settings {
         self.errors.iter().filter_map(|error| error.path.as_ref()).any(|wrong| path.0.starts_with(&wrong.0))
     }
 
-    /// The value to use: what was given, else the default. None for a derived one, and after an error.
-    pub(super) fn value(&self, path: &KeyPath) -> Option<Value> {
-        if let Some(entry) = self.entries.get(path) {
-            return entry.value.clone();
-        }
-        let key = KEYS.iter().find(|key| key.matches(&path.0))?;
-        default_of(key)
-    }
-
-    /// Notes that `path` is wrong, with the place where it was written.
-    pub(super) fn error(&mut self, path: &KeyPath, what: impl Into<String>) {
-        let origin = self.entries.get(path).map(|entry| entry.origin.clone());
-        self.errors.push(Error { origin, path: Some(path.clone()), what: what.into() });
-    }
-
-    /// Every value that would be used, in the order of the key table. `derived` holds what was worked out for keys
-    /// that nobody gave.
-    pub(super) fn shown(&self, derived: &BTreeMap<KeyPath, String>) -> Vec<Shown> {
-        let mut all: Vec<Shown> = KEYS
-            .iter()
-            .filter(|key| !key.path.contains('*'))
-            .map(|key| self.show(key, &KeyPath::dotted(key.path), derived))
-            .collect();
+    /// Every key in use, with the user's names filled in, in the order of the table.
+    pub(super) fn keys(&self) -> Vec<(&'static Key, KeyPath)> {
+        let plain = KEYS.iter().filter(|key| !key.path.contains('*'));
+        let mut all: Vec<_> = plain.map(|key| (key, KeyPath::dotted(key.path))).collect();
         for section in NAMED {
             for name in self.names(section) {
                 let at = KeyPath(vec![section.to_owned(), name]);
@@ -125,11 +113,9 @@ impl Settings {
                     match rest.as_slice() {
                         [table, "*"] => {
                             let table = at.child(table);
-                            all.extend(
-                                self.children(&table).iter().map(|name| self.show(key, &table.child(name), derived)),
-                            );
+                            all.extend(self.children(&table).iter().map(|name| (key, table.child(name))));
                         }
-                        parts => all.push(self.show(key, &at.join(&parts.join(".")), derived)),
+                        parts => all.push((key, at.join(&parts.join(".")))),
                     }
                 }
             }
@@ -137,33 +123,64 @@ impl Settings {
         all
     }
 
-    fn show(&self, key: &Key, path: &KeyPath, derived: &BTreeMap<KeyPath, String>) -> Shown {
+    /// Says what a key means that nobody gave.
+    pub(super) fn derive(&mut self, path: KeyPath, value: &impl ToString) {
+        self.derived.insert(path, value.to_string());
+    }
+
+    /// The value to use: what was given, else what was worked out, else the default.
+    pub(super) fn value(&self, path: &KeyPath) -> Option<Json> {
+        if let Some(value) = self.entries.get(path).and_then(|entry| entry.value.as_ref()) {
+            return Some(value.clone());
+        }
+        let key = KEYS.iter().find(|key| key.matches(&path.0))?;
+        let text = match (self.derived.get(path), key.fallback) {
+            (Some(text), _) => text,
+            (None, Fallback::Value(text)) => text,
+            (None, Fallback::Required(_) | Fallback::Derived(_) | Fallback::Absent(_)) => return None,
+        };
+        value::parse(key.kind, &Given::Untyped(text.to_owned())).ok()
+    }
+
+    /// The value to use as a field would hold it; a neutral one where there is none.
+    pub(super) fn get<T: DeserializeOwned + Default>(&self, path: &KeyPath) -> T {
+        self.value(path).and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default()
+    }
+
+    /// Notes that `path` is wrong, with the place where it was written.
+    pub(super) fn error(&mut self, path: &KeyPath, what: impl Into<String>) {
+        let origin = self.entries.get(path).map(|entry| entry.origin.clone());
+        self.errors.push(Error { origin, path: Some(path.clone()), what: what.into() });
+    }
+
+    /// Every value that would be used, in the order of the key table.
+    pub(super) fn shown(&self) -> Vec<Shown> {
+        self.keys().into_iter().map(|(key, path)| self.show(key, &path)).collect()
+    }
+
+    fn show(&self, key: &Key, path: &KeyPath) -> Shown {
         let (value, origin) = match (self.entries.get(path), key.fallback) {
             (Some(entry), _) => (entry.shown.clone(), entry.origin.clone()),
-            (None, Fallback::Value(text) | Fallback::Derived(text)) => {
-                (derived.get(path).map_or(text, String::as_str).to_owned(), Origin::Default)
+            (None, Fallback::Value(text) | Fallback::Derived(text) | Fallback::Absent(text)) => {
+                (self.derived.get(path).map_or(text, String::as_str).to_owned(), Origin::Default)
             }
-            (None, Fallback::Required) => ("missing".to_owned(), Origin::Default),
+            (None, Fallback::Required(_)) => ("missing".to_owned(), Origin::Default),
         };
         Shown { key: path.to_string(), value, origin }
     }
 }
 
-fn default_of(key: &Key) -> Option<Value> {
-    match key.fallback {
-        Fallback::Value(text) => value::parse(key.kind, &Given::Untyped(text.to_owned())).ok(),
-        Fallback::Required | Fallback::Derived(_) => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Fallback, KEYS, default_of};
+    use super::{Fallback, Given, KEYS, value};
 
     #[test]
     fn every_default_of_the_table_is_within_its_own_bounds() {
-        for key in KEYS.iter().filter(|key| matches!(key.fallback, Fallback::Value(_))) {
-            assert!(default_of(key).is_some(), "{}", key.path);
+        for key in KEYS {
+            if let Fallback::Value(text) = key.fallback {
+                let parsed = value::parse(key.kind, &Given::Untyped(text.to_owned()));
+                assert!(parsed.is_ok(), "{}: {parsed:?}", key.path);
+            }
         }
     }
 }

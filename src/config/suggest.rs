@@ -1,4 +1,6 @@
 //! "Did you mean …?"
+//!
+//! **Guarantee.** Only names that exist are suggested. **Limit.** Letters are compared, not meanings.
 
 /// The end of a sentence: `; did you mean "x"?`, or nothing when nothing is near.
 pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {

@@ -1,5 +1,8 @@
 //! Templates of channels: one engine, strict and bounded in work. What a template may name is checked when the
 //! configuration is read, by the same function that compiles it for use.
+//!
+//! **Guarantee.** A variable, filter or test that does not exist is refused at start, also in a branch that is seldom
+//! taken. **Limit.** Whether a row has the field that a template reads is known only when it is rendered.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,10 @@
-//! Who may do what over HTTP.
+//! `[tokens.NAME]`: who may do what over HTTP.
+//!
+//! **Guarantee.** A scope covers itself alone, and `operate` covers all. **Limit.** `topics` narrows what is written,
+//! listened to and asked for with `write`; who may read reads all topics.
 
 use secrecy::SecretString;
-
-use super::section::Section;
+use serde::Deserialize;
 
 /// The name under which `http_token` acts.
 pub const HTTP_TOKEN: &str = "http_token";
@@ -10,9 +12,11 @@ pub const HTTP_TOKEN: &str = "http_token";
 pub const LOCAL: &str = "local";
 
 /// What a token is good for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// Reads everything and changes nothing.
+    #[default]
     Read,
     /// Writes notifications, and asks what became of one.
     Write,
@@ -37,29 +41,17 @@ impl Scope {
 }
 
 /// `[tokens.NAME]`
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TokenConfig {
     /// What callers present.
+    #[serde(default)]
     pub token: SecretString,
     /// What they may do.
+    #[serde(default)]
     pub scope: Scope,
     /// The topics that they may write to and listen to: names, or beginnings of names as in `order.*`. `None`: all.
     pub topics: Option<Vec<String>>,
     /// Whether they see payloads, headers and whole recipients.
     pub payloads: bool,
-}
-
-/// One table of the section.
-pub(super) fn build(s: &Section<'_>) -> TokenConfig {
-    let scope = match s.text("scope").as_deref() {
-        Some("operate") => Scope::Operate,
-        Some("write") => Scope::Write,
-        _ => Scope::Read,
-    };
-    TokenConfig {
-        token: s.secret("token").unwrap_or_default(),
-        scope,
-        topics: s.value("topics").map(|_| s.texts("topics")),
-        payloads: s.value("payloads").map_or(scope == Scope::Operate, |_| s.flag("payloads")),
-    }
 }

@@ -1,8 +1,12 @@
 //! What no single value shows: whether the configuration makes sense as a whole.
+//!
+//! **Guarantee.** Nothing is said of a value that is wrong in itself: one slip is one error. **Limit.** What only a
+//! server can tell is `outboxd check`'s.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::fmt::Display;
 
+use humantime::format_duration;
 use secrecy::ExposeSecret;
 
 use super::conninfo;
@@ -121,59 +125,50 @@ fn relay(settings: &mut Settings, config: &Config) {
         let what = "is bell, which needs LISTEN, and a transaction-mode pooler has none; use \"poll\"";
         settings.error(&KeyPath::dotted("relay.wakeup"), what);
     }
-    ordered(settings, "relay.republish_after", config.relay.republish_after, "relay.poll", config.relay.poll);
-    let (republish, published) = (config.relay.republish_after, config.reconcile.published_after);
-    ordered(settings, "reconcile.published_after", published, "relay.republish_after", republish);
+    let (relay, published_after) = (&config.relay, config.reconcile.published_after);
+    for (longer, long, shorter, short) in [
+        ("relay.republish_after", relay.republish_after, "relay.poll", relay.poll),
+        ("reconcile.published_after", published_after, "relay.republish_after", relay.republish_after),
+    ] {
+        let paths = [&KeyPath::dotted(longer), &KeyPath::dotted(shorter)];
+        relation(settings, long > short, paths, [long, short].map(format_duration), "longer than", "");
+    }
 }
 
 fn worker(settings: &mut Settings, config: &Config) {
     let [heartbeat, ttl, lease] = ["worker.heartbeat", "worker.heartbeat_ttl", "worker.lease"].map(KeyPath::dotted);
     let worker = &config.worker;
-    if !settings.is_wrong(&heartbeat) && !settings.is_wrong(&ttl) && worker.heartbeat_ttl <= worker.heartbeat * 2 {
-        let what = format!(
-            "is {}; it must be more than twice worker.heartbeat ({}), else one late beat makes an instance look dead",
-            show(worker.heartbeat_ttl),
-            show(worker.heartbeat)
-        );
-        settings.error(&ttl, what);
-    }
-    if settings.is_wrong(&lease) {
-        return;
-    }
+    let spans = [worker.heartbeat_ttl, worker.heartbeat].map(format_duration);
+    let why = ", else one late beat makes an instance look dead";
+    let holds = worker.heartbeat_ttl > worker.heartbeat * 2;
+    relation(settings, holds, [&ttl, &heartbeat], spans, "more than twice", why);
     for (name, channel) in &config.channels {
-        let timeout_is_wrong = settings.is_wrong(&KeyPath(vec!["channels".into(), name.clone(), "timeout".into()]));
-        if !timeout_is_wrong && worker.lease <= channel.timeout {
-            let what = format!(
-                "is {}; it must exceed the timeout of channels.{name} ({}): raise it, or lower the channel's timeout",
-                show(worker.lease),
-                show(channel.timeout)
-            );
-            settings.error(&lease, what);
-        }
+        let timeout = KeyPath(vec!["channels".into(), name.clone(), "timeout".into()]);
+        let spans = [worker.lease, channel.timeout].map(format_duration);
+        let why = ": raise it, or lower the channel's timeout";
+        relation(settings, worker.lease > channel.timeout, [&lease, &timeout], spans, "longer than", why);
     }
 }
 
 fn retention(settings: &mut Settings, config: &Config) {
     let [events, inbox] = ["retention.events", "retention.inbox"].map(KeyPath::dotted);
     let kept = &config.retention;
-    if !settings.is_wrong(&events) && !settings.is_wrong(&inbox) && kept.inbox < kept.events {
-        let what = format!(
-            "is {}; it must be at least retention.events ({}), else an event that is appended again takes effect again",
-            show(kept.inbox),
-            show(kept.events)
-        );
-        settings.error(&inbox, what);
-    }
+    let spans = [kept.inbox, kept.events].map(format_duration);
+    let why = ", else an event that is appended again takes effect again";
+    relation(settings, kept.inbox >= kept.events, [&inbox, &events], spans, "at least", why);
 }
 
-/// Notes `longer` unless it is longer than `shorter`.
-fn ordered(settings: &mut Settings, longer: &str, long: Duration, shorter: &str, short: Duration) {
-    let path = KeyPath::dotted(longer);
-    if !settings.is_wrong(&path) && !settings.is_wrong(&KeyPath::dotted(shorter)) && long <= short {
-        settings.error(&path, format!("is {}; it must be longer than {shorter} ({})", show(long), show(short)));
+/// Notes the first of two keys unless it stands to the second as it must. Says nothing where one of them is wrong in
+/// itself.
+fn relation(
+    settings: &mut Settings,
+    holds: bool,
+    [path, other]: [&KeyPath; 2],
+    [value, bound]: [impl Display; 2],
+    must_be: &str,
+    why: &str,
+) {
+    if !holds && !settings.is_wrong(path) && !settings.is_wrong(other) {
+        settings.error(path, format!("is {value}; it must be {must_be} {other} ({bound}){why}"));
     }
-}
-
-fn show(span: Duration) -> String {
-    humantime::format_duration(span).to_string()
 }

@@ -1,12 +1,14 @@
 //! From what was written to what is meant: one value, by its key's kind.
+//!
+//! **Guarantee.** Whatever passes fits its field, and no error quotes a secret. **Limit.** What comes from the
+//! environment has no type of its own: the key decides.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use secrecy::SecretString;
+use serde_json::{Value as Json, json};
 
-use super::RateLimit;
 use super::key::{self, Kind};
 use super::suggest::did_you_mean;
 
@@ -25,23 +27,6 @@ pub(super) enum Given {
     List(Vec<Given>),
     /// Another TOML type, by its name.
     Other(&'static str),
-}
-
-/// What is meant.
-#[derive(Debug, Clone)]
-pub(super) enum Value {
-    Text(String),
-    Secret(SecretString),
-    Secrets(Vec<SecretString>),
-    Flag(bool),
-    Integer(u64),
-    Ratio(f64),
-    Duration(Duration),
-    Never,
-    Rate(RateLimit),
-    Addr(SocketAddr),
-    Texts(Vec<String>),
-    Networks(Vec<IpNet>),
 }
 
 impl Given {
@@ -88,58 +73,55 @@ impl Given {
     }
 }
 
-/// Reads `given` as `kind` says; the error says what is wrong and what to write. Never quotes a secret.
-pub(super) fn parse(kind: Kind, given: &Given) -> Result<Value, String> {
+/// Reads `given` as `kind` says, in the form that its field is made from; the error says what is wrong and what to
+/// write. Never quotes a secret.
+pub(super) fn parse(kind: Kind, given: &Given) -> Result<Json, String> {
     match kind {
         // Templates may begin or end with space on purpose, so text is taken as it is.
         Kind::Text => match given {
-            Given::Untyped(text) => Ok(Value::Text(text.clone())),
-            other => other.string("a string").map(Value::Text),
+            Given::Untyped(text) => Ok(json!(text)),
+            other => other.string("a string").map(Json::from),
         },
         Kind::Secret | Kind::SecretUrl => {
             let text = given.string("a string")?;
-            if text.is_empty() { Err("is empty".into()) } else { Ok(Value::Secret(text.into())) }
+            if text.is_empty() { Err("is empty".into()) } else { Ok(json!(text)) }
         }
-        Kind::Secrets => {
-            let texts = given.strings("a string or a list of strings")?;
-            Ok(Value::Secrets(texts.into_iter().map(SecretString::from).collect()))
-        }
-        Kind::Choice(words) => choice(words, &given.string("a string")?).map(Value::Text),
+        Kind::Secrets => given.strings("a string or a list of strings").map(Json::from),
+        Kind::Choice(words) => choice(words, &given.string("a string")?).map(Json::from),
         Kind::Flag => match given {
-            Given::Flag(flag) => Ok(Value::Flag(*flag)),
+            Given::Flag(flag) => Ok(json!(flag)),
             other => match other.scalar("true or false", |_| None)?.as_str() {
-                "true" => Ok(Value::Flag(true)),
-                "false" => Ok(Value::Flag(false)),
+                "true" => Ok(json!(true)),
+                "false" => Ok(json!(false)),
                 text => Err(format!("takes true or false, not {text:?}")),
             },
         },
-        Kind::Integer(min, max) => integer(min, max, &given.number("a whole number")?).map(Value::Integer),
+        Kind::Integer(min, max) => integer(min, max, &given.number("a whole number")?).map(Json::from),
         Kind::Bytes(min, max) => {
             let text = match given {
                 Given::Number(text) => text.clone(),
                 other => other.string("a size such as \"16KiB\"")?,
             };
-            bytes(min, max, &text).map(Value::Integer)
+            bytes(min, max, &text).map(Json::from)
         }
-        Kind::Ratio => ratio(&given.number("a number from 0 to 1")?).map(Value::Ratio),
+        Kind::Ratio => ratio(&given.number("a number from 0 to 1")?).map(Json::from),
         Kind::Duration(min, max) => {
             duration(min, max, &given.string("a duration with its unit, such as \"5s\" or \"10m\"")?)
-                .map(Value::Duration)
         }
         Kind::DurationOrNever(min, max) => match given.string("a duration such as \"10s\", or \"never\"")?.as_str() {
-            "never" => Ok(Value::Never),
-            text => duration(min, max, text).map(Value::Duration).map_err(|what| format!("{what}, or \"never\"")),
+            "never" => Ok(Json::Null),
+            text => duration(min, max, text).map_err(|what| format!("{what}, or \"never\"")),
         },
-        Kind::Rate => rate(&given.string("a rate such as \"100/s\"")?).map(Value::Rate),
+        Kind::Rate => rate(&given.string("a rate such as \"100/s\"")?),
         Kind::Addr => {
             let text = given.string("an address such as \"127.0.0.1:8080\"")?;
             let addr = text.strip_prefix("localhost:").map_or(text.clone(), |port| format!("127.0.0.1:{port}"));
-            addr.parse().map(Value::Addr).map_err(|_| {
+            addr.parse().map(|addr: SocketAddr| json!(addr)).map_err(|_| {
                 format!("{text:?} is no IP address and port; write it as \"127.0.0.1:8080\" or \"[::1]:8080\"")
             })
         }
-        Kind::Texts => given.strings("a list of strings").map(Value::Texts),
-        Kind::Networks => networks(&given.strings("a list of networks")?).map(Value::Networks),
+        Kind::Texts => given.strings("a list of strings").map(Json::from),
+        Kind::Networks => networks(&given.strings("a list of networks")?),
     }
 }
 
@@ -183,18 +165,18 @@ fn ratio(text: &str) -> Result<f64, String> {
     if (0.0..=1.0).contains(&number) { Ok(number) } else { Err(format!("is {text}; it takes 0 to 1")) }
 }
 
-fn duration(min_ms: u64, max_ms: u64, text: &str) -> Result<Duration, String> {
+fn duration(min_ms: u64, max_ms: u64, text: &str) -> Result<Json, String> {
     let span = humantime::parse_duration(text).map_err(|_| {
         format!("{text:?} is no duration; write a number and its unit, such as \"5s\", \"10m\" or \"7d\"")
     })?;
     let (min, max) = (Duration::from_millis(min_ms), Duration::from_millis(max_ms));
     if (min..=max).contains(&span) {
-        return Ok(span);
+        return Ok(json!(span));
     }
     Err(format!("is {text}; it takes {} to {}", key::show_ms(min_ms), key::show_ms(max_ms)))
 }
 
-fn rate(text: &str) -> Result<RateLimit, String> {
+fn rate(text: &str) -> Result<Json, String> {
     let wrong = || format!("{text:?} is no rate; write it as \"100/s\", \"1000/m\" or \"5000/h\"");
     let (count, unit) = text.split_once('/').ok_or_else(wrong)?;
     let count: u32 = count.trim().parse().map_err(|_| wrong())?;
@@ -207,13 +189,17 @@ fn rate(text: &str) -> Result<RateLimit, String> {
     if count == 0 {
         return Err("is zero; leave the key out for no limit, or pause the channel to stop it".into());
     }
-    Ok(RateLimit { count, per })
+    Ok(json!({ "count": count, "per": per }))
 }
 
-fn networks(texts: &[String]) -> Result<Vec<IpNet>, String> {
+fn networks(texts: &[String]) -> Result<Json, String> {
     let one = |text: &String| {
         let address = || text.parse().ok().map(|ip: std::net::IpAddr| IpNet::from(ip));
-        text.parse().ok().or_else(address).ok_or_else(|| format!("{text:?} is no network; write it as \"10.0.0.0/8\""))
+        let network: Option<IpNet> = text.parse().ok().or_else(address);
+        network.map_or_else(
+            || Err(format!("{text:?} is no network; write it as \"10.0.0.0/8\"")),
+            |network| Ok(json!(network)),
+        )
     };
     texts.iter().map(one).collect()
 }

@@ -11,6 +11,9 @@
 //! | neither | nobody: 401 | `local`, who may do everything |
 //!
 //! What a browser may be made to send by a stranger's page is refused by [`origin`].
+//!
+//! **Guarantee.** Where tokens are configured nobody reads or acts without one, and neither memory nor timing tells
+//! one. **Limit.** Tokens are those of the configuration: a new one needs a restart.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,10 +22,9 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts, Request, State};
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
 use axum::middleware::Next;
-use axum::response::Response;
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use axum::response::{IntoResponse as _, Response};
+use hmac::Mac as _;
 use secrecy::{ExposeSecret as _, SecretString};
-use sha2::Sha256;
 
 use super::problem::{Kind, Problem};
 use crate::config::{Config, HTTP_TOKEN, LOCAL, Scope, TokenConfig};
@@ -30,10 +32,12 @@ use crate::config::{Config, HTTP_TOKEN, LOCAL, Scope, TokenConfig};
 mod login;
 mod origin;
 mod session;
+mod signature;
 mod ticket;
 
 pub(super) use login::routes;
 pub(super) use origin::is_local;
+use signature::Key;
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -73,6 +77,16 @@ impl Caller {
         self.0.topics.as_ref().is_none_or(|topics| topics.iter().any(matches))
     }
 
+    /// Whether it may do that (`write to`, `listen to`) with this topic, else the problem that says so.
+    pub(super) fn check_topic(&self, doing: &str, topic: &str) -> Result<(), Problem> {
+        if self.may_use_topic(topic) {
+            return Ok(());
+        }
+        let name = self.name();
+        let detail = format!("the token {name:?} may not {doing} the topic {topic:?} (tokens.{name}.topics)");
+        Err(Problem::new(Kind::Forbidden, detail))
+    }
+
     /// Whether it may do what needs this scope, else the problem that says so.
     pub(super) fn check(&self, needed: Scope) -> Result<(), Problem> {
         if self.scope().covers(needed) {
@@ -110,19 +124,30 @@ impl<S: Sync> OptionalFromRequestParts<S> for Caller {
 /// All tokens. Only keyed hashes of them are kept, and hashes are compared in constant time, so that neither memory nor
 /// timing tells one.
 pub(super) struct Access {
-    hasher: Hmac<Sha256>,
+    hasher: Key,
     tokens: Vec<Token>,
     /// Who asks while there are no tokens.
     local: Caller,
     /// Signs their tickets.
-    local_tickets: ticket::Key,
+    local_tickets: Key,
 }
 
 struct Token {
     hash: [u8; 32],
-    session_key: session::Key,
-    ticket_key: ticket::Key,
+    session_key: Key,
+    ticket_key: Key,
     caller: Caller,
+}
+
+impl Token {
+    fn new(hasher: &Key, secret: &SecretString, rights: Rights) -> Token {
+        Token {
+            hash: hasher.mac(secret.expose_secret().as_bytes()).finalize().into_bytes().into(),
+            session_key: Key::new(session::PURPOSE, &rights.name, secret),
+            ticket_key: Key::new(ticket::PURPOSE, &rights.name, secret),
+            caller: Caller(Arc::new(rights)),
+        }
+    }
 }
 
 impl std::fmt::Debug for Access {
@@ -133,22 +158,15 @@ impl std::fmt::Debug for Access {
 
 impl Access {
     pub(super) fn new(config: &Config) -> Access {
-        let hasher =
-            Hmac::<Sha256>::new_from_slice(&rand::random::<[u8; 32]>()).expect("HMAC takes keys of any length");
-        let token = |name: &str, secret: &SecretString, rights: Rights| Token {
-            hash: hash(&hasher, secret.expose_secret().as_bytes()).finalize().into_bytes().into(),
-            session_key: session::Key::new(name, secret),
-            ticket_key: ticket::Key::new(name, secret),
-            caller: Caller(Arc::new(rights)),
-        };
+        let hasher = Key::random();
         let of_config = |(name, given): (&String, &TokenConfig)| {
             let (topics, payloads) = (given.topics.clone(), given.payloads);
-            token(name, &given.token, Rights { name: name.clone(), scope: given.scope, topics, payloads })
+            Token::new(&hasher, &given.token, Rights { name: name.clone(), scope: given.scope, topics, payloads })
         };
-        let http_token = config.http_token.as_ref().map(|secret| token(HTTP_TOKEN, secret, everything(HTTP_TOKEN)));
+        let http_token = config.http_token.as_ref().map(|secret| Token::new(&hasher, secret, everything(HTTP_TOKEN)));
         let tokens = http_token.into_iter().chain(config.tokens.iter().map(of_config)).collect();
         let local = Caller(Arc::new(everything(LOCAL)));
-        Access { hasher, tokens, local, local_tickets: ticket::Key::random() }
+        Access { hasher, tokens, local, local_tickets: Key::random() }
     }
 
     /// Whether everybody who reaches us may do everything.
@@ -158,7 +176,7 @@ impl Access {
 
     /// The token that this is. All are compared, so that the time does not tell which.
     fn by_token(&self, given: &[u8]) -> Option<&Token> {
-        let given = hash(&self.hasher, given);
+        let given = self.hasher.mac(given);
         let matches = |token: &&Token| given.clone().verify_slice(&token.hash).is_ok();
         self.tokens.iter().fold(None, |found, token| found.or(Some(token).filter(matches)))
     }
@@ -205,19 +223,13 @@ fn everything(name: &str) -> Rights {
     Rights { name: name.to_owned(), scope: Scope::Operate, topics: None, payloads: true }
 }
 
-fn hash(hasher: &Hmac<Sha256>, text: &[u8]) -> Hmac<Sha256> {
-    let mut mac = hasher.clone();
-    mac.update(text);
-    mac
-}
-
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
-fn nobody(headers: &HeaderMap) -> Problem {
+pub(super) fn nobody(headers: &HeaderMap) -> Problem {
     let detail = match headers.contains_key(AUTHORIZATION) {
         true => "the token is none that is configured here: Authorization: Bearer <token>",
         false => "present a token: Authorization: Bearer <token>",
@@ -229,7 +241,7 @@ fn nobody(headers: &HeaderMap) -> Problem {
 pub(super) async fn identify(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
     if let Some((caller, proof)) = access.caller(request.headers()) {
         if let Err(problem) = origin::check(proof, request.method(), request.headers()) {
-            return problem.into();
+            return problem.into_response();
         }
         request.extensions_mut().insert(caller);
     }
@@ -241,7 +253,7 @@ pub(super) async fn require(State(needed): State<Scope>, request: Request, next:
     let caller = request.extensions().get::<Caller>().ok_or_else(|| nobody(request.headers()));
     match caller.and_then(|caller| caller.check(needed)) {
         Ok(()) => next.run(request).await,
-        Err(problem) => problem.into(),
+        Err(problem) => problem.into_response(),
     }
 }
 

@@ -11,6 +11,9 @@
 //! **Guarantee.** No request is answered with 5xx for what it says, and each is bounded: body, time, rows, how many at a
 //! time. An action is audited under the name of its token. **Limit.** Whoever was not answered does not know whether it was
 //! done; an Idempotency-Key makes it safe to ask again.
+//!
+//! May change: paths and fields that are added, and bounds. Must not: what a field or a type of problem means, a path
+//! without its scope, or a statement that does what an SQL function does.
 
 use std::sync::Arc;
 
@@ -75,7 +78,7 @@ async fn one_of_many(State(permits): State<Arc<Semaphore>>, request: Request, ne
         Ok(_permit) => next.run(request).await,
         Err(_) => {
             let detail = format!("{REQUESTS_MAX} requests are under way on this instance; try again");
-            Problem::new(Kind::Overloaded, detail).into()
+            Problem::new(Kind::Overloaded, detail).into_response()
         }
     }
 }

@@ -1,12 +1,15 @@
-//! What a browser must not do to us on behalf of a stranger's page.
+//! Browsers: what they send, where they are led, and what they must not do to us on behalf of a stranger's page.
+//!
+//! **Guarantee.** Nothing of ours is framed, guessed or cached, and nobody is led to another site. **Limit.** Which
+//! requests a stranger's page may make is `access::origin`'s.
 
 use axum::extract::Request;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-    X_FRAME_OPTIONS,
+    ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 
 use super::access::is_local;
 use super::problem::{Kind, Problem};
@@ -36,7 +39,7 @@ pub(super) async fn only_local_names(request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     let detail = "without a token only localhost and loopback addresses are answered as Host";
-    Problem::new(Kind::Misdirected, detail).into()
+    Problem::new(Kind::Misdirected, detail).into_response()
 }
 
 /// A page of ours to go to next: never somebody else's.
@@ -45,9 +48,43 @@ pub(super) fn own_page(given: &str) -> &str {
     if is_plain && given.starts_with('/') && !given.starts_with("//") { given } else { "/" }
 }
 
+/// The page that asks for a token, with this query, and leads on to a page of ours.
+pub(super) fn login_page(query: &str, next: &str) -> String {
+    let mut address = url::form_urlencoded::Serializer::for_suffix(format!("/login?{query}"), "/login?".len());
+    match own_page(next) {
+        "/" => {}
+        next => drop(address.append_pair("next", next)),
+    }
+    address.finish().trim_end_matches('?').to_owned()
+}
+
+/// Whether a person asks, by way of a browser, and not a program.
+pub(super) fn takes_html(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|types| types.contains("text/html")))
+}
+
+/// Names and values of the cookies.
+pub(super) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let lines = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    lines.flat_map(|line| line.split(';').filter_map(|pair| pair.trim().split_once('=')))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_login_leads_on_to_one_of_our_pages() {
+        for (query, next, address) in [
+            ("", "/", "/login"),
+            ("failed", "/", "/login?failed"),
+            ("", "/dead?x=1", "/login?next=%2Fdead%3Fx%3D1"),
+            ("failed", "/dead", "/login?failed&next=%2Fdead"),
+            ("", "//example.com", "/login"),
+        ] {
+            assert_eq!(login_page(query, next), address);
+        }
+    }
 
     #[test]
     fn what_comes_next_is_one_of_our_pages() {

@@ -1,8 +1,8 @@
 //! Accepts connections and bounds what each may cost. `axum::serve` has no limit on how long a request's head may take.
 //!
-//! **Guarantee.** While all connections are taken, by clients that are slow on purpose or just many, a few more are kept
-//! for whoever asks whether we live: else a probe would have a healthy instance killed. Whoever asks for something else
-//! there is told to come again.
+//! **Guarantee.** While all connections are taken, by clients that are slow on purpose or just many, a few more are
+//! kept for whoever asks whether we live: else a probe would have a healthy instance killed. Whoever asks for something
+//! else there is told to come again. **Limit.** Connections beyond the reserve wait in the kernel's queue.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -14,6 +14,9 @@
 //!
 //! **Guarantee.** Who may not act sees no button, and the server refuses the request too. **Limit.** Pages show what the
 //! views show: with a large backlog, counts as of the last snapshot.
+//!
+//! May change: pages, their words and their order. Must not: an action that SQL does not have, a page that needs the
+//! script, or anything that is loaded from elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +24,11 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY, COOKIE, HeaderMap, HeaderName, LOCATION, SET_COOKIE};
+use axum::http::header::{CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, SET_COOKIE};
+use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use minijinja::context;
 use minijinja::value::Value as Context;
@@ -35,8 +39,8 @@ use self::page::{NAVIGATION, Page};
 use self::snapshots::{Shown, Snapshots};
 use self::view::Viewer;
 use super::Readiness;
-use super::access::Caller;
-use super::browser::own_page;
+use super::access::{self, Caller};
+use super::browser::{cookies, login_page, own_page, takes_html};
 use super::problem::{Kind, Problem};
 use crate::config::{ChannelConfig, Config, LOCAL, Scope};
 
@@ -119,7 +123,7 @@ async fn admit(State(needed): State<Scope>, request: Request, next: Next) -> Res
     let theme = cookie(request.headers(), THEME_COOKIE);
     match request.extensions().get::<Caller>() {
         None if is_person => lead_to_login(&request),
-        None => Problem::new(Kind::Unauthorized, "present a token: Authorization: Bearer <token>").into_response(),
+        None => access::nobody(request.headers()).into_response(),
         Some(caller) => match caller.check(needed) {
             Ok(()) => next.run(request).await,
             Err(_) if is_person => {
@@ -135,27 +139,21 @@ async fn admit(State(needed): State<Scope>, request: Request, next: Next) -> Res
 
 /// The login leads back to the page that was asked for.
 fn lead_to_login(request: &Request) -> Response {
-    let page = request.uri().path_and_query().map_or("/", |whole| whole.as_str());
-    let to = match request.method() {
-        &Method::GET if page != "/" => {
-            let next: String = url::form_urlencoded::byte_serialize(page.as_bytes()).collect();
-            format!("/login?next={next}")
-        }
-        _ => "/login".to_owned(),
-    };
-    (StatusCode::SEE_OTHER, [(LOCATION, to)]).into_response()
+    let page = request.uri().path_and_query().filter(|_| request.method() == Method::GET);
+    Redirect::to(&login_page("", page.map_or("/", |page| page.as_str()))).into_response()
 }
 
 /// Every page.
-async fn show(State(dashboard): State<Arc<Dashboard>>, uri: Uri, caller: Caller, headers: HeaderMap) -> Response {
+async fn show(State(dashboard): State<Arc<Dashboard>>, caller: Caller, request: Parts) -> Response {
+    let uri = &request.uri;
     let here = uri.path_and_query().map_or("/", |whole| whole.as_str()).to_owned();
     let viewer = Viewer { caller, here };
     let Some(page) = Page::parse(uri.path(), uri.query().unwrap_or_default()) else {
         let drawn = Drawn { alert: dashboard.alert(&viewer).await, ..not_found() };
-        return dashboard.page(drawn, "", false, &viewer, &headers);
+        return dashboard.page(drawn, "", false, &viewer, &request);
     };
     let drawn = dashboard.draw(&page, &viewer, AGE_MAX).await;
-    dashboard.page(drawn, page.section(), page.is_live(), &viewer, &headers)
+    dashboard.page(drawn, page.section(), page.is_live(), &viewer, &request)
 }
 
 /// `/login`: asks for a token, where there are some.
@@ -163,7 +161,7 @@ async fn login(caller: Option<Caller>, uri: Uri, headers: HeaderMap) -> Response
     let asked: BTreeMap<_, _> = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).collect();
     let next = own_page(asked.get("next").map_or("/", |next| next)).to_owned();
     if caller.is_some() {
-        return (StatusCode::SEE_OTHER, [(LOCATION, next)]).into_response();
+        return Redirect::to(&next).into_response();
     }
     let problem = asked.contains_key("failed").then_some("This is none of the tokens that outboxd knows.");
     let theme = cookie(&headers, THEME_COOKIE);
@@ -226,7 +224,7 @@ impl Dashboard {
     }
 
     /// A body in its frame.
-    fn page(&self, drawn: Drawn, section: &str, is_live: bool, viewer: &Viewer, headers: &HeaderMap) -> Response {
+    fn page(&self, drawn: Drawn, section: &str, is_live: bool, viewer: &Viewer, request: &Parts) -> Response {
         let icon_color = match drawn.alert {
             "critical" => "%23c9372c",
             "warn" => "%23b7791f",
@@ -240,7 +238,7 @@ impl Dashboard {
         let entries = NAVIGATION.into_iter().filter(|(path, ..)| *path != "/audit" || viewer.may_operate());
         let nav: Vec<Context> = entries.map(|(path, name, key, gap)| context! { path, name, key, gap }).collect();
         let is_named = viewer.caller.name() != LOCAL;
-        let flash = cookie(headers, FLASH_COOKIE).and_then(|text| flash(&text));
+        let flash = cookie(&request.headers, FLASH_COOKIE).and_then(|text| flash(&text));
         let q = url::form_urlencoded::parse(viewer.here.split_once('?').map_or("", |(_, query)| query).as_bytes())
             .find(|(name, _)| name == "q")
             .map(|(_, q)| q.into_owned());
@@ -250,11 +248,12 @@ impl Dashboard {
                 title => drawn.title, body => render::joined(&drawn.parts), nav, active => section, live, icon_color,
                 alert => render::alert(drawn.alert), flash => flash.clone(), q => q.unwrap_or_default(),
                 caller => is_named.then(|| viewer.caller.name()), scope => viewer.caller.scope().name(), here => viewer.here.clone(),
-                theme => cookie(headers, THEME_COOKIE), css => &*assets::STYLE_PATH, js => &*assets::SCRIPT_PATH,
+                theme => cookie(&request.headers, THEME_COOKIE), css => &*assets::STYLE_PATH, js => &*assets::SCRIPT_PATH,
             },
         );
         let mut response = (drawn.status, [POLICY], Html(html)).into_response();
-        if flash.is_some() {
+        // It is said once: to whoever reads the page, not to a script that asks whether it is there.
+        if flash.is_some() && request.method == Method::GET {
             let gone = format!("{FLASH_COOKIE}=; Path=/; Max-Age=0; SameSite=Strict");
             response.headers_mut().extend(gone.parse().ok().map(|gone| (SET_COOKIE, gone)));
         }
@@ -306,14 +305,8 @@ fn limits(channel: &ChannelConfig) -> String {
     limits.join(", ")
 }
 
-fn takes_html(headers: &HeaderMap) -> bool {
-    headers.get_all(ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|types| types.contains("text/html")))
-}
-
 fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
-    let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|line| line.split(';'));
-    let mut pairs = all.filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(given, _)| *given == name).map(|(_, value)| value.to_owned())
+    cookies(headers).find(|(given, _)| *given == name).map(|(_, value)| value.to_owned())
 }
 
 /// What an action said, as its cookie holds it: a tone and a text.

@@ -15,6 +15,9 @@
 //!
 //! Bounded: sessions, topics of a session and of an instance, what waits for a client, what a client may send, how far
 //! it may be behind. Metrics: `outboxd_live_*`.
+//!
+//! May change: bounds. Must not: the form of messages, for which `docs/live.md` is the contract, or a session that
+//! waits for another one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -33,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Readiness;
-use super::access::{self, Access, Caller};
+use super::access::{self, Access};
 use super::problem::{Kind, Problem};
 use crate::config::{LiveConfig, Scope};
 use crate::queue::events::Feed;
@@ -55,6 +58,8 @@ mod share;
 mod socket;
 pub(super) mod tickets;
 
+/// What a client does with a topic.
+const LISTEN: &str = "listen to";
 /// Before the ticket, among the subprotocols that a client offers.
 const TICKET: &str = "ticket.";
 /// Clients that read what they lack from Redis at a time; the others wait.
@@ -135,7 +140,7 @@ impl Live {
             if !caller.may_see_payloads() {
                 caller.check(Scope::Write)?;
             }
-            asked.check_topics(&caller)?;
+            asked.wanted.iter().try_for_each(|wanted| caller.check_topic(LISTEN, &wanted.topic))?;
             // A program that forgets its sessions leaves room for the others; without tokens there are no others.
             let all = self.config.sessions_max;
             let sessions_max = if self.access.is_open() { all } else { all.div_ceil(2) };
@@ -150,23 +155,10 @@ impl Live {
         if ticket.key.is_some() && asked.key.is_some() && asked.key != ticket.key {
             return refused("this key");
         }
-        asked.check_topics(&caller)?;
+        asked.wanted.iter().try_for_each(|wanted| caller.check_topic(LISTEN, &wanted.topic))?;
         let until = Instant::now() + ticket.left();
         asked.key = asked.key.take().or(ticket.key);
         Ok((right, Some(until)))
-    }
-}
-
-impl Asked {
-    fn check_topics(&self, caller: &Caller) -> Result<(), Problem> {
-        match self.wanted.iter().find(|wanted| !caller.may_use_topic(&wanted.topic)) {
-            None => Ok(()),
-            Some(wanted) => {
-                let (name, topic) = (caller.name(), &wanted.topic);
-                let detail = format!("the token {name:?} may not listen to {topic:?} (tokens.*.topics)");
-                Err(Problem::new(Kind::Forbidden, detail))
-            }
-        }
     }
 }
 

@@ -1,4 +1,7 @@
 //! `/metrics`: Prometheus text.
+//!
+//! **Guarantee.** To ask costs no statement: what needs one was sampled before. **Limit.** Counters are of this
+//! instance since its start.
 
 use std::sync::Arc;
 

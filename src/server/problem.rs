@@ -1,4 +1,7 @@
 //! Answers that say no: `application/problem+json`, as of RFC 9457. `docs/api.md` lists the types.
+//!
+//! **Guarantee.** A type means the same for good; programs tell problems apart by it. **Limit.** `detail` is for people
+//! and may change.
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
@@ -123,17 +126,17 @@ impl Problem {
     }
 }
 
-impl From<Problem> for Response {
-    fn from(problem: Problem) -> Response {
-        let (status, name) = problem.kind.parts();
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, name) = self.kind.parts();
         let body = json!({
             "type": format!("urn:outboxd:problem:{name}"),
             "title": status.canonical_reason().unwrap_or("Error"),
             "status": status.as_u16(),
-            "detail": problem.detail,
+            "detail": self.detail,
         });
         let mut response = (status, [(CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response();
-        match problem.kind {
+        match self.kind {
             Kind::Unauthorized => {
                 let challenge = HeaderValue::from_static("Bearer realm=\"outboxd\"");
                 response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
@@ -184,11 +187,5 @@ impl From<RequestError> for Problem {
                 )
             }
         }
-    }
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        self.into()
     }
 }

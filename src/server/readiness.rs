@@ -1,4 +1,7 @@
 //! Whether the instance should be given work: it has started, does not drain, and can use what it stands on.
+//!
+//! **Guarantee.** It answers in time, and however often it is asked, it asks Postgres and Redis twice a second at most.
+//! **Limit.** It says whether this instance can work, not whether the work gets done: `outboxd.health` does.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,6 +89,12 @@ impl Readiness {
     /// What the instance stands on, once it works.
     pub(super) fn parts_now(&self) -> Option<&Parts> {
         self.parts.get()
+    }
+
+    /// The record, once the instance works.
+    pub(super) fn store(&self) -> Result<&Store, Problem> {
+        let parts = self.parts_now().ok_or_else(|| Problem::new(Kind::Unavailable, "outboxd starts; try again"))?;
+        Ok(&parts.store)
     }
 
     async fn report(&self) -> Report {
@@ -181,9 +190,7 @@ impl FromRequestParts<Arc<Readiness>> for Ready {
     type Rejection = Problem;
 
     async fn from_request_parts(_: &mut request::Parts, readiness: &Arc<Readiness>) -> Result<Ready, Problem> {
-        let parts =
-            readiness.parts_now().ok_or_else(|| Problem::new(Kind::Unavailable, "outboxd starts; try again"))?;
-        Ok(Ready(parts.store.clone()))
+        Ok(Ready(readiness.store()?.clone()))
     }
 }
 

@@ -3,6 +3,9 @@
 //!
 //! Rows are not counted here: one instance takes the snapshot for all (see the reporter), and each shows the last one. Over
 //! instances take the maximum, not the sum.
+//!
+//! **Guarantee.** A series that has nothing left to count says 0, and labels are bounded. **Limit.** What is shown is
+//! as old as the last sample and the snapshot in it; `outboxd_sampled_timestamp_seconds` tells.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -1,4 +1,7 @@
 //! `/version`: what runs here.
+//!
+//! **Guarantee.** It asks nobody. **Limit.** The schema is the one that this binary knows; `/readyz` compares it with
+//! the database's.
 
 use axum::Json;
 use serde_json::{Value, json};

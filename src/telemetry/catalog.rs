@@ -89,7 +89,7 @@ pub const METRICS: &[Metric] = &[
     metric("outboxd_retention_deleted_total", Counter, &["table"], "Rows deleted because their retention was over, by table."),
     metric("outboxd_channel_held_origins", Gauge, &["channel", "reason"], "Origins that are held. retry_after: the provider asked for it; failures, unauthorized: the circuit is open, or half-open until the next notification probes the origin."),
     metric("outboxd_channel_paused", Gauge, &["channel"], "1 while an operator's pause stops the channel."),
-    metric("outboxd_database_pool_wait_seconds", WAIT, &["pool"], "The wait for a connection to Postgres, by pool: durable, relaxed."),
+    metric("outboxd_database_pool_wait_seconds", WAIT, &["pool"], "The wait for a connection to Postgres, by pool: durable, relaxed, and request for callers over HTTP."),
     metric("outboxd_database_pool_connections_in_use", Gauge, &[], "Connections of the durable pool in use."),
     metric("outboxd_database_pool_connections_max", Gauge, &[], "Connections of the durable pool at most (database.pool_size)."),
     metric("outboxd_spans_exported_total", Counter, &[], "Spans that the collector has taken, two for each traced call."),

@@ -127,9 +127,11 @@ async fn a_circuit_that_is_half_open_is_urgent_only_if_something_waits_for_it() 
 #[tokio::test]
 async fn what_is_held_on_purpose_is_not_late() {
     let client = postgres::database().await.connect().await;
+    run(&client, INSTANCE).await;
     run(
         &client,
         "INSERT INTO outboxd.route VALUES ('quiz', 0, 'push'), ('quiz', 1, 'sms'), ('order', 0, 'mail');
+         INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES (1, 0, '{quiz,order}');
          SELECT outboxd.notify(t, 'r', '{}') FROM unnest('{quiz,order,lost}'::text[]) t;
          UPDATE outboxd.notification_log SET created_at = now() - interval '2 min', send_at = now() - interval '2 min'",
     )
@@ -228,6 +230,31 @@ async fn topics_that_no_route_serves_are_told() {
     assert_eq!(level(&client, "routes").await, "critical", "one that only relays needs no routes and publishes all");
     run(&client, &told(1, "'{default}'")).await;
     assert_eq!(level(&client, "routes").await, "ok");
+}
+
+/// The instance that started last has no route for `lost`; the other one has.
+#[tokio::test]
+async fn a_topic_that_some_running_instance_routes_is_not_without_a_route() {
+    let client = postgres::database().await.connect().await;
+    let told = "INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES (1, 0, '{lost,quiz}'), (2, 0, '{quiz}')";
+    for sql in [INSTANCE, INSTANCE, told, "INSERT INTO outboxd.route VALUES ('quiz', 0, 'push')"] {
+        run(&client, sql).await;
+    }
+    run(
+        &client,
+        "SELECT outboxd.notify('lost', 'r', '{}');
+         UPDATE outboxd.notification_log SET created_at = now() - interval '2 min', send_at = now() - interval '2 min'",
+    )
+    .await;
+    let why =
+        "SELECT (SELECT reason FROM outboxd.stuck) || (SELECT ', ready ' || ready_unpublished FROM outboxd.outbox_lag)";
+    assert_eq!(value::<String>(&client, why).await, "never published, ready 1");
+    run(&client, "UPDATE outboxd.instance SET stopped_at = now() WHERE id = 1").await;
+    assert_eq!(value::<String>(&client, why).await, "no route, ready 0");
+    run(&client, "UPDATE outboxd.instance SET stopped_at = NULL, roles = '{worker}' WHERE id = 1").await;
+    assert_eq!(value::<String>(&client, why).await, "no route, ready 0", "nobody publishes it");
+    run(&client, "UPDATE outboxd.instance_report SET topics = '{default}' WHERE instance = 2").await;
+    assert_eq!(value::<String>(&client, why).await, "never published, ready 1");
 }
 
 #[tokio::test]

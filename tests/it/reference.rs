@@ -50,10 +50,10 @@ fn section_of(key: &Key) -> String {
 
 fn default(key: &Key) -> String {
     match key.fallback {
-        Fallback::Required => "**required**".to_owned(),
+        Fallback::Required(_) => "**required**".to_owned(),
         Fallback::Value("") => "none".to_owned(),
         Fallback::Value(value) => format!("`{value}`"),
-        Fallback::Derived(text) => text.to_owned(),
+        Fallback::Derived(text) | Fallback::Absent(text) => text.to_owned(),
     }
 }
 

@@ -123,7 +123,10 @@ async fn dead_lists_shows_and_retries() {
     assert_eq!(unasked.code, 2);
     assert!(unasked.err.contains("28 dead letters match; add --yes"), "{}", unasked.err);
     let discarded = outboxd(&database, &["dead", "discard", "3", "1"]).await;
-    assert_eq!(discarded.out, "3 is CANCELED: discarded\n1 is not FAILED: nothing to discard\n");
+    assert_eq!(discarded.out, "3 is CANCELED: discarded\n");
+    let refused =
+        "outboxd: notification 1 is QUEUED: only FAILED ones are discarded (one on its way: outboxd.cancel(id))\n";
+    assert_eq!(discarded.err, refused, "it is said once");
     let filter = ["dead", "discard", "--topic", "orders", "--since", "7m30s"];
     let count = outboxd(&database, &[&filter[..], &["--dry-run"]].concat()).await;
     assert_eq!(count.out, "4 dead letters match\n", "{}", count.err);

@@ -1,4 +1,5 @@
--- Topics that have work, a route, a pause or traffic in the last hour: what waits, what was done, where it goes.
+-- Topics that have work, a route, a pause or traffic in the last hour: what waits, what was done, where it goes by the routes
+-- of the instance that started last, and which running instances have no route for it.
 -- Parameters: none. Locks: none. Index: the primary keys of the statistics; 200 rows at most.
 WITH states AS MATERIALIZED (
     SELECT q.topic, q.status, q.count, extract(epoch FROM q.oldest_age)::float8 AS oldest_s FROM outboxd.queue_state q
@@ -10,7 +11,7 @@ WITH states AS MATERIALIZED (
 ), known AS (
     SELECT s.topic FROM states s UNION SELECT d.topic FROM done d
     UNION SELECT p.name FROM outboxd.topic p WHERE p.paused_at IS NOT NULL
-    UNION SELECT r.topic FROM outboxd.route r WHERE r.topic <> 'default'
+    UNION SELECT r.topic FROM outboxd._carrier c CROSS JOIN LATERAL unnest(c.topics) r(topic) WHERE r.topic <> 'default'
 ), listed AS (
     SELECT k.topic, p.paused_at,
            (SELECT s.count FROM states s WHERE s.topic = k.topic AND s.status = 'PENDING') AS pending,
@@ -20,7 +21,11 @@ WITH states AS MATERIALIZED (
            (SELECT max(s.oldest_s) FROM states s WHERE s.topic = k.topic AND s.status IN ('QUEUED', 'PROCESSING')) AS oldest_s,
            d.sent, d.failed, d.retried, l.p50_ms, l.p99_ms,
            (SELECT json_agg(r.channel ORDER BY r.position) FROM outboxd.route r
-             WHERE r.topic = CASE WHEN EXISTS (SELECT FROM outboxd.route o WHERE o.topic = k.topic) THEN k.topic ELSE 'default' END) AS route
+             WHERE r.topic = CASE WHEN EXISTS (SELECT FROM outboxd.route o WHERE o.topic = k.topic) THEN k.topic ELSE 'default' END) AS route,
+           (SELECT json_build_object('instances', count(*), 'lacking', count(*) FILTER (WHERE c.lacks),
+                                     'names', string_agg(format('%s on %s', c.id, c.host), ', ' ORDER BY c.id) FILTER (WHERE c.lacks))
+              FROM (SELECT w.id, w.host, coalesce(NOT w.topics && ARRAY[k.topic, 'default'], false) AS lacks FROM outboxd._carrier w) c)
+               AS routed
       FROM known k LEFT JOIN outboxd.topic p ON p.name = k.topic
       LEFT JOIN done d ON d.topic = k.topic LEFT JOIN spent l ON l.topic = k.topic
      ORDER BY p.paused_at IS NULL, k.topic LIMIT 200

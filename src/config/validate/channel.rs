@@ -1,4 +1,7 @@
 //! One provider: its URL, templates, headers, secrets and times.
+//!
+//! **Guarantee.** What would fail on every call is refused at start. **Limit.** Of a URL that is a template only the
+//! beginning is judged.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +9,10 @@ use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::{HeaderName, HeaderValue};
+use humantime::format_duration;
 use secrecy::ExposeSecret;
 
-use super::{quoting, show};
+use super::{quoting, relation};
 use crate::config::forward::{OWN_HEADERS, Pattern};
 use crate::config::key::KeyPath;
 use crate::config::settings::Settings;
@@ -32,19 +36,12 @@ pub(super) fn validate(settings: &mut Settings, name: &str, channel: &ChannelCon
             settings.error(&url, what);
         }
     }
-    for (key, source, known) in [
-        ("body", &channel.body, template::REQUEST),
-        ("accepted_when", &channel.accepted_when, template::ANSWER),
-        ("provider_id", &channel.provider_id, template::ANSWER),
-    ] {
-        if let Some(source) = source {
-            legal_template(settings, &at.child(key), source, known);
-        }
+    if let Some(source) = &channel.body {
+        body(settings, &at.child("body"), source, channel);
     }
-    body(settings, &at.child("body"), channel);
     for (key, source) in [("accepted_when", &channel.accepted_when), ("provider_id", &channel.provider_id)] {
-        if let Some(Err(what)) = source.as_deref().map(reads_the_answer) {
-            settings.error(&at.child(key), what);
+        if let Some(source) = source {
+            reads_the_answer(settings, &at.child(key), source);
         }
     }
     if HeaderValue::from_str(&channel.content_type).is_err() {
@@ -64,22 +61,26 @@ pub(super) fn validate(settings: &mut Settings, name: &str, channel: &ChannelCon
 }
 
 /// A JSON body that the provider could not read, as far as it shows without a notification.
-fn body(settings: &mut Settings, path: &KeyPath, channel: &ChannelConfig) {
-    let Some(body) = channel.body.as_deref().filter(|_| is_json(channel) && !settings.is_wrong(path)) else { return };
-    let mut errors = quoting::unquoted(body);
+fn body(settings: &mut Settings, path: &KeyPath, source: &str, channel: &ChannelConfig) {
+    legal_template(settings, path, source, template::REQUEST);
+    if !is_json(channel) || settings.is_wrong(path) {
+        return;
+    }
+    let mut errors = quoting::unquoted(source);
     if errors.is_empty() {
-        errors.extend(quoting::no_json(body));
+        errors.extend(quoting::no_json(source));
     }
     errors.into_iter().for_each(|what| settings.error(path, what));
 }
 
 /// Without an expression it would say the same of every answer.
-fn reads_the_answer(source: &str) -> Result<(), String> {
-    if source.contains("{{") || source.contains("{%") {
-        return Ok(());
+fn reads_the_answer(settings: &mut Settings, path: &KeyPath, source: &str) {
+    legal_template(settings, path, source, template::ANSWER);
+    if !source.contains("{{") && !source.contains("{%") {
+        let example = if source.starts_with("response") { source.trim() } else { "response.ok" };
+        let what = format!("has no {{{{ }}}}, so it says the same of every answer; write \"{{{{ {example} }}}}\"");
+        settings.error(path, what);
     }
-    let example = if source.starts_with("response") { source.trim() } else { "response.ok" };
-    Err(format!("has no {{{{ }}}}, so it says the same of every answer; write \"{{{{ {example} }}}}\""))
 }
 
 fn is_json(channel: &ChannelConfig) -> bool {
@@ -114,8 +115,7 @@ fn legal_url(url: &str) -> Result<(), String> {
     if !url.starts_with("http://") && !url.starts_with("https://") {
         return Err("must begin with http:// or https://, or with {{ where it comes from data".into());
     }
-    let host = url.split("://").nth(1).unwrap_or_default();
-    if host.starts_with("{{") || url.contains("{{") || url.contains("{%") {
+    if url.contains("{{") || url.contains("{%") {
         return Ok(());
     }
     // The parser's error does not repeat the URL, which may hold a token.
@@ -145,11 +145,8 @@ fn times(settings: &mut Settings, at: &KeyPath, channel: &ChannelConfig) {
     for (name, span) in
         [("connect_timeout", channel.connect_timeout), ("first_byte_timeout", channel.first_byte_timeout)]
     {
-        let path = at.child(name);
-        if !settings.is_wrong(&timeout) && !settings.is_wrong(&path) && span > channel.timeout {
-            let what = format!("is {}; it must be at most {timeout} ({})", show(span), show(channel.timeout));
-            settings.error(&path, what);
-        }
+        let spans = [span, channel.timeout].map(format_duration);
+        relation(settings, span <= channel.timeout, [&at.child(name), &timeout], spans, "at most", "");
     }
 }
 

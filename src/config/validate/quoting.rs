@@ -1,7 +1,11 @@
 //! Quotes and commas in a JSON body: what is wrong with them is noticed only by the provider.
 //!
-//! **Limit.** Only a plain `{{ payload.text }}` or `{{ …|tojson }}` is judged; what statements and other expressions make of
-//! a value is not worked out.
+//! **Guarantee.** A template is cut as the engine cuts it: with its own tokens. **Limit.** Only a plain `{{
+//! payload.text }}` or `{{ …|tojson }}` is judged; what statements and other expressions make of a value is not worked
+//! out.
+
+use minijinja::machinery::{Token, tokenize};
+use minijinja::syntax::SyntaxConfig;
 
 use crate::config::template::REQUEST;
 
@@ -14,28 +18,25 @@ const NUMBER_FILTERS: [&str; 5] = ["abs", "count", "float", "int", "length"];
 /// Variables that can hold a quote.
 const FREE_TEXT: [&str; 4] = ["headers", "payload", "recipient", "topic"];
 
-/// A part of a template's source, without its delimiters.
-#[derive(Debug, PartialEq, Eq)]
+/// A part of a template; comments are left out.
 enum Piece<'a> {
     Text(&'a str),
-    Expression(&'a str),
-    Statement(&'a str),
+    Expression(Expression<'a>),
+    Statement,
 }
 
-/// A word of an expression.
-#[derive(Debug, PartialEq, Eq)]
-enum Word<'a> {
-    Name(&'a str),
-    Quoted,
-    Sign(char),
+/// What stands between `{{` and `}}`.
+struct Expression<'a> {
+    code: &'a str,
+    tokens: Vec<Token<'a>>,
 }
 
 /// Values that a JSON body takes without quoting them: `"text": {{ payload.text }}`.
 pub(super) fn unquoted(source: &str) -> Vec<String> {
     plain_values(source)
         .into_iter()
-        .filter(|(code, is_quoted)| !is_quoted && root(code) != Some("id"))
-        .map(|(code, _)| {
+        .filter(|(expression, is_quoted)| !is_quoted && expression.root() != Some("id"))
+        .map(|(Expression { code, .. }, _)| {
             format!("puts {{{{ {code} }}}} into JSON as it is; write {{{{ {code}|tojson }}}}, which quotes")
         })
         .collect()
@@ -45,8 +46,8 @@ pub(super) fn unquoted(source: &str) -> Vec<String> {
 pub(super) fn breakable(source: &str) -> Vec<String> {
     plain_values(source)
         .into_iter()
-        .filter(|(code, is_quoted)| *is_quoted && root(code).is_some_and(|root| FREE_TEXT.contains(&root)))
-        .map(|(code, _)| code.to_owned())
+        .filter(|(expression, is_quoted)| *is_quoted && expression.is_free_text())
+        .map(|(expression, _)| expression.code.to_owned())
         .collect()
 }
 
@@ -59,14 +60,15 @@ pub(super) fn no_json(source: &str) -> Option<String> {
                 is_quoted = quoted_after(text, is_quoted);
                 sample.push_str(text);
             }
-            Piece::Expression(code) if is_quoted && quotes_itself(code) => {
+            Piece::Expression(expression) if is_quoted && expression.quotes_itself() => {
                 return Some(format!(
-                    "puts {{{{ {code} }}}} between quotes, and tojson writes quotes of its own; leave those around it out"
+                    "puts {{{{ {} }}}} between quotes, and tojson writes quotes of its own; leave those around it out",
+                    expression.code
                 ));
             }
             Piece::Expression(_) if is_quoted => sample.push('0'),
-            Piece::Expression(code) => sample.push_str(json_sample(code)?),
-            Piece::Statement(_) => return None,
+            Piece::Expression(expression) => sample.push_str(expression.json_sample()?),
+            Piece::Statement => return None,
         }
     }
     let error = serde_json::from_str::<serde_json::Value>(&sample).err().filter(|_| !sample.trim().is_empty())?;
@@ -76,12 +78,12 @@ pub(super) fn no_json(source: &str) -> Option<String> {
 }
 
 /// Each plain value of a JSON template, and whether it stands between quotes.
-fn plain_values(source: &str) -> Vec<(&str, bool)> {
+fn plain_values(source: &str) -> Vec<(Expression<'_>, bool)> {
     let (mut is_quoted, mut found) = (false, Vec::new());
     for piece in pieces(source) {
         match piece {
             Piece::Text(text) => is_quoted = quoted_after(text, is_quoted),
-            Piece::Expression(code) if is_plain(code) => found.push((code, is_quoted)),
+            Piece::Expression(expression) if expression.is_plain() => found.push((expression, is_quoted)),
             _ => {}
         }
     }
@@ -101,121 +103,59 @@ fn quoted_after(text: &str, before: bool) -> bool {
     is_quoted
 }
 
-/// A field as `tojson` writes it: mostly a text, in quotes.
-fn quotes_itself(code: &str) -> bool {
-    let is_text = root(code).is_some_and(|root| FREE_TEXT.contains(&root));
-    is_text && matches!(words(code).as_slice(), [.., Word::Sign('|'), Word::Name("tojson")])
-}
-
-/// What an expression might give, if that is JSON for sure. A text may stand for a name as well.
-fn json_sample(code: &str) -> Option<&'static str> {
-    match words(code).as_slice() {
-        [Word::Name("id")] => Some("0"),
-        [.., Word::Sign('|'), Word::Name("tojson")] => Some("\"0\""),
-        [.., Word::Sign('|'), Word::Name(filter)] if NUMBER_FILTERS.contains(filter) => Some("0"),
-        _ => None,
-    }
-}
-
-fn root(code: &str) -> Option<&str> {
-    match words(code).first() {
-        Some(Word::Name(name)) => Some(name),
-        _ => None,
-    }
-}
-
-/// A variable or a field of it, with nothing but filters of text behind.
-fn is_plain(code: &str) -> bool {
-    if !root(code).is_some_and(|root| REQUEST.contains(&root)) {
-        return false;
-    }
-    let words = words(code);
-    let (mut rest, mut is_filter) = (&words[1..], false);
-    while let [sign, name, after @ ..] = rest {
-        match (sign, name) {
-            (Word::Sign('.'), Word::Name(_)) if !is_filter => {}
-            (Word::Sign('|'), Word::Name(name)) if TEXT_FILTERS.contains(name) => is_filter = true,
-            _ => return false,
+impl Expression<'_> {
+    fn root(&self) -> Option<&str> {
+        match self.tokens.first() {
+            Some(Token::Ident(name)) => Some(name),
+            _ => None,
         }
-        rest = after;
     }
-    rest.is_empty()
+
+    fn is_free_text(&self) -> bool {
+        self.root().is_some_and(|root| FREE_TEXT.contains(&root))
+    }
+
+    /// A field as `tojson` writes it: mostly a text, in quotes.
+    fn quotes_itself(&self) -> bool {
+        self.is_free_text() && matches!(self.tokens.as_slice(), [.., Token::Pipe, Token::Ident("tojson")])
+    }
+
+    /// What it might give, if that is JSON for sure. A text may stand for a name as well.
+    fn json_sample(&self) -> Option<&'static str> {
+        match self.tokens.as_slice() {
+            [Token::Ident("id")] => Some("0"),
+            [.., Token::Pipe, Token::Ident("tojson")] => Some("\"0\""),
+            [.., Token::Pipe, Token::Ident(filter)] if NUMBER_FILTERS.contains(filter) => Some("0"),
+            _ => None,
+        }
+    }
+
+    /// A variable or a field of it, with nothing but filters of text behind.
+    fn is_plain(&self) -> bool {
+        let [Token::Ident(root), rest @ ..] = self.tokens.as_slice() else { return false };
+        let (pairs, odd) = rest.as_chunks();
+        let fields = pairs.iter().take_while(|pair| matches!(pair, [Token::Dot, Token::Ident(_)])).count();
+        let is_text_filter =
+            |pair: &[Token<'_>; 2]| matches!(pair, [Token::Pipe, Token::Ident(name)] if TEXT_FILTERS.contains(name));
+        REQUEST.contains(root) && odd.is_empty() && pairs[fields..].iter().all(is_text_filter)
+    }
 }
 
-/// Cuts a template that the engine has accepted into its pieces; comments are left out.
+/// Cuts a template that the engine has accepted into its pieces.
 fn pieces(source: &str) -> Vec<Piece<'_>> {
-    let (mut rest, mut found) = (source, Vec::new());
-    while let Some(at) = ["{{", "{%", "{#"].into_iter().filter_map(|tag| rest.find(tag)).min() {
-        found.push(Piece::Text(&rest[..at]));
-        let (open, inside) = rest[at..].split_at(2);
-        let length = match open {
-            "{#" => inside.find("#}"),
-            "{{" => code_length(inside, "}}"),
-            _ => code_length(inside, "%}"),
-        };
-        let length = length.unwrap_or(inside.len());
-        let code = inside[..length].trim_matches(['-', '+']).trim();
-        rest = inside.get(length + 2..).unwrap_or_default();
-        match open {
-            "{{" => found.push(Piece::Expression(code)),
-            // What follows is no template until the block ends.
-            "{%" if code == "raw" => {
-                let end = rest.find("endraw").and_then(|end| rest[..end].rfind("{%")).unwrap_or(rest.len());
-                found.push(Piece::Text(&rest[..end]));
-                rest = &rest[end..];
+    let (mut found, mut tokens, mut from) = (Vec::new(), Vec::new(), 0);
+    for (token, span) in tokenize(source, false, SyntaxConfig::default()).map_while(Result::ok) {
+        match token {
+            Token::TemplateData(text) => found.push(Piece::Text(text)),
+            Token::VariableStart => from = span.end_offset as usize,
+            Token::VariableEnd => {
+                let code = source[from..span.start_offset as usize].trim();
+                found.push(Piece::Expression(Expression { code, tokens: std::mem::take(&mut tokens) }));
             }
-            "{%" => found.push(Piece::Statement(code)),
-            _ => {}
+            Token::BlockStart => found.push(Piece::Statement),
+            Token::BlockEnd => tokens.clear(),
+            token => tokens.push(token),
         }
-    }
-    found.push(Piece::Text(rest));
-    found
-}
-
-/// Where `end` stands outside of quotes and braces.
-fn code_length(code: &str, end: &str) -> Option<usize> {
-    let (mut quote, mut depth, mut is_escaped) = (None, 0_usize, false);
-    for (at, c) in code.char_indices() {
-        match (quote, c) {
-            _ if is_escaped => is_escaped = false,
-            (Some(_), '\\') => is_escaped = true,
-            (Some(open), c) if c == open => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, '{') => depth += 1,
-            (None, _) if depth == 0 && code[at..].starts_with(end) => return Some(at),
-            (None, '}') => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    None
-}
-
-fn words(code: &str) -> Vec<Word<'_>> {
-    let (mut rest, mut found) = (code.trim_start(), Vec::new());
-    while let Some(first) = rest.chars().next() {
-        let length = match first {
-            '"' | '\'' => {
-                let mut is_escaped = false;
-                let closing = |(_, c): &(usize, char)| {
-                    let closes = *c == first && !is_escaped;
-                    is_escaped = *c == '\\' && !is_escaped;
-                    closes
-                };
-                found.push(Word::Quoted);
-                rest[1..].char_indices().find(closing).map_or(rest.len(), |(at, _)| at + 2)
-            }
-            c if c.is_alphanumeric() || c == '_' => {
-                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-                found.push(Word::Name(&rest[..end]));
-                end
-            }
-            c => {
-                found.push(Word::Sign(c));
-                c.len_utf8()
-            }
-        };
-        rest = rest[length..].trim_start();
     }
     found
 }

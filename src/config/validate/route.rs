@@ -1,10 +1,15 @@
 //! One route: its channels and its retries.
+//!
+//! **Guarantee.** Every channel that a route names exists, and is named once. **Limit.** Which topics an app writes is
+//! not known here: one without a route waits, and `outboxd doctor` tells.
 
-use super::show;
+use humantime::format_duration;
+
+use super::relation;
 use crate::config::key::KeyPath;
 use crate::config::settings::Settings;
 use crate::config::suggest::did_you_mean;
-use crate::config::{Config, RouteConfig};
+use crate::config::{Config, RouteConfig, TOPIC_BYTES_MAX};
 
 /// Notes what is wrong with the route.
 pub(super) fn validate(settings: &mut Settings, name: &str, route: &RouteConfig, config: &Config) {
@@ -13,12 +18,12 @@ pub(super) fn validate(settings: &mut Settings, name: &str, route: &RouteConfig,
         settings.error(&at, what);
     }
     channels(settings, &at.child("channels"), route, config);
-    attempts(settings, &at, route);
-    let [base, max] = ["backoff.base", "backoff.max"].map(|key| at.join(key));
-    if !settings.is_wrong(&base) && !settings.is_wrong(&max) && route.backoff.base > route.backoff.max {
-        let what = format!("is {}; it must be at most {max} ({})", show(route.backoff.base), show(route.backoff.max));
-        settings.error(&base, what);
-    }
+    let counts = [route.attempts_before_failover, route.max_attempts];
+    let [before, max] = [at.child("attempts_before_failover"), at.child("max_attempts")];
+    relation(settings, counts[0] <= counts[1], [&before, &max], counts, "at most", "");
+    let spans = [route.backoff.base, route.backoff.max];
+    let [base, max] = [at.join("backoff.base"), at.join("backoff.max")];
+    relation(settings, spans[0] <= spans[1], [&base, &max], spans.map(format_duration), "at most", "");
 }
 
 /// What `notify()` takes as a topic, except what looks like a pattern.
@@ -28,8 +33,8 @@ fn legal_topic(name: &str) -> Result<(), String> {
                     topics without one"
             .into());
     }
-    if name.is_empty() || name.len() > 200 || name.contains('\0') {
-        return Err("is named after no topic: they have 1 to 200 bytes".into());
+    if name.is_empty() || name.len() > TOPIC_BYTES_MAX || name.contains('\0') {
+        return Err(format!("is named after no topic: they have 1 to {TOPIC_BYTES_MAX} bytes"));
     }
     Ok(())
 }
@@ -49,14 +54,5 @@ fn channels(settings: &mut Settings, path: &KeyPath, route: &RouteConfig, config
         if route.channels[..index].contains(channel) {
             settings.error(path, format!("names {channel:?} twice"));
         }
-    }
-}
-
-fn attempts(settings: &mut Settings, at: &KeyPath, route: &RouteConfig) {
-    let [before, max] = [at.child("attempts_before_failover"), at.child("max_attempts")];
-    let wrong = settings.is_wrong(&before) || settings.is_wrong(&max);
-    if !wrong && route.attempts_before_failover > route.max_attempts {
-        let what = format!("is {}; it must be at most {max} ({})", route.attempts_before_failover, route.max_attempts);
-        settings.error(&before, what);
     }
 }

@@ -1,4 +1,7 @@
 //! Tokens of the HTTP endpoints: long enough, told apart, and there at all where others can reach us.
+//!
+//! **Guarantee.** Off loopback nothing is served without a token, and no error repeats one. **Limit.** A token's length
+//! is checked, not its randomness.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::channel::legal_name;
 use crate::config::key::KeyPath;
 use crate::config::settings::Settings;
-use crate::config::{Config, HTTP_TOKEN, LOCAL, TokenConfig};
+use crate::config::{Config, HTTP_TOKEN, LOCAL, TOPIC_BYTES_MAX, TokenConfig};
 
 /// Characters of a token at least: what is shorter is guessed.
 const CHARS_MIN: usize = 16;
@@ -59,8 +62,8 @@ fn topics(settings: &mut Settings, path: &KeyPath, token: &TokenConfig) {
         settings.error(path, "is empty; leave it out for all topics");
     }
     for topic in topics {
-        if topic.is_empty() || topic.len() > 200 {
-            settings.error(path, format!("has {topic:?}, which is no topic: they have 1 to 200 bytes"));
+        if topic.is_empty() || topic.len() > TOPIC_BYTES_MAX {
+            settings.error(path, format!("has {topic:?}, which is no topic: they have 1 to {TOPIC_BYTES_MAX} bytes"));
         } else if topic.trim_end_matches('*').contains('*') || topic.ends_with("**") {
             settings.error(path, format!("has {topic:?}; a * stands at the end alone, as in \"order.*\""));
         }

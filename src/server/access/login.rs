@@ -1,23 +1,23 @@
 //! `POST /login` and `POST /logout`: from a token to the dashboard's session and back. The pages are the dashboard's.
+//!
+//! **Guarantee.** A stranger's page logs nobody in or out. **Limit.** Wrong tokens are not counted: their length is
+//! what protects them.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, State};
-use axum::http::header::{ACCEPT, HeaderMap, LOCATION, ORIGIN, SET_COOKIE};
+use axum::http::header::{HeaderMap, ORIGIN, SET_COOKIE};
 use axum::http::{HeaderValue, Method, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::post;
 use serde::Deserialize;
 
 use super::session::{self, Transport};
 use super::{Access, Proof, origin};
-use crate::server::browser::own_page;
+use crate::server::browser::{login_page, own_page, takes_html};
 use crate::server::problem::{Kind, Problem};
-
-/// The dashboard's page that asks for a token; with this query it says that the last one was wrong.
-const LOGIN_FAILED: &str = "/login?failed";
 
 #[derive(Deserialize)]
 struct Presented {
@@ -42,13 +42,7 @@ async fn log_in(
     let Form(presented) = form.map_err(|_| Problem::new(Kind::BadRequest, "send the token as a form: token=…"))?;
     let Some(token) = access.by_token(presented.token.trim().as_bytes()) else {
         return match takes_html(&headers) {
-            true => Ok(go(&match own_page(&presented.next) {
-                "/" => LOGIN_FAILED.to_owned(),
-                next => {
-                    let next: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
-                    format!("{LOGIN_FAILED}&next={next}")
-                }
-            })),
+            true => Ok(Redirect::to(&login_page("failed", &presented.next)).into_response()),
             false => Err(Problem::new(Kind::Unauthorized, "this is none of the tokens that outboxd knows")),
         };
     };
@@ -63,20 +57,14 @@ async fn log_out(headers: HeaderMap) -> Result<Response, Problem> {
 }
 
 fn with_cookie(cookie: HeaderValue, headers: &HeaderMap, then: &str) -> Response {
-    let mut response = if takes_html(headers) { go(then) } else { StatusCode::NO_CONTENT.into_response() };
+    let mut response = match takes_html(headers) {
+        true => Redirect::to(then).into_response(),
+        false => StatusCode::NO_CONTENT.into_response(),
+    };
     response.headers_mut().insert(SET_COOKIE, cookie);
     response
 }
 
-/// The same place, asked for with GET.
-fn go(to: &str) -> Response {
-    (StatusCode::SEE_OTHER, [(LOCATION, to.to_owned())]).into_response()
-}
-
 fn transport(headers: &HeaderMap) -> Transport {
     Transport::of(headers, headers.get(ORIGIN).and_then(|origin| origin.to_str().ok()))
-}
-
-fn takes_html(headers: &HeaderMap) -> bool {
-    headers.get_all(ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|types| types.contains("text/html")))
 }

@@ -7,6 +7,9 @@
 //! What changes something, and what opens a WebSocket, must come from our own pages. A program that is no browser sends
 //! neither header; with a cookie it must send one, without a token it need not: every browser sends one with such a
 //! request, and its Host must be local.
+//!
+//! **Guarantee.** No page of another origin changes anything here in somebody's name. **Limit.** Without a token, a
+//! browser too old to send either header is taken for a program.
 
 use std::net::IpAddr;
 

@@ -1,21 +1,22 @@
 //! The dashboard's session: a cookie that says which token it was made with and until when, signed with a key made from
 //! that token.
 //!
-//! Nothing is kept, so every instance with the same token takes it, and so does a restarted one. A session ends after
-//! [`LASTS`], or when the token is changed or taken out of the configuration. **Limit.** Logging out makes the browser
-//! forget the cookie; a copy of it goes on until it ends. docs/api.md says how to end all.
+//! **Guarantee.** A session ends after [`LASTS`], or when the token is changed or taken out of the configuration.
+//! **Limit.** Logging out makes the browser forget the cookie; a copy of it goes on until it ends. docs/api.md says how
+//! to end all.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use axum::http::header::{COOKIE, HOST, HeaderMap, HeaderValue};
+use axum::http::header::{HOST, HeaderMap, HeaderValue};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use secrecy::{ExposeSecret as _, SecretString};
-use sha2::Sha256;
 
 use super::is_local;
+use super::signature::{Key, now_s};
+use crate::server::browser;
 
+/// What keys of sessions are made for.
+pub(super) const PURPOSE: &str = "session";
 /// How long a session lasts.
 const LASTS: Duration = Duration::from_secs(12 * 60 * 60);
 /// Over HTTPS: no other host, and no page that came over plain HTTP, can set a cookie of this name.
@@ -23,28 +24,12 @@ const SECURE_NAME: &str = "__Host-outboxd";
 /// Over plain HTTP, which only loopback may use: not every browser takes a `Secure` cookie there, as Chromium does.
 const PLAIN_NAME: &str = "outboxd";
 
-/// Signs the sessions of one token.
-pub(super) struct Key(Hmac<Sha256>);
-
-impl Key {
-    pub(super) fn new(name: &str, token: &SecretString) -> Key {
-        let mut key = keyed(token.expose_secret().as_bytes());
-        key.update(b"outboxd session ");
-        key.update(name.as_bytes());
-        Key(keyed(&key.finalize().into_bytes()))
-    }
-}
-
-fn keyed(key: &[u8]) -> Hmac<Sha256> {
-    Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length")
-}
-
 /// What a cookie says, not yet believed: `<name in base64>.<end in seconds since 1970>.<signature in base64>`.
 pub(super) struct Session<'a> {
     name: String,
     until_s: u64,
     signed: &'a str,
-    signature: Vec<u8>,
+    signature: &'a str,
 }
 
 impl<'a> Session<'a> {
@@ -55,7 +40,7 @@ impl<'a> Session<'a> {
             name: String::from_utf8(URL_SAFE_NO_PAD.decode(name).ok()?).ok()?,
             until_s: until.parse().ok()?,
             signed,
-            signature: URL_SAFE_NO_PAD.decode(signature).ok()?,
+            signature,
         })
     }
 
@@ -66,18 +51,13 @@ impl<'a> Session<'a> {
 
     /// Whether that token's key signed it, and it has not ended.
     pub(super) fn is_valid(&self, key: &Key) -> bool {
-        let mut mac = key.0.clone();
-        mac.update(self.signed.as_bytes());
-        mac.verify_slice(&self.signature).is_ok() && now_s() < self.until_s
+        key.has_signed(self.signed, self.signature) && now_s() < self.until_s
     }
 }
 
 /// A cookie's value for whoever presented the token of this name.
 fn sign(name: &str, key: &Key, until_s: u64) -> String {
-    let signed = format!("{}.{until_s}", URL_SAFE_NO_PAD.encode(name));
-    let mut mac = key.0.clone();
-    mac.update(signed.as_bytes());
-    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
+    key.sign(&format!("{}.{until_s}", URL_SAFE_NO_PAD.encode(name)))
 }
 
 /// `Set-Cookie` that begins a session.
@@ -93,12 +73,8 @@ pub(super) fn end(transport: Transport) -> HeaderValue {
 /// The values of our cookies. The plain name counts on loopback alone.
 pub(super) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let is_local = has_local_host(headers);
-    let pairs = headers
-        .get_all(COOKIE)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|all| all.split(';').filter_map(|pair| pair.trim().split_once('=')));
-    pairs.filter(move |(name, _)| *name == SECURE_NAME || (is_local && *name == PLAIN_NAME)).map(|(_, value)| value)
+    let is_ours = move |name: &str| name == SECURE_NAME || (is_local && name == PLAIN_NAME);
+    browser::cookies(headers).filter(move |(name, _)| is_ours(name)).map(|(_, value)| value)
 }
 
 /// How the browser reached us. We speak plain HTTP; in front of us there may be TLS.
@@ -132,16 +108,12 @@ fn has_local_host(headers: &HeaderMap) -> bool {
     headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_local)
 }
 
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn key(name: &str, token: &str) -> Key {
-        Key::new(name, &SecretString::from(token))
+        Key::new(PURPOSE, name, &token.into())
     }
 
     #[test]
@@ -157,11 +129,12 @@ mod tests {
         assert!(!Session::parse(&ended).unwrap().is_valid(&key("ops", "t1")));
         let longer = value.replace(&later.to_string(), &(later + 1).to_string());
         assert!(!Session::parse(&longer).unwrap().is_valid(&key("ops", "t1")), "its end is signed");
+        assert!(!Session::parse(&format!("{value}!")).unwrap().is_valid(&key("ops", "t1")), "a signature is base64");
     }
 
     #[test]
     fn what_is_no_session_is_none() {
-        for value in ["", ".", "..", "b3Bz.1", "b3Bz.x.AA", "!.1.AA", "b3Bz.1.!", "b3Bz.99999999999999999999.AA"] {
+        for value in ["", ".", "..", "b3Bz.1", "b3Bz.x.AA", "!.1.AA", "b3Bz.99999999999999999999.AA"] {
             assert!(Session::parse(value).is_none(), "{value}");
         }
     }

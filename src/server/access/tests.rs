@@ -7,24 +7,21 @@ use axum::http::header::{COOKIE, HOST, HeaderValue, SET_COOKIE};
 use super::*;
 
 fn access(tokens: &[(&str, &str, Scope)]) -> Access {
-    let hasher = Hmac::<Sha256>::new_from_slice(b"key").unwrap();
-    let one = |(name, secret, scope): &(&str, &str, Scope)| Token {
-        hash: hash(&hasher, secret.as_bytes()).finalize().into_bytes().into(),
-        session_key: session::Key::new(name, &SecretString::from(*secret)),
-        ticket_key: ticket::Key::new(name, &SecretString::from(*secret)),
-        caller: caller(name, *scope, None),
+    let hasher = Key::random();
+    let one = |(name, secret, scope): &(&str, &str, Scope)| {
+        Token::new(&hasher, &SecretString::from(*secret), rights(name, *scope, None))
     };
-    Access {
-        tokens: tokens.iter().map(one).collect(),
-        hasher: hasher.clone(),
-        local: caller(LOCAL, Scope::Operate, None),
-        local_tickets: ticket::Key::random(),
-    }
+    let tokens = tokens.iter().map(one).collect();
+    Access { tokens, hasher, local: caller(LOCAL, Scope::Operate, None), local_tickets: Key::random() }
+}
+
+fn rights(name: &str, scope: Scope, topics: Option<&[&str]>) -> Rights {
+    let topics = topics.map(|topics| topics.iter().map(|topic| (*topic).to_owned()).collect());
+    Rights { name: name.to_owned(), scope, topics, payloads: false }
 }
 
 fn caller(name: &str, scope: Scope, topics: Option<&[&str]>) -> Caller {
-    let topics = topics.map(|topics| topics.iter().map(|topic| (*topic).to_owned()).collect());
-    Caller(Arc::new(Rights { name: name.to_owned(), scope, topics, payloads: false }))
+    Caller(Arc::new(rights(name, scope, topics)))
 }
 
 fn headers(given: &[(axum::http::HeaderName, &str)]) -> HeaderMap {

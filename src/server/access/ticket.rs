@@ -1,50 +1,26 @@
 //! Tickets of the live feed: what an app's backend gives to its own clients, so that they may listen and nothing else.
 //!
 //! A browser cannot set headers on a WebSocket and must not hold the app's token. So a ticket says who asked for it,
-//! which topics and key it is good for and until when, signed with a key made from that token. Nothing is kept: every
-//! instance with the same token takes it, and changing the token ends all of them. Without tokens the key is made anew
-//! by each process, because a ticket also opens the door to pages of other origins.
+//! which topics and key it is good for and until when, signed with a key made from that token. Without tokens the key is
+//! made anew by each process, because a ticket also opens the door to pages of other origins.
+//!
+//! **Guarantee.** It is good for no more than its token. **Limit.** Nothing is kept, so one ticket cannot be taken back:
+//! it ends by its time, or with all others when the token is changed.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
-use sha2::Sha256;
 
+use super::signature::now_s;
 use super::{Access, Caller};
 use crate::server::problem::{Kind, Problem};
 
-/// Signs the tickets of one token.
-pub(super) struct Key(Hmac<Sha256>);
+/// What keys of tickets are made for.
+pub(super) const PURPOSE: &str = "ticket";
 
-impl Key {
-    pub(super) fn new(name: &str, token: &SecretString) -> Key {
-        let mut key = keyed(token.expose_secret().as_bytes());
-        key.update(b"outboxd ticket ");
-        key.update(name.as_bytes());
-        Key(keyed(&key.finalize().into_bytes()))
-    }
-
-    /// Of this process alone.
-    pub(super) fn random() -> Key {
-        Key(keyed(&rand::random::<[u8; 32]>()))
-    }
-
-    fn mac(&self, text: &str) -> Hmac<Sha256> {
-        let mut mac = self.0.clone();
-        mac.update(text.as_bytes());
-        mac
-    }
-}
-
-fn keyed(key: &[u8]) -> Hmac<Sha256> {
-    Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length")
-}
-
-/// What a ticket says. On the way it is `<JSON in base64>.<signature in base64>`, so it fits a URL and a header.
+/// What a ticket says. On the way it is `<JSON in base64>.<signature in base64>`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::server) struct Ticket {
     /// The name of the token that asked for it.
@@ -76,32 +52,29 @@ impl Access {
         let until_s = now_s().saturating_add(ttl.as_secs());
         let ticket = Ticket { by: caller.name().to_owned(), topics, key, until_s };
         let json = serde_json::to_vec(&ticket).expect("texts and a number are JSON");
-        let said = URL_SAFE_NO_PAD.encode(json);
         let known = self.tokens.iter().find(|token| token.caller.name() == ticket.by);
-        let signature = known.map_or(&self.local_tickets, |token| &token.ticket_key).mac(&said).finalize();
-        (format!("{said}.{}", URL_SAFE_NO_PAD.encode(signature.into_bytes())), until_s)
+        let key = known.map_or(&self.local_tickets, |token| &token.ticket_key);
+        (key.sign(&URL_SAFE_NO_PAD.encode(json)), until_s)
     }
 
     /// Whose ticket this is and what it says; 401 if nobody here signed it, or if it is over.
     pub(in crate::server) fn redeem(&self, given: &str) -> Result<(Caller, Ticket), Problem> {
         let forged = || Problem::new(Kind::Unauthorized, "this is no ticket that this configuration signed");
         let (said, signature) = given.split_once('.').ok_or_else(forged)?;
-        let decode = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| forged());
-        let ticket: Ticket = serde_json::from_slice(&decode(said)?).map_err(|_| forged())?;
+        let json = URL_SAFE_NO_PAD.decode(said).map_err(|_| forged())?;
+        let ticket: Ticket = serde_json::from_slice(&json).map_err(|_| forged())?;
         let known = self.tokens.iter().find(|token| token.caller.name() == ticket.by);
         let (key, caller) = match known {
             Some(token) => (&token.ticket_key, &token.caller),
             None if self.is_open() => (&self.local_tickets, &self.local),
             None => return Err(forged()),
         };
-        key.mac(said).verify_slice(&decode(signature)?).map_err(|_| forged())?;
+        if !key.has_signed(said, signature) {
+            return Err(forged());
+        }
         if ticket.left().is_zero() {
             return Err(Problem::new(Kind::Unauthorized, "this ticket is over; ask your backend for another"));
         }
         Ok((caller.clone(), ticket))
     }
-}
-
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_secs())
 }

@@ -1,4 +1,7 @@
 //! Actions on one notification, topic, channel or schedule: the functions that operators call in SQL.
+//!
+//! **Guarantee.** The change and its entry in `outboxd.audit` are one transaction. **Limit.** Running instances learn
+//! of it within a second or two, not at once.
 
 use axum::Json;
 use axum::http::StatusCode;

@@ -1,4 +1,6 @@
 //! `/v1/bulk`: what matches a filter is retried, discarded or canceled, here or in the background.
+//!
+//! **Guarantee.** Unless told otherwise it only counts. **Limit.** What is written after it began is left out.
 
 use axum::Json;
 use axum::http::StatusCode;

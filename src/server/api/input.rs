@@ -1,4 +1,7 @@
 //! What a request says, read without a panic and with a problem that says what is wrong.
+//!
+//! **Guarantee.** Whatever is sent gets an answer of 4xx that names the part at fault, or is taken. **Limit.** A body
+//! is read whole before it is judged, within its bound.
 
 use std::time::Duration;
 
@@ -13,6 +16,7 @@ use chrono::{DateTime, Utc};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 
 use crate::server::problem::{Kind, Problem};
 
@@ -103,6 +107,13 @@ pub(in crate::server) fn parse<'a, T: serde::Deserialize<'a>>(bytes: &'a [u8]) -
             Problem::new(Kind::BadRequest, format!("the body is no JSON: {error}"))
         }
     })
+}
+
+/// The description of a payload.
+pub(super) fn any_but_null() -> Schema {
+    use Type::{Array, Boolean, Number, Object, String};
+    let any = SchemaType::from_iter([Object, Array, String, Number, Boolean]);
+    ObjectBuilder::new().schema_type(any).description(Some("Any JSON but null, up to 256 KiB.")).into()
 }
 
 /// A point in time. Says how to write one, which its parser does not.

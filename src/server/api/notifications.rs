@@ -1,4 +1,7 @@
 //! `GET /v1/notifications…`: one with what was tried, or a search.
+//!
+//! **Guarantee.** A search is bounded in time and rows, and goes on where it ended. **Limit.** Pages are no snapshot:
+//! what changes meanwhile may be seen twice or not at all.
 
 use axum::Json;
 use base64::Engine as _;

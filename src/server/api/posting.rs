@@ -1,4 +1,7 @@
 //! `POST /v1/notifications`: an app writes without SQL. One round trip to Postgres, one transaction a request.
+//!
+//! **Guarantee.** All of a request is written or nothing; a repeat under its Idempotency-Key gets the first answer.
+//! **Limit.** For as long as `retention.idempotency`.
 
 use axum::http::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
@@ -35,7 +38,7 @@ struct Draft<'a> {
     recipient: String,
     /// Any JSON but null, up to 256 KiB.
     #[serde(borrow)]
-    #[schema(value_type = serde_json::Value)]
+    #[schema(schema_with = input::any_but_null)]
     payload: &'a RawValue,
     /// Not before this time; absent: now.
     #[serde(default, deserialize_with = "input::time", skip_serializing_if = "Option::is_none")]
@@ -156,14 +159,7 @@ fn check(caller: &Caller, drafts: &[Draft<'_>]) -> Result<(), Problem> {
     if drafts.iter().any(|draft| draft.payload.get() == "null") {
         return Err(Problem::new(Kind::Invalid, "payload must not be null"));
     }
-    match drafts.iter().find(|draft| !caller.may_use_topic(&draft.topic)) {
-        None => Ok(()),
-        Some(draft) => {
-            let (name, topic) = (caller.name(), &draft.topic);
-            let detail = format!("the token {name:?} may not write to the topic {topic:?} (tokens.{name}.topics)");
-            Err(Problem::new(Kind::Forbidden, detail))
-        }
-    }
+    drafts.iter().try_for_each(|draft| caller.check_topic("write to", &draft.topic))
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {

@@ -1,4 +1,7 @@
 //! What a token without `payloads` does not see: payloads, headers, providers' answers, and recipients but for their ends.
+//!
+//! **Guarantee.** The API and the dashboard hide the same. **Limit.** Rows of views are judged by the names of their
+//! columns: a new one that holds an app's data belongs into the list here.
 
 use serde_json::Value;
 

@@ -1,10 +1,15 @@
 //! `GET /v1/{view}`: the operators' views as JSON.
+//!
+//! **Guarantee.** Columns and their names are those of the view in SQL; dead letters come without their payload.
+//! **Limit.** The first rows alone, in one order, without a filter.
 
 use axum::Json;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use super::input::InQuery;
 use super::redact;
@@ -36,14 +41,25 @@ pub(super) struct Rows {
     rows: Vec<Value>,
 }
 
-/// The rows of a view: health, queue_state, outbox_lag, stuck, dead_letters, attempts, workers, instances, throughput,
-/// latency, channel_health, bulk_actions, schedules, schedule_runs, events_waiting, event_consumers or audit.
+/// The name of a view, for the description of the API.
+struct Name;
+
+impl PartialSchema for Name {
+    fn schema() -> RefOr<Schema> {
+        let names = VIEWS.iter().map(|view| view.name);
+        ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).into()
+    }
+}
+
+impl ToSchema for Name {}
+
+/// The first rows of a view.
 #[utoipa::path(
     get,
     path = "/v1/{view}",
     operation_id = "readView",
     tag = "views",
-    params(("view" = String, Path, description = "The view's name; audit needs scope operate"), Asked),
+    params(("view" = inline(Name), Path, description = "The view's name; audit needs scope operate"), Asked),
     responses(
         (status = 200, description = "Its first rows", body = Rows),
         (status = 404, description = "There is no such view", body = Shape)

@@ -1,12 +1,14 @@
 //! What the buttons do: one call of the store, a word about it, and back to the page.
+//!
+//! **Guarantee.** Whoever acted sees the effect: what was kept of the pages is outdated. **Limit.** That holds for this
+//! instance; pages of others follow within seconds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::extract::{Form, Path, State};
-use axum::http::StatusCode;
-use axum::http::header::{HeaderMap, LOCATION, SET_COOKIE};
-use axum::response::{IntoResponse, Response};
+use axum::http::header::{HeaderMap, SET_COOKIE};
+use axum::response::{IntoResponse, Redirect, Response};
 
 use super::{Dashboard, FLASH_COOKIE, THEME_COOKIE, cookie, own_page, takes_html, words};
 use crate::server::access::Caller;
@@ -30,9 +32,9 @@ pub(super) async fn act(
     headers: HeaderMap,
     Form(fields): Form<Fields>,
 ) -> Response {
-    let done = match dashboard.readiness.parts_now() {
-        Some(parts) => perform(&parts.store, &caller, &verb, &fields).await,
-        None => Err(Problem::new(Kind::Unavailable, "outboxd starts; try again")),
+    let done = match dashboard.readiness.store() {
+        Ok(store) => perform(store, &caller, &verb, &fields).await,
+        Err(problem) => Err(problem),
     };
     dashboard.snapshots.outdate().await;
     let back = own_page(fields.get("back").map_or("/", String::as_str));
@@ -132,7 +134,7 @@ fn number(text: &str) -> Result<i64, Problem> {
 pub(super) fn said(tone: &str, text: &str, back: &str) -> Response {
     let value = url::form_urlencoded::Serializer::new(String::new()).append_pair(tone, text).finish();
     let kept = format!("{FLASH_COOKIE}={value}; Path=/; Max-Age={FLASH_LASTS}; HttpOnly; SameSite=Strict");
-    (StatusCode::SEE_OTHER, [(LOCATION, back.to_owned()), (SET_COOKIE, kept)]).into_response()
+    ([(SET_COOKIE, kept)], Redirect::to(back)).into_response()
 }
 
 /// `POST /theme`: without the script the theme goes round, as the system has it, dark, light.
@@ -143,6 +145,5 @@ pub(super) async fn theme(headers: HeaderMap, Form(fields): Form<Fields>) -> Res
         Some(_) => ("", 0),
     };
     let kept = format!("{THEME_COOKIE}={theme}; Path=/; Max-Age={lasts}; SameSite=Strict");
-    let back = own_page(fields.get("back").map_or("/", String::as_str)).to_owned();
-    (StatusCode::SEE_OTHER, [(LOCATION, back), (SET_COOKIE, kept)]).into_response()
+    ([(SET_COOKIE, kept)], Redirect::to(own_page(fields.get("back").map_or("/", String::as_str)))).into_response()
 }

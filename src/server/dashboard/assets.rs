@@ -1,4 +1,7 @@
 //! The style sheet and the script. Their address holds a hash of what they say, so a browser keeps them for good.
+//!
+//! **Guarantee.** A page never gets the style or script of another version. **Limit.** One that was opened before an
+//! upgrade must be reloaded.
 
 use std::sync::LazyLock;
 

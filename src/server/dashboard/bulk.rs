@@ -1,16 +1,21 @@
-//! Retry, discard or cancel of everything that a filter finds: first how many, exactly, then the number typed, then the act.
+//! Retry, discard or cancel of everything that a filter finds: first how many, exactly, then the number typed, then the
+//! act.
 //!
 //! **Guarantee.** What is done is what was counted, never more: the count says up to which notification it counted
-//! (`id_max`) and, for dead letters, what failed until when (`until`), and the action keeps to both.
+//! (`id_max`) and, for dead letters, what failed until when (`until`), and the action keeps to both. **Limit.** What
+//! was retried or sent meanwhile by others is not done again, so it may be fewer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Form, Query, State};
-use axum::http::HeaderMap;
-use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use minijinja::context;
+use serde::Deserialize as _;
+use serde::de::IntoDeserializer as _;
+use serde::de::value::Error as UnknownName;
 use serde_json::{Map, Value};
 
 use super::action::{Fields, answer, said};
@@ -29,7 +34,7 @@ pub(super) async fn preview(
     State(dashboard): State<Arc<Dashboard>>,
     caller: Caller,
     Query(asked): Query<BTreeMap<String, String>>,
-    headers: HeaderMap,
+    request: Parts,
 ) -> Response {
     let mut filter: Map<String, Value> = Map::new();
     for key in KEYS {
@@ -75,7 +80,7 @@ pub(super) async fn preview(
     let viewer = Viewer { caller, here: "/bulk/new".to_owned() };
     let alert = dashboard.alert(&viewer).await;
     let drawn = Drawn { status: StatusCode::OK, title: title.to_owned(), parts: render::parts(&body), alert };
-    dashboard.page(drawn, "/bulk", false, &viewer, &headers)
+    dashboard.page(drawn, "/bulk", false, &viewer, &request)
 }
 
 /// `POST /bulk`
@@ -123,18 +128,12 @@ async fn confirmed<'a>(dashboard: &Dashboard, caller: &Caller, fields: &'a Field
 }
 
 fn kind(action: &str) -> Result<BulkAction, Problem> {
-    match action {
-        "retry" => Ok(BulkAction::Retry),
-        "discard" => Ok(BulkAction::Discard),
-        "cancel" => Ok(BulkAction::Cancel),
-        _ => Err(Problem::new(Kind::BadRequest, "action is retry, discard or cancel")),
-    }
+    let unknown = |_: UnknownName| Problem::new(Kind::BadRequest, "action is retry, discard or cancel");
+    BulkAction::deserialize(action.into_deserializer()).map_err(unknown)
 }
 
 impl Dashboard {
     async fn bulk(&self, caller: &Caller, kind: BulkAction, filter: &str, run: BulkRun) -> Result<Bulk, Problem> {
-        let parts =
-            self.readiness.parts_now().ok_or_else(|| Problem::new(Kind::Unavailable, "outboxd starts; try again"))?;
-        Ok(parts.store.act_on_all(caller.name(), kind, filter, run).await?)
+        Ok(self.readiness.store()?.act_on_all(caller.name(), kind, filter, run).await?)
     }
 }

@@ -1,5 +1,7 @@
 //! Charts of the last hour, drawn here as SVG: nothing to load, nothing to run. Colours are classes, because the pages'
 //! policy allows no style attributes; labels are HTML beside the picture, so that they keep their size on any screen.
+//!
+//! **Guarantee.** There are 60 minutes, whatever was counted. **Limit.** Longer spans are for Prometheus.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -33,7 +35,7 @@ struct Latency {
 fn by_minute<T: for<'a> Deserialize<'a>>(rows: &Value, newest: DateTime<Utc>) -> Vec<(DateTime<Utc>, Option<T>)> {
     let mut found: BTreeMap<DateTime<Utc>, T> = BTreeMap::new();
     for row in rows.as_array().into_iter().flatten() {
-        let minute = row["minute"].as_str().and_then(|text| text.parse::<DateTime<Utc>>().ok());
+        let minute = words::time(&row["minute"]);
         if let (Some(minute), Ok(value)) = (minute, T::deserialize(row)) {
             found.insert(minute, value);
         }

@@ -1,4 +1,7 @@
 //! The list of notifications: its filters, which stand in the address, and its pages.
+//!
+//! **Guarantee.** The address alone says what is listed, so it can be passed on. **Limit.** The search is the API's,
+//! with its bounds.
 
 use std::collections::BTreeMap;
 

@@ -1,15 +1,19 @@
 //! `/live?page=…`: server-sent events with the parts of a page that changed.
 //!
-//! All listeners wake at the same times and share a snapshot (see [`super::snapshots`]): a page that many watch is read once
-//! an interval, and one that nobody watches is not read. A listener whose browser tab is hidden has closed its stream.
+//! All listeners wake at the same times and share a snapshot (see [`super::snapshots`]): a page that many watch is read
+//! once an interval, and one that nobody watches is not read. A listener whose browser tab is hidden has closed its
+//! stream.
+//!
+//! **Guarantee.** Only what changed is sent, and a page that hears nothing knows that it is not live. **Limit.** A
+//! bounded number of pages is live at a time.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::CACHE_CONTROL;
+use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Deserialize;
@@ -25,9 +29,6 @@ use crate::server::problem::{Kind, Problem};
 pub(super) const EVERY: Duration = Duration::from_secs(2);
 /// Listeners at a time; connections are bounded too, and probes need some.
 pub(super) const LISTENERS_MAX: usize = 64;
-
-/// Says that we are here, also while a snapshot takes long: a page that hears nothing is not live.
-const ALIVE: &[u8] = b"event: alive\ndata: 1\n\n";
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Asked {
@@ -54,22 +55,19 @@ pub(super) async fn listen(
     let permit =
         permit.map_err(|_| Problem::new(Kind::Unavailable, "too many pages are open; reload to see changes"))?;
     let viewer = Viewer { caller, here: asked.page };
-    let alive = stream::unfold(Arc::clone(&dashboard), |dashboard| async move {
-        dashboard.stop.run_until_cancelled(tokio::time::sleep(EVERY)).await?;
-        Some((Ok::<Bytes, Infallible>(Bytes::from_static(ALIVE)), dashboard))
-    });
     let listener = Listener { dashboard, page, viewer, sent: Vec::new(), _permit: permit };
     let events = stream::unfold(listener, |mut listener| async move {
         let event = listener.next().await?;
-        Some((Ok::<Bytes, Infallible>(event), listener))
+        Some((Ok::<Event, Infallible>(event), listener))
     });
-    let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::from_stream(stream::select(events, alive))).into_response())
+    // Says that we are here, also while a snapshot takes long: a page that hears nothing is not live.
+    let alive = KeepAlive::new().interval(EVERY).event(Event::default().event("alive").data("1"));
+    Ok(([(CACHE_CONTROL, "no-store")], Sse::new(events).keep_alive(alive)).into_response())
 }
 
 impl Listener {
     /// The next event: the parts that changed, or none, so that either side notices when the other has gone.
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self) -> Option<Event> {
         let dashboard = Arc::clone(&self.dashboard);
         if !self.sent.is_empty() {
             // All listeners wake at the same times.
@@ -81,8 +79,8 @@ impl Listener {
         let mut drawn = dashboard.stop.run_until_cancelled(dashboard.draw(&self.page, &self.viewer, EVERY / 2)).await?;
         drawn.parts.push(("alert".to_owned(), render::alert(drawn.alert).to_string()));
         let changed: Vec<&(String, String)> = drawn.parts.iter().filter(|part| !self.sent.contains(part)).collect();
-        let event = format!("event: parts\ndata: {}\n\n", serde_json::json!(changed));
+        let event = Event::default().event("parts").data(serde_json::json!(changed).to_string());
         self.sent = drawn.parts;
-        Some(event.into())
+        Some(event)
     }
 }

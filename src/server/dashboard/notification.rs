@@ -1,12 +1,16 @@
 //! One notification: its life as a line of events, and why it waits.
+//!
+//! **Guarantee.** What happened is told in the order of its times. **Limit.** Attempts past their retention are
+//! missing.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use minijinja::context;
 use minijinja::value::Value as Context;
 use serde_json::{Value, json};
 
 use super::render::{drawable, status_tone};
 use super::view::Viewer;
+use super::words::time;
 
 /// What is shown of one, from its record and what is known beside it.
 pub(super) fn view(found: &Value, shows_payload: bool, viewer: &Viewer) -> Option<Context> {
@@ -42,9 +46,8 @@ fn events(n: &Value) -> Vec<Value> {
     let status = n["status"].as_str().unwrap_or_default();
     let mut events = vec![json!({"what": "Written", "at": n["created_at"], "tone": "t-info"})];
     // A notification is due a moment after it was written; only a later time is an event of its own.
-    let (created, send_at) = (n["created_at"].as_str().unwrap_or_default(), n["send_at"].as_str().unwrap_or_default());
-    let is_later = match (created.parse::<DateTime<Utc>>(), send_at.parse::<DateTime<Utc>>()) {
-        (Ok(created), Ok(send_at)) => (send_at - created).num_seconds() >= 1,
+    let is_later = match (time(&n["created_at"]), time(&n["send_at"])) {
+        (Some(created), Some(send_at)) => (send_at - created).num_seconds() >= 1,
         _ => false,
     };
     if is_later {
@@ -93,7 +96,6 @@ fn events(n: &Value) -> Vec<Value> {
         _ => {}
     }
     // How long after it was due, for what has happened.
-    let time = |at: &Value| at.as_str().and_then(|at| at.parse::<DateTime<Utc>>().ok());
     if let Some(due) = time(&n[if is_later { "send_at" } else { "created_at" }]) {
         for event in events.iter_mut().filter(|event| event["next"] != true) {
             let after = time(&event["at"]).map(|at| (at - due).as_seconds_f64() * 1e3);
@@ -105,9 +107,8 @@ fn events(n: &Value) -> Vec<Value> {
 
 /// The end comes after what was recorded with it, and before what was heard of a call later.
 fn end(events: &mut Vec<Value>, event: Value) {
-    let time = |event: &Value| event["at"].as_str().and_then(|at| at.parse::<DateTime<Utc>>().ok());
-    let ended = time(&event).map(|ended| ended + TimeDelta::seconds(1));
-    let later = |other: &Value| ended.is_some_and(|ended| time(other).is_some_and(|at| at > ended));
+    let ended = time(&event["at"]).map(|ended| ended + TimeDelta::seconds(1));
+    let later = |other: &Value| ended.is_some_and(|ended| time(&other["at"]).is_some_and(|at| at > ended));
     let at = events.iter().position(later).unwrap_or(events.len());
     events.insert(at, event);
 }

@@ -1,4 +1,7 @@
 //! Which page is asked for, and what it reads.
+//!
+//! **Guarantee.** What a caller may not see is taken out before a snapshot is kept. **Limit.** Lists are cut at a
+//! number of rows that fits a page.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +13,6 @@ use crate::server::access::Caller;
 use crate::server::api::{notifications, redact};
 use crate::server::problem::Problem;
 use crate::store::Store;
-use crate::store::request::Answer;
 
 /// A page with its filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +88,17 @@ impl Page {
         }
     }
 
+    /// What it is called: as in the navigation, or by what it is about.
+    pub(super) fn title(&self) -> String {
+        match self {
+            Page::Notification { id, .. } => format!("Notification {id}"),
+            Page::BulkOne { id } => format!("Bulk action {id}"),
+            _ => {
+                NAVIGATION.iter().find(|(path, ..)| *path == self.section()).map_or("", |(_, name, ..)| name).to_owned()
+            }
+        }
+    }
+
     /// What tells it apart from others, as far as its snapshot goes. Who may see payloads sees another one, but for the first
     /// page, which has none.
     pub(super) fn name(&self, caller: &Caller) -> String {
@@ -117,11 +130,22 @@ impl Page {
         let mut found = match self {
             Page::Notifications(fields) => return listing::find(store, caller, fields).await,
             Page::Notification { id, .. } => return one(store, caller, *id).await,
-            Page::Audit { .. } => {
-                caller.check(Scope::Operate)?;
-                self.find(store).await?
+            Page::Now => {
+                let (health, work) = tokio::try_join!(store.dashboard_health(), store.dashboard_work())?;
+                json!({"health": health, "work": work})
             }
-            _ => self.find(store).await?,
+            Page::Dead => store.dashboard_dead_groups().await?,
+            Page::Channels => store.dashboard_channels().await?,
+            Page::Topics => store.dashboard_topics().await?,
+            Page::Schedules => store.dashboard_schedules().await?,
+            Page::Events => store.dashboard_events().await?,
+            Page::Instances => store.dashboard_instances().await?,
+            Page::Audit { before } => {
+                caller.check(Scope::Operate)?;
+                store.dashboard_audit(*before).await?
+            }
+            Page::Bulk => store.dashboard_bulk(None).await?,
+            Page::BulkOne { id } => store.dashboard_bulk(Some(*id)).await?,
         };
         if !caller.may_see_payloads() {
             // Filters and subjects may name recipients.
@@ -130,25 +154,6 @@ impl Page {
             }
         }
         Ok(found)
-    }
-
-    async fn find(&self, store: &Store) -> Answer<Value> {
-        match self {
-            Page::Now => {
-                let (health, work) = tokio::try_join!(store.dashboard_health(), store.dashboard_work())?;
-                Ok(json!({"health": health, "work": work}))
-            }
-            Page::Dead => store.dashboard_dead_groups().await,
-            Page::Channels => store.dashboard_channels().await,
-            Page::Topics => store.dashboard_topics().await,
-            Page::Schedules => store.dashboard_schedules().await,
-            Page::Events => store.dashboard_events().await,
-            Page::Instances => store.dashboard_instances().await,
-            Page::Audit { before } => store.dashboard_audit(*before).await,
-            Page::Bulk => store.dashboard_bulk(None).await,
-            Page::BulkOne { id } => store.dashboard_bulk(Some(*id)).await,
-            Page::Notifications(_) | Page::Notification { .. } => Ok(Value::Null),
-        }
     }
 }
 

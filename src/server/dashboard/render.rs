@@ -1,5 +1,8 @@
 //! From a page's context to HTML. Everything that comes from data is escaped by the engine; what is built here in pieces
 //! escapes by itself.
+//!
+//! **Guarantee.** No data becomes markup. **Limit.** A template that fails is our own fault: the page says so, and the
+//! log says why.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;

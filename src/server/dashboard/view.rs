@@ -1,8 +1,11 @@
 //! From a snapshot to what a template shows.
+//!
+//! **Guarantee.** The same snapshot gives the same page to everybody with the same rights. **Limit.** What a statement
+//! did not find is drawn as absent, not as an error.
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use minijinja::context;
 use minijinja::value::Value as Context;
 use serde_json::Value;
@@ -10,7 +13,7 @@ use serde_json::Value;
 use super::page::Page;
 use super::render::drawable;
 use super::snapshots::Snapshot;
-use super::{chart, listing, notification};
+use super::{chart, listing, notification, words};
 use crate::config::Scope;
 use crate::server::access::Caller;
 use crate::store::dashboard::AUDIT_PAGE;
@@ -48,28 +51,23 @@ pub(super) fn view(
     let (found, at) = (&*snapshot.found, snapshot.at.to_rfc3339());
     let shared = context! { may_operate => viewer.may_operate(), here => viewer.here.clone(), at, stale };
     let page = drawable(found);
-    let (title, template, context) = match asked {
-        Page::Now => ("Now".to_owned(), "now.html", now(found, stale)),
-        Page::Notifications(fields) => {
-            ("Notifications".to_owned(), "notifications.html", listing::view(found, fields, viewer))
+    let (template, context) = match asked {
+        Page::Now => ("now.html", now(found, stale)),
+        Page::Notifications(fields) => ("notifications.html", listing::view(found, fields, viewer)),
+        Page::Notification { shows_payload, .. } => {
+            ("notification.html", notification::view(found, *shows_payload, viewer)?)
         }
-        Page::Notification { id, shows_payload } => {
-            (format!("Notification {id}"), "notification.html", notification::view(found, *shows_payload, viewer)?)
-        }
-        Page::Dead => ("Dead letters".to_owned(), "dead.html", dead(found)),
-        Page::Channels => ("Channels".to_owned(), "channels.html", channels(found, limits)),
-        Page::Topics => ("Topics".to_owned(), "topics.html", context! { page }),
-        Page::Schedules => ("Schedules".to_owned(), "schedules.html", context! { page }),
-        Page::Events => ("Events".to_owned(), "events.html", context! { page }),
-        Page::Instances => ("Instances".to_owned(), "instances.html", context! { page }),
-        Page::Audit { before } => ("Audit".to_owned(), "audit.html", audit(found, before.is_some())),
-        Page::Bulk => ("Bulk actions".to_owned(), "bulk.html", context! { page }),
-        Page::BulkOne { id } => {
-            let b = drawable(found["actions"].get(0)?);
-            (format!("Bulk action {id}"), "bulk_one.html", context! { b })
-        }
+        Page::Dead => ("dead.html", dead(found)),
+        Page::Channels => ("channels.html", channels(found, limits)),
+        Page::Topics => ("topics.html", context! { page }),
+        Page::Schedules => ("schedules.html", context! { page }),
+        Page::Events => ("events.html", context! { page }),
+        Page::Instances => ("instances.html", context! { page }),
+        Page::Audit { before } => ("audit.html", audit(found, before.is_some())),
+        Page::Bulk => ("bulk.html", context! { page }),
+        Page::BulkOne { .. } => ("bulk_one.html", context! { b => drawable(found["actions"].get(0)?) }),
     };
-    Some(View { title, template, context: context! { ..context, ..shared } })
+    Some(View { title: asked.title(), template, context: context! { ..context, ..shared } })
 }
 
 /// The worst level of the checks.
@@ -92,7 +90,7 @@ fn now(found: &Value, stale: Option<&str>) -> Context {
         let shown = context! { title => words, link => link(name), ..drawable(check) };
         if check["level"] == "ok" { fine.push(shown) } else { problems.push(shown) }
     }
-    let newest = work["minute"].as_str().and_then(|minute| minute.parse().ok()).unwrap_or_default();
+    let newest = words::time(&work["minute"]).unwrap_or_default();
     context! {
         page => drawable(found),
         level => stale.map_or_else(|| worst(health), |_| "critical"),
@@ -137,11 +135,10 @@ fn figures(work: &Value) -> Context {
     let count = |status: &str| work["statuses"][status]["count"].as_i64().unwrap_or(0);
     let oldest = ["QUEUED", "PROCESSING"].iter().filter_map(|status| work["statuses"][*status]["oldest_s"].as_f64());
     let minutes = work["minutes"].as_array();
-    let time = |minute: &Value| minute.as_str().and_then(|at| at.parse::<DateTime<Utc>>().ok());
-    let last = time(&work["minute"]).map(|now| now - TimeDelta::minutes(1));
+    let last = words::time(&work["minute"]).map(|now| now - TimeDelta::minutes(1));
     // Not known in the first minute, nor while nobody measured.
-    let full =
-        minutes.and_then(|minutes| minutes.iter().find(|minute| last.is_some() && time(&minute["minute"]) == last));
+    let full = minutes
+        .and_then(|minutes| minutes.iter().find(|minute| last.is_some() && words::time(&minute["minute"]) == last));
     let rate = |name: &str| full.and_then(|minute| minute[name].as_i64());
     context! {
         queued => count("QUEUED"),

@@ -1,6 +1,15 @@
 //! How numbers, spans and times are written for people. Numbers carry their unit, times their zone.
+//!
+//! **Guarantee.** A number never stands without its unit, nor a time without its zone. **Limit.** English and UTC; the
+//! script shows local times.
 
 use chrono::{DateTime, Utc};
+use serde_json::Value;
+
+/// A time as Postgres writes it into JSON.
+pub(super) fn time(value: &Value) -> Option<DateTime<Utc>> {
+    value.as_str()?.parse().ok()
+}
 
 /// 1234567 as `1,234,567`.
 pub(super) fn count(n: i64) -> String {

@@ -1,4 +1,7 @@
 //! How a session ends, and what the client is told.
+//!
+//! **Guarantee.** Each end has one code, one reason and one name in the metric. **Limit.** Whoever was cut off hears
+//! none of it.
 
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 

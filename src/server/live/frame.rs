@@ -1,4 +1,7 @@
 //! What a client is sent, as JSON text. `docs/live.md` is the contract.
+//!
+//! **Guarantee.** Payloads are passed on as they were written. **Limit.** What is no JSON is not of our making and goes
+//! to nobody.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,6 +3,9 @@
 //! Every event of a topic that somebody listens to passes here once, is made a message once, and goes into the mailbox
 //! of each session that wants it. What a stream holds a second time (Redis lost it, and it was appended again) is told
 //! by its position and goes to nobody.
+//!
+//! **Guarantee.** A session gets each event of its topics once, in order, or a gap. **Limit.** So many topics are read
+//! at a time; more are refused.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -2,6 +2,9 @@
 //!
 //! A client is slow if its socket takes no more and its mailbox is full. One whose session merely waits for its turn on
 //! a busy instance is *behind*: the reader waits for it (see `reader`).
+//!
+//! **Guarantee.** What waits is bounded, in messages and bytes. **Limit.** A full mailbox ends the session: nothing is
+//! left out in silence.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

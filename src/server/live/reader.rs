@@ -1,4 +1,7 @@
 //! Reads the streams of all topics that somebody here listens to, on one connection, and hands the entries to the hub.
+//!
+//! **Guarantee.** One connection, however many sessions and topics. **Limit.** In a burst all wait for those who take
+//! what they are sent, for a bounded time.
 
 use std::sync::Arc;
 use std::time::Duration;

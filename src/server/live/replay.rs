@@ -1,4 +1,7 @@
 //! What a client that comes back lacks: from the position that it has up to where this instance reads on.
+//!
+//! **Guarantee.** Nothing is sent twice, and nothing is missing without a gap. **Limit.** Only the newest events, as
+//! many as a client may be behind.
 
 use std::sync::Arc;
 

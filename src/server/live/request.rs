@@ -1,17 +1,20 @@
 //! What a client asks for: `?topic=…[&after=N][&topic=…[&after=N]]…[&key=…][&ticket=…]`. An `after` belongs to the topic
 //! before it, because positions are counted by topic.
+//!
+//! **Guarantee.** What cannot be meant is refused, with what to write instead. **Limit.** One key for all topics of a
+//! session.
 
 use std::sync::Arc;
 
 use url::form_urlencoded;
 
 use super::session::Wanted;
+use crate::config::TOPIC_BYTES_MAX;
 use crate::server::problem::{Kind, Problem};
 
 /// Topics of one session.
 pub(super) const TOPICS_MAX: usize = 16;
-/// As `publish()` has it.
-const TOPIC_BYTES_MAX: usize = 200;
+/// Bytes of a key, as `publish()` has it.
 const KEY_BYTES_MAX: usize = 512;
 
 /// A query, read.

@@ -1,4 +1,7 @@
 //! One client's WebSocket: what it is sent, how it shows that it lives, how it ends.
+//!
+//! **Guarantee.** A client that is silent, sends without end or takes nothing is dropped in bounded time, and told why.
+//! **Limit.** What it had not taken is lost to it until it comes back with its position.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;

@@ -1,4 +1,6 @@
 //! How many sessions one ticket or one token may have, so that whoever holds it does not take the place of all others.
+//!
+//! **Guarantee.** What a session held is given back however it ends. **Limit.** Counted by this instance alone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,7 @@
 //! From a GET to a WebSocket, and what is written to it. axum has the first too, but writes each message in one piece, and
 //! a session would keep room for the longest for as long as it lasts. Here a long one goes out in fragments.
+//!
+//! **Guarantee.** A session keeps room for one fragment, however long its messages are. **Limit.** No compression.
 
 use axum::extract::FromRequestParts;
 use axum::http::header::{

@@ -1,4 +1,7 @@
 //! `POST /v1/live/tickets`: an app's backend asks for what its clients need to listen.
+//!
+//! **Guarantee.** A ticket is good for no more than the token that asks for it. **Limit.** It is good until it ends;
+//! `access::ticket` says how all are ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +11,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 
-use super::Live;
 use super::request::{TOPICS_MAX, check_key, check_topic};
+use super::{LISTEN, Live};
+use crate::config::TOPIC_BYTES_MAX;
 use crate::server::access::Caller;
 use crate::server::api::input::{self, JsonBytes};
 use crate::server::problem::{Kind, Problem, Shape};
@@ -25,9 +30,10 @@ const TTL_S_MAX: u64 = 24 * 60 * 60;
 #[schema(as = TicketRequest)]
 pub(in crate::server) struct Asked {
     /// Names of topics, up to 16.
-    #[schema(min_items = 1, max_items = 16)]
+    #[schema(schema_with = topics)]
     topics: Vec<String>,
     /// The only key of events that the client sees.
+    #[schema(min_length = 1, max_length = 512)]
     key: Option<String>,
     /// Seconds, up to a day; an hour if absent.
     #[schema(minimum = 1, maximum = 86400)]
@@ -64,14 +70,18 @@ pub(in crate::server) async fn issue(
     let Asked { topics, key, ttl } = input::parse(&bytes)?;
     let ttl = ttl.unwrap_or(TTL_S);
     check(&topics, key.as_deref(), ttl).map_err(|detail| Problem::new(Kind::Invalid, detail))?;
-    if let Some(topic) = topics.iter().find(|topic| !caller.may_use_topic(topic)) {
-        let detail = format!("the token {:?} may not listen to {topic:?} (tokens.*.topics)", caller.name());
-        return Err(Problem::new(Kind::Forbidden, detail));
-    }
+    topics.iter().try_for_each(|topic| caller.check_topic(LISTEN, topic))?;
     let (ticket, until_s) = live.access.issue(&caller, topics, key, Duration::from_secs(ttl));
     let until = chrono::DateTime::from_timestamp(i64::try_from(until_s).unwrap_or(i64::MAX), 0).unwrap_or_default();
     let expires_at = until.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
     Ok((StatusCode::CREATED, Json(Issued { ticket, expires_at })))
+}
+
+/// The description of a list of topics: each has what `publish()` asks of one.
+fn topics() -> Schema {
+    let topic = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1)).max_length(Some(TOPIC_BYTES_MAX));
+    let topics = ArrayBuilder::new().items(topic).min_items(Some(1)).max_items(Some(TOPICS_MAX));
+    topics.description(Some("Names of topics, up to 16.")).into()
 }
 
 fn check(topics: &[String], key: Option<&str>, ttl: u64) -> Result<(), &'static str> {

@@ -276,10 +276,9 @@ fn every_view_that_can_be_asked_for_is_named_in_the_apis_pages() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/api.md");
     let page = std::fs::read_to_string(page).unwrap();
     let described: serde_json::Value = serde_json::from_str(&outboxd::server::openapi()).unwrap();
-    let summary = described["paths"]["/v1/{view}"]["get"]["summary"].as_str().unwrap();
-    let named: Vec<&str> = summary.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let named = described["paths"]["/v1/{view}"]["get"]["parameters"][0]["schema"]["enum"].as_array().unwrap();
     for view in outboxd::store::view::VIEWS {
-        assert!(named.contains(&view.name), "the comment of server/api/views.rs does not name {}", view.name);
+        assert!(named.iter().any(|name| name == view.name), "the API's description does not name {}", view.name);
         assert!(page.contains(&format!("`{}`", view.name)), "docs/api.md does not name {}", view.name);
     }
 }
@@ -298,4 +297,24 @@ fn whatever_says_no_and_each_action_is_described() {
         }
     }
     assert_eq!(actions, 13, "four on notifications, two on topics, four on channels, three on schedules");
+}
+
+#[tokio::test]
+async fn what_the_description_rules_out_the_api_refuses() {
+    let described: serde_json::Value = serde_json::from_str(&outboxd::server::openapi()).unwrap();
+    let schemas = &described["components"]["schemas"];
+    let payload = &schemas["Draft"]["properties"]["payload"]["type"];
+    assert_eq!(*payload, serde_json::json!(["object", "array", "string", "number", "boolean"]));
+    let topic = &schemas["TicketRequest"]["properties"]["topics"]["items"];
+    assert_eq!((&topic["minLength"], &topic["maxLength"]), (&1.into(), &200.into()));
+    let api = Api::guarded().await;
+    for (path, body) in [
+        ("/v1/notifications", r#"{"topic": "order.a", "recipient": "r", "payload": null}"#),
+        ("/v1/live/tickets", r#"{"topics": ["order.a", ""]}"#),
+        ("/v1/live/tickets", r#"{"topics": []}"#),
+        ("/v1/live/tickets", r#"{"topics": ["order.a"], "key": ""}"#),
+    ] {
+        let answer = api.post(path, &[OPS], body).await;
+        assert_eq!(answer.status, 422, "{body}: {answer:?}");
+    }
 }

@@ -44,10 +44,10 @@ max_attempts = 0
 // One line a case reads as the table it is.
 #[rustfmt::skip]
 const WRONG: &[(&str, &str)] = &[
-    ("[worker]\nlease = \"5s\"", "worker.lease is 5s; it must exceed the timeout of channels.push (5s)"),
+    ("[worker]\nlease = \"5s\"", "worker.lease is 5s; it must be longer than channels.push.timeout (5s)"),
     (
         "[channels.sms]\nurl = \"https://sms.example\"\ntimeout = \"2m\"",
-        "worker.lease is 1m; it must exceed the timeout of channels.sms (2m)",
+        "worker.lease is 1m; it must be longer than channels.sms.timeout (2m)",
     ),
     ("[queue]\nkind = \"stream\"", "queue.kind needs Redis; set redis_url"),
     (

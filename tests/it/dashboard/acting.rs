@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::pages::HTML;
-use crate::support::http::{Answer, get, post_bytes};
+use crate::support::http::{Answer, ask, get, post_bytes};
 use crate::support::sql::{run, value, values};
 use crate::support::world::{Carrier, World};
 
@@ -157,4 +157,20 @@ async fn schedules_are_paused_resumed_and_dropped() {
     let audit = "SELECT concat_ws(' ', action, subject, token) FROM outboxd.audit WHERE token IS NOT NULL ORDER BY id";
     let wanted = ["pause", "resume", "drop"].map(|verb| format!("{verb}_schedule daily <quiz> local"));
     assert_eq!(values::<String>(&world.app, audit).await, wanted);
+}
+
+#[tokio::test]
+async fn what_an_action_said_is_there_until_somebody_reads_the_page() {
+    let world = World::new(Carrier::Memory).await;
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    let said = submit(addr, "/act/pause_topic", &[("name", "nobody"), ("back", "/topics")]).await;
+    let cookie = said.header("set-cookie").and_then(|cookie| cookie.split(';').next()).expect("it says something");
+    let headers = [HTML, &*format!("Cookie: {cookie}")];
+    // The script of an open page asks so whether its session still holds.
+    let asked = ask(addr, "HEAD", "/topics", &headers).await;
+    assert_eq!((asked.status, asked.header("set-cookie")), (200, None), "{asked:?}");
+    let read = get(addr, "/topics", &headers).await;
+    assert!(read.body.contains("nobody"), "{read:?}");
+    assert!(read.header("set-cookie").is_some_and(|cookie| cookie.starts_with("outboxd_said=;")), "{read:?}");
 }

@@ -1,5 +1,6 @@
 //! A topic that an instance has no route for: its rows wait, and say why.
 
+use crate::support::http;
 use crate::support::instance::Setup;
 use crate::support::provider::Reply;
 use crate::support::sql;
@@ -96,7 +97,7 @@ async fn of_two_instances_the_one_without_a_topics_route_is_named_whichever_star
         if !lacks_first {
             setups.reverse();
         }
-        let _first = setups[0].start().await;
+        let mut first = setups[0].start().await;
         let _second = setups[1].start().await;
         let which = if lacks_first { "min" } else { "max" };
         let told = format!(
@@ -105,5 +106,7 @@ async fn of_two_instances_the_one_without_a_topics_route_is_named_whichever_star
                FROM outboxd.health WHERE name = 'routes'"
         );
         sql::until(&world.app, &told).await;
+        let page = http::get(first.http_addr().await, "/topics", &["Accept: text/html"]).await;
+        assert!(page.body.contains("not on 1 of 2 instances") && !page.body.contains("no route</span>"), "{page:?}");
     }
 }

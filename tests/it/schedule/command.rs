@@ -134,16 +134,26 @@ async fn the_command_line_creates_lists_pauses_and_drops() {
 async fn what_the_server_notes_beside_its_answer_is_told_on_stderr() {
     let database = postgres::database().await;
     let client = app(&database, 1).await;
-    sql::run(&client, "INSERT INTO outboxd.route VALUES ('orders', 0, 'push')").await;
-    let created = outboxd(&database, &["create", "daily", "0 9 * * *", "UTC", "quiz", "app.audience"]).await;
-    assert_eq!(created.code, 0, "{created:?}");
-    let told = created.err;
-    assert_eq!(
-        told,
-        "outboxd: no route leads 'quiz' anywhere: what this schedule sends would wait; Add [routes.TOPIC] or [routes.default] to \
-         the configuration and restart.\n"
-    );
+    let create = async |name: &str, topic: &str| {
+        let created = outboxd(&database, &["create", name, "0 9 * * *", "UTC", topic, "app.audience"]).await;
+        assert_eq!(created.code, 0, "{created:?}");
+        created.err
+    };
+    let instances = "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version)
+                     SELECT '1 min', 1, '{relay,worker}', 'stream', h, '0' FROM unnest('{a,b}'::text[]) h;
+                     INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES (1, 0, '{orders,news}'), (2, 0, '{orders}');
+                     INSERT INTO outboxd.route VALUES ('orders', 0, 'push')";
+    assert_eq!(create("early", "quiz").await, "", "no instance runs that could tell");
+    sql::run(&client, instances).await;
+    let told = |which: &str| {
+        format!(
+            "outboxd: no route leads {which}; what this schedule sends waits for an instance that has one; Add [routes.TOPIC] or \
+             [routes.default] to the configuration of every instance and restart.\n"
+        )
+    };
+    assert_eq!(create("daily", "quiz").await, told("'quiz' anywhere"));
+    assert_eq!(create("weekly", "news").await, told("'news' on 1 of 2 instances: 2 on b"), "the other one has it");
+    assert_eq!(create("hourly", "orders").await, "");
     let resumed = outboxd(&database, &["resume", "daily"]).await;
-    assert_eq!(resumed.code, 0, "{resumed:?}");
-    assert_eq!(resumed.err, "outboxd: schedule 'daily' was not paused\n");
+    assert_eq!((resumed.code, resumed.err.as_str()), (0, "outboxd: schedule 'daily' was not paused\n"));
 }
