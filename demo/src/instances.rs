@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use outboxd_throwaway::free_port;
-use outboxd_throwaway::leash::Leash;
 use outboxd_throwaway::postgres::{Postgres, connect};
 use outboxd_throwaway::redis::Redis;
+use outboxd_throwaway::supervisor::Supervisor;
 use tokio_postgres::Client;
 
 use super::providers::{CHANNELS, Providers};
@@ -38,24 +38,24 @@ impl Program {
         let database_url = format!("database_url={}", postgres.url(shop::DATABASE));
         // Not the configuration that this machine may have.
         let args = ["migrate", "--config", "/dev/null", "--set", &database_url];
-        Leash::new("migrate", None)?.run(&[&[self.0.as_str()], &args[..]].concat()).context("the schema")
+        Supervisor::new("migrate", None)?.run(&[&[self.0.as_str()], &args[..]].concat()).context("the schema")
     }
 
     /// On a port that was free a moment ago, unless told which.
     fn launch(&self, config: &str, port: u16, roles: &str) -> Result<Instance> {
-        let mut leash = Leash::new("instance", None)?;
-        let file = leash.path("outboxd.toml");
+        let mut supervisor = Supervisor::new("instance", None)?;
+        let file = supervisor.path("outboxd.toml");
         std::fs::write(&file, format!("http_addr = \"127.0.0.1:{port}\"\n{config}"))?;
         // Its rows are thrown away with the database, so it need not drain.
-        let pid = leash.start(&[&self.0, "run", "--config", &file, "--role", roles], "KILL")?;
-        Ok(Instance { leash, pid })
+        let pid = supervisor.start(&[&self.0, "run", "--config", &file, "--role", roles], "KILL")?;
+        Ok(Instance { supervisor, pid })
     }
 }
 
 /// A running instance.
 #[derive(Debug)]
 pub(super) struct Instance {
-    leash: Leash,
+    supervisor: Supervisor,
     pid: u32,
 }
 
@@ -67,7 +67,7 @@ impl Instance {
 
     /// SIGKILL.
     pub(super) fn kill(&mut self) -> Result<()> {
-        self.leash.kill()
+        self.supervisor.kill()
     }
 }
 
@@ -88,7 +88,7 @@ pub(super) async fn start(
     let alive = "SELECT count(*) FROM outboxd.workers WHERE state = 'alive' AND 'worker' = ANY (roles)";
     while client.query_one(alive, &[]).await?.get::<_, i64>(0) < 2 {
         if began.elapsed() > READY_TIMEOUT {
-            let logs: Vec<String> = instances.iter().map(|instance| instance.leash.log_tail()).collect();
+            let logs: Vec<String> = instances.iter().map(|instance| instance.supervisor.log_tail()).collect();
             bail!("the instances do not start:\n{}", logs.join("\n"));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

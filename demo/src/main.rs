@@ -153,7 +153,7 @@ async fn build(stage: &Stage) -> Result<Theatre> {
     stage.say(&format!("  {}    the dashboard: watch there, in some seconds\n", stage.strong(&dashboard_url)))?;
     stage.say("  starting a throwaway Postgres …")?;
     let postgres = Postgres::start("max_connections = 100\n").await?;
-    let redis = Redis::start().await?;
+    let redis = Redis::start()?;
     stage.say(match redis {
         Some(_) => "  starting a throwaway Redis: messages travel through a stream that both instances share",
         None => "  no redis-server here: each instance has an in-process queue of its own, Postgres alone is enough",

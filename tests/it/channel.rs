@@ -48,6 +48,14 @@ pub fn config(url: &str) -> ChannelConfig {
     }
 }
 
+/// A timeout that no test waits for: what ends is ended by something else.
+pub const LONG: Duration = Duration::from_secs(3600);
+
+/// What does not end by itself fails here.
+pub async fn in_time<T>(call: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), call).await.expect("it ends")
+}
+
 pub fn channel(config: &ChannelConfig) -> Channel {
     Channel::new("push", config).expect("a channel")
 }

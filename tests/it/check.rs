@@ -8,20 +8,16 @@ use axum::routing::get;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::support::command::Ran;
 use crate::support::process::free_port;
-use crate::support::tls::{self, POSTGRES, TlsServer};
+use crate::support::redis::SecureRedis;
+use crate::support::tls::{self, POSTGRES};
 
 const ROUTES: &str = "[channels.push]\nurl = \"https://push.example\"\n[routes.default]\nchannels = [\"push\"]\n";
 
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
-
 /// Runs the binary in `dir` with no environment but `env` and an address of its own.
 fn outboxd_in(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Ran {
-    let ran = Command::new(env!("CARGO_BIN_EXE_outboxd"))
+    Command::new(env!("CARGO_BIN_EXE_outboxd"))
         .args(args)
         .current_dir(dir)
         .env_clear()
@@ -29,12 +25,8 @@ fn outboxd_in(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Ran {
         .env("OUTBOXD_HTTP_ADDR", "127.0.0.1:0")
         .envs(env.iter().copied())
         .output()
-        .unwrap();
-    Ran {
-        code: ran.status.code().unwrap(),
-        out: String::from_utf8(ran.stdout).unwrap(),
-        err: String::from_utf8(ran.stderr).unwrap(),
-    }
+        .unwrap()
+        .into()
 }
 
 fn outboxd(args: &[&str], env: &[(&str, &str)]) -> Ran {
@@ -338,18 +330,18 @@ fn a_redis_url_that_cannot_be_used_is_refused_by_check_and_run_in_the_same_words
 #[test]
 fn redis_is_reached_over_tls_and_must_not_evict() {
     let postgres = format!("postgres://postgres@127.0.0.1:{}/postgres", POSTGRES.port);
-    let check = |server: &TlsServer, ca: &Path| {
-        let redis = format!("rediss://localhost:{}", server.port);
-        let env = [("DATABASE_URL", postgres.as_str()), ("REDIS_URL", &redis), ("SSL_CERT_FILE", ca.to_str().unwrap())];
+    let check = |server: &SecureRedis, ca: &Path| {
+        let redis = server.server.url();
+        let env = [("DATABASE_URL", postgres.as_str()), ("REDIS_URL", redis), ("SSL_CERT_FILE", ca.to_str().unwrap())];
         let ran = outboxd(&["check", "--json"], &env);
         (ran.code, finding(&ran.out, "redis"))
     };
-    let keeping = tls::redis("noeviction");
+    let keeping = SecureRedis::start(&[]);
     let (code, (state, text)) = check(&keeping, &keeping.ca);
     assert!(code == 0 && state == "ok" && text.contains("TLS on, noeviction"), "{code} {state} {text}");
     let (code, (state, text)) = check(&keeping, &keeping.other_ca);
     assert!(code == 69 && state == "failed" && text.contains("certificate"), "{code} {state} {text}");
-    let evicting = tls::redis("allkeys-lru");
+    let evicting = SecureRedis::start(&["--maxmemory-policy", "allkeys-lru"]);
     let (code, (state, text)) = check(&evicting, &evicting.ca);
     assert!(
         code == 78 && state == "failed" && text.contains("maxmemory-policy is allkeys-lru"),

@@ -11,7 +11,7 @@ use crate::leader::{config, register};
 use crate::support::instance::Setup;
 use crate::support::provider::{Provider, Reply};
 use crate::support::world::{Carrier, World, message};
-use crate::support::{postgres, redis, sql};
+use crate::support::{postgres, redis, sql, wait};
 
 /// For a busy machine.
 const SOON: Duration = Duration::from_secs(30);
@@ -104,7 +104,7 @@ async fn every_notification_goes_through_the_queue_as_an_entry_of_its_own() {
     .await;
     sql::until(&world.app, "SELECT count(*) = 370 FROM outboxd.outbox WHERE state = 'published'").await;
     let stream = format!("XLEN {{{}}}:v1:stream", world.prefix);
-    wait_until("all are in the stream", async || redis::shared().run::<i64>(&stream).await == 370).await;
+    wait::until("all are in the stream", async || redis::shared().run::<i64>(&stream).await == 370).await;
     assert_eq!(relay.drain().await, 0);
 
     // Nor does an instance with nothing to do give what it publishes to its own workers.
@@ -116,14 +116,6 @@ async fn every_notification_goes_through_the_queue_as_an_entry_of_its_own() {
         assert_eq!(world.pushed().await, 370 + n as i64);
     }
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
-}
-
-async fn wait_until(what: &str, is_so: impl AsyncFn() -> bool) {
-    let begun = tokio::time::Instant::now();
-    while !is_so().await {
-        assert!(begun.elapsed() < SOON, "{what}");
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]
@@ -164,7 +156,7 @@ async fn no_more_is_claimed_than_can_be_called_at_once() {
     sql::run(&app, "SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 3000) n").await;
     sql::until(&app, "SELECT count(*) = 1500 FROM outboxd.notifications WHERE status = 'SENT'").await;
     let claimed = "SELECT count(*) FROM outboxd.outbox WHERE state = 'processing'";
-    wait_until("all that may be called is called", async || provider.count() as i64 - 1_500 >= CONCURRENCY).await;
+    wait::until("all that may be called is called", async || provider.count() as i64 - 1_500 >= CONCURRENCY).await;
     assert_eq!(sql::value::<i64>(&app, claimed).await, CONCURRENCY);
     let attempted = "SELECT count(*) FROM outboxd.outbox WHERE state <> 'processing' AND attempts > 0";
     assert_eq!(sql::value::<i64>(&app, attempted).await, 0);

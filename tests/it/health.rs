@@ -356,7 +356,7 @@ async fn events_that_wait_too_long_are_told_and_so_is_a_missing_redis() {
 /// A server of its own: snapshots and slots of other tests would show.
 #[tokio::test]
 async fn whoever_pins_vacuum_is_named() {
-    let server = postgres::start(&[("wal_level", "logical"), ("autovacuum", "off")]).await;
+    let server = postgres::start("wal_level = logical\nautovacuum = off").await;
     let database = server.empty_database().await;
     let mut admin = database.connect().await;
     outboxd::store::migrate::run(&mut admin, outboxd::store::migrate::Install::Always).await.unwrap();
@@ -390,7 +390,7 @@ async fn whoever_pins_vacuum_is_named() {
 
 #[tokio::test]
 async fn tables_that_autovacuum_left_behind_are_named() {
-    let server = postgres::start(&[("autovacuum", "off")]).await;
+    let server = postgres::start("autovacuum = off").await;
     let database = server.empty_database().await;
     let mut client = database.connect().await;
     outboxd::store::migrate::run(&mut client, outboxd::store::migrate::Install::Always).await.unwrap();

@@ -23,7 +23,7 @@ use crate::support::provider::Reply;
 use crate::support::redis::{RedisServer, unique_prefix};
 use crate::support::verdict::assert_rows_are_legal;
 use crate::support::world::{Carrier, World, message};
-use crate::support::{postgres, sql};
+use crate::support::{postgres, sql, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -146,17 +146,13 @@ async fn i4_each_message_is_decided_by_its_claim_counted_and_acknowledged() {
     let queue = world.queue().await;
     queue.push(&copies).await.unwrap();
     let addr = instance.http_addr().await;
-    let deadline = Instant::now() + SOON;
-    let cases = ["claimed", "sent", "held", "stale"];
-    loop {
+    wait::until_ok("each message is met as the case it is", async || {
         let scrape = Scrape::parse(&get(addr, "/metrics", &[]).await.body);
-        let counted = cases.map(|case| scrape.value("outboxd_claims_total", &[("case", case)]).unwrap_or(0.0));
-        if counted == [3.0, 2.0, 2.0, 2.0] {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{cases:?}: {counted:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        let count = |case| scrape.value("outboxd_claims_total", &[("case", case)]).unwrap_or(0.0);
+        let counted = ["claimed", "sent", "held", "stale"].map(count);
+        if counted == [3.0, 2.0, 2.0, 2.0] { Ok(()) } else { Err(counted) }
+    })
+    .await;
     let depth = queue.depth().await.unwrap();
     assert_eq!((depth.waiting, depth.in_flight), (0, 1), "all but the call under way are acknowledged");
     assert_eq!(world.provider.count(), 3, "no copy led to a call");

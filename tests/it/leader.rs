@@ -134,9 +134,12 @@ async fn the_leases_of_a_killed_a_stopped_and_a_drained_instance_move_over() {
     let database = postgres::database().await;
     let client = database.connect().await;
     let setup = Setup::new(&database.url()).webhook("http://127.0.0.1:9/");
-    let owner = "SELECT count(DISTINCT owner) = 1 AND min(owner) = {} FROM outboxd.leader_lease
-                  WHERE name IN ('retention', 'schedules') AND until > clock_timestamp()";
-    let owned_by = |id: i32| owner.replace("{}", &id.to_string());
+    let owned_by = |id: i32| {
+        format!(
+            "SELECT count(DISTINCT owner) = 1 AND min(owner) = {id} FROM outboxd.leader_lease
+              WHERE name IN ('retention', 'schedules') AND until > clock_timestamp()"
+        )
+    };
     let first = setup.start().await;
     sql::until(&client, &owned_by(1)).await;
     let second = setup.start().await;

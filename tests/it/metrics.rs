@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
 use outboxd::telemetry::catalog::{Kind, METRICS};
 
@@ -10,7 +9,7 @@ use crate::support::http::get;
 use crate::support::instance::Setup;
 use crate::support::prometheus::Scrape;
 use crate::support::provider::{Provider, Reply};
-use crate::support::{postgres, redis, sql};
+use crate::support::{postgres, redis, sql, wait};
 
 async fn scrape(addr: SocketAddr) -> Scrape {
     let answer = get(addr, "/metrics", &[]).await;
@@ -21,15 +20,11 @@ async fn scrape(addr: SocketAddr) -> Scrape {
 
 /// Scrapes until it is so.
 async fn until(addr: SocketAddr, what: &str, so: impl Fn(&Scrape) -> bool) -> Scrape {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    loop {
+    wait::until_ok(what, async || {
         let scrape = scrape(addr).await;
-        if so(&scrape) {
-            return scrape;
-        }
-        assert!(Instant::now() < deadline, "never came true: {what}: {scrape:#?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        if so(&scrape) { Ok(scrape) } else { Err(scrape) }
+    })
+    .await
 }
 
 #[tokio::test]
@@ -190,14 +185,11 @@ async fn rows_are_counted_once_for_all_instances() {
     let is_counted = |scrape: &Scrape| scrape.value("outboxd_rows", &queued) == Some(1.0);
     let counted_at = |scrape: &Scrape| scrape.value("outboxd_sampled_timestamp_seconds", &[]);
     // Whoever counted for itself would never say the same time.
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
+    wait::until("both say the same time", async || {
         let shown = until(one, "counted", is_counted).await;
-        if counted_at(&until(other, "counted", is_counted).await) == counted_at(&shown) {
-            break;
-        }
-        assert!(Instant::now() < deadline, "each counts for itself");
-    }
+        counted_at(&until(other, "counted", is_counted).await) == counted_at(&shown)
+    })
+    .await;
 }
 
 #[tokio::test]

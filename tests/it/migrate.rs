@@ -1,6 +1,8 @@
 //! The schema comes up on any number of instances at once, does not get in the app's way, and says clearly why it
 //! cannot.
 
+use std::path::Path;
+
 use futures_util::future::poll_fn;
 use outboxd::store::command::Session;
 use outboxd::store::migrate::{self, Error, Install};
@@ -8,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use crate::leader::config;
+use crate::support::command::{outboxd, run_in};
 use crate::support::postgres::{self, Database, connect};
 use crate::support::sql::{run, value, values};
 
@@ -34,12 +37,9 @@ async fn eight_migrations_at_once_all_succeed_on_an_empty_database() {
 async fn the_command_names_each_migration_once_and_logs_nothing_besides() {
     let database = postgres::empty_database().await;
     let migrate = || async {
-        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_outboxd"));
-        command.arg("migrate").env_clear().env("DATABASE_URL", database.url()).kill_on_drop(true);
-        let done = command.output().await.expect("it runs");
-        assert!(done.status.success());
-        assert_eq!(String::from_utf8_lossy(&done.stderr), "");
-        String::from_utf8(done.stdout).expect("text").lines().map(str::to_owned).collect::<Vec<_>>()
+        let done = run_in(Path::new("."), &["migrate"], &[("DATABASE_URL", &database.url())]).await;
+        assert_eq!((done.code, done.err.as_str()), (0, ""));
+        done.out.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let last = format!("the schema is at migration {}; functions, views and grants are installed", migrate::newest());
     let first_time = migrate().await;
@@ -173,11 +173,9 @@ async fn a_database_with_the_old_history_is_refused_and_says_what_to_do() {
     assert!(matches!(migrate::status(&session(&database).await).await, Err(Error::BeforeFirstRelease { .. })));
     assert_eq!(values::<i64>(&client, "SELECT id FROM outboxd.notification_log").await, [1], "it is left as it was");
     for args in [&["migrate"][..], &["migrate", "--status"], &["migrate", "--dry-run"]] {
-        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_outboxd"));
-        command.args(args).env_clear().env("DATABASE_URL", database.url()).kill_on_drop(true);
-        let done = command.output().await.expect("it runs");
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert_eq!(done.status.code(), Some(78), "{args:?}: {said}");
+        let done = outboxd(&database.url(), args, &[]).await;
+        let said = done.err;
+        assert_eq!(done.code, 78, "{args:?}: {said}");
         for part in [
             "create_notification_log",
             "let that build deliver what waits",
@@ -244,11 +242,11 @@ async fn connect_hearing_notices(url: &str) -> (Client, mpsc::UnboundedReceiver<
 #[tokio::test]
 async fn roles_that_may_not_be_created_are_warned_of_and_granted_once_a_dba_made_them() {
     // Roles belong to the server, so this needs one that never had ours.
-    let server = postgres::start(&[]).await;
+    let server = postgres::start("").await;
     let admin = connect(&server.url("postgres")).await;
     run(&admin, "CREATE ROLE owner LOGIN NOCREATEROLE").await;
     run(&admin, "CREATE DATABASE app OWNER owner").await;
-    let url = server.url("app").replace("postgres@", "owner@");
+    let url = server.url_as("owner", "app");
     let (mut owner, mut notices) = connect_hearing_notices(&url).await;
 
     let report = migrate::run(&mut owner, Install::Always).await.unwrap();

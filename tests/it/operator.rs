@@ -101,11 +101,11 @@ async fn a_url_made_for_other_tools_is_taken_and_what_is_ignored_is_named() {
 
 /// A server that never had our roles, and a login that owns its database and may create no role.
 async fn server_with_a_modest_owner() -> (postgres::Server, String) {
-    let server = postgres::start(&[]).await;
+    let server = postgres::start("").await;
     let admin = connect(&server.url("postgres")).await;
     run(&admin, "CREATE ROLE owner LOGIN NOCREATEROLE").await;
     run(&admin, "CREATE DATABASE app OWNER owner").await;
-    let url = server.url("app").replace("postgres@", "owner@");
+    let url = server.url_as("owner", "app");
     (server, url)
 }
 
@@ -149,7 +149,7 @@ async fn roles_made_first_need_the_owners_name_or_a_grant_that_migrate_asks_for(
 
 #[tokio::test]
 async fn without_roles_creates_none_even_where_it_may() {
-    let server = postgres::start(&[]).await;
+    let server = postgres::start("").await;
     let database = server.empty_database().await;
     let dir = tempfile::tempdir().unwrap();
     let ran = run_in(dir.path(), &["migrate", "--without-roles"], &[("DATABASE_URL", &database.url())]).await;

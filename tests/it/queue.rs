@@ -11,7 +11,6 @@ mod stream;
 mod topology;
 
 use std::collections::HashSet;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,18 +52,6 @@ fn messages(ids: std::ops::Range<i64>) -> Vec<Message> {
 
 fn ids(deliveries: &[Delivery]) -> Vec<i64> {
     deliveries.iter().map(|delivery| delivery.message.id).collect()
-}
-
-/// Asks until the answer is there.
-async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(answer) = ask().await {
-            return answer;
-        }
-        assert!(started.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 /// Takes until `count` deliveries are there, tending meanwhile; tolerates an unavailable queue.

@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[tokio::test]
 async fn every_step_of_the_readme_works_as_it_stands() {
     // Roles belong to the server, and README creates some.
-    let server = postgres::start(&[]).await;
-    let (redis, provider) = (RedisServer::start(&[]), Provider::start());
+    let server = postgres::start("").await;
+    let (redis, provider) = (RedisServer::forgetful(), Provider::start());
     let mut script = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/readme"));
     script
         .env_clear()

@@ -165,7 +165,7 @@ async fn check_and_run_refuse_the_same_databases() {
         broken.push(with_url(url, name, *code, said));
     }
     let database = postgres::database().await;
-    let nowhere = database.url().replace(&database.name, "nowhere");
+    let nowhere = Database { name: "nowhere".into(), ..database }.url();
     broken.push(with_url(nowhere, "no database", 78, &["does not exist (3D000)"]));
     let away = format!("postgres://u@127.0.0.1:{}/x", free_port());
     broken.push(with_url(away, "a server that is away", 69, &["cannot be reached"]));
@@ -224,7 +224,7 @@ async fn what_check_finds_good_starts_also_with_the_least_role() {
 #[tokio::test]
 async fn check_needs_no_route_for_an_instance_that_calls_nobody() {
     let database = postgres::database().await;
-    let redis = RedisServer::start(&[]);
+    let redis = RedisServer::forgetful();
     let dir = dir_with("http_addr = \"127.0.0.1:0\"");
     let env = [("DATABASE_URL", &*database.url()), ("REDIS_URL", redis.url()), ("OUTBOXD_ROLE", "producer,relay")];
     let ran = run_in(dir.path(), &["check"], &env).await;
@@ -263,7 +263,7 @@ async fn check_finds_what_run_would_stumble_over_later() {
 
 #[tokio::test]
 async fn missing_roles_are_named_by_check() {
-    let server = postgres::start(&[]).await;
+    let server = postgres::start("").await;
     let database = server.empty_database().await;
     let dir = dir_with(GOOD);
     let env = [("DATABASE_URL", &*database.url())];

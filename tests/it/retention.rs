@@ -152,9 +152,9 @@ async fn two_hundred_thousand_old_rows_go_in_steps_that_read_by_key_and_never_tw
     let (client, mut retention) = setup(&[]).await;
     sql::run(
         &client,
-        &format!("{ROWS} (SELECT 'SENT' s, 8 + 1.0 / n c, 8 f FROM generate_series(1, 200000) n) v")
-            .replace("s || c)", "NULL)")
-            .replace("s || c FROM", "NULL FROM"),
+        "INSERT INTO outboxd.notification_log (status, created_at, finished_at, topic, recipient, payload)
+         SELECT 'SENT', now() - (8 + 1.0 / n) * interval '1 day', now() - interval '8 days', 't', 'r' || n, '{}'
+           FROM generate_series(1, 200000) n",
     )
     .await;
     sql::run(&client, "SELECT outboxd.notify('t', 'young', '{}', headers => '{}')").await;

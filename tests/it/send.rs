@@ -1,24 +1,19 @@
 //! `outboxd send`: one notification from the command line.
 
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
+use crate::support::command::{Ran, outboxd};
 use crate::support::instance::Setup;
 use crate::support::postgres::{self, Database};
 use crate::support::provider::{Provider, Reply};
 use crate::support::sql;
 
-async fn send(database: &Database, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
-    command.arg("send").args(args).env_clear().env("DATABASE_URL", database.url()).kill_on_drop(true);
-    command.output().await.expect("it runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+async fn send(database: &Database, args: &[&str]) -> Ran {
+    outboxd(&database.url(), &[&["send"], args].concat(), &[]).await
 }
 
 #[tokio::test]
@@ -26,14 +21,14 @@ async fn send_prints_the_id_of_what_it_wrote() {
     let database = postgres::database().await;
     let args = ["orders", "device-1", r#"{"n": 1}"#, "--ordering-key", "k", "--header", "traceparent=00-a"];
     let sent = send(&database, &[&args[..], &["--send-at", "2030-01-01T09:00:00+09:00"]].concat()).await;
-    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    assert_eq!(sent.code, 0, "{}", sent.err);
     let app = database.connect().await;
     let row: String = sql::value(
         &app,
         &format!(
             "SELECT concat_ws(' ', status, topic, recipient, payload, ordering_key, headers, send_at AT TIME ZONE 'UTC')
                FROM outboxd.notifications WHERE id = {}",
-            text(&sent.stdout)
+            sent.out
         ),
     )
     .await;
@@ -44,20 +39,17 @@ async fn send_prints_the_id_of_what_it_wrote() {
 async fn what_expires_is_told_and_an_unknown_setting_is_refused() {
     let database = postgres::database().await;
     let sent = send(&database, &["orders", "device-1", "{}", "--expires-at", "2030-01-01T00:00:00Z"]).await;
-    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    assert_eq!(sent.code, 0, "{}", sent.err);
     let app = database.connect().await;
     let expires: String = sql::value(
         &app,
-        &format!(
-            "SELECT (expires_at AT TIME ZONE 'UTC')::text FROM outboxd.notifications WHERE id = {}",
-            text(&sent.stdout)
-        ),
+        &format!("SELECT (expires_at AT TIME ZONE 'UTC')::text FROM outboxd.notifications WHERE id = {}", sent.out),
     )
     .await;
     assert_eq!(expires, "2030-01-01 00:00:00");
     let refused = send(&database, &["orders", "device-1", "{}", "--set", "foo=1"]).await;
-    assert_eq!(refused.status.code(), Some(78));
-    assert!(text(&refused.stderr).contains("--set: foo is not a key"), "{}", text(&refused.stderr));
+    assert_eq!(refused.code, 78);
+    assert!(refused.err.contains("--set: foo is not a key"), "{}", refused.err);
 }
 
 #[tokio::test]
@@ -68,11 +60,9 @@ async fn an_apps_login_waits_by_the_status_alone() {
     let login = format!("shop_{}", database.name);
     let admin = database.connect().await;
     admin.batch_execute(&format!("CREATE ROLE {login} LOGIN IN ROLE outboxd_app")).await.unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
-    command.args(["send", "orders", "device-1", "{}", "--wait"]).env_clear();
-    let sent = command.env("DATABASE_URL", database.url_as(&login)).kill_on_drop(true).output().await.unwrap();
-    assert!(sent.status.success(), "{}", text(&sent.stderr));
-    assert!(text(&sent.stdout).ends_with("\nSENT\n"), "{}", text(&sent.stdout));
+    let sent = outboxd(&database.url_as(&login), &["send", "orders", "device-1", "{}", "--wait"], &[]).await;
+    assert_eq!(sent.code, 0, "{}", sent.err);
+    assert!(sent.out.ends_with("\nSENT\n"), "{}", sent.out);
 }
 
 #[tokio::test]
@@ -80,23 +70,23 @@ async fn the_same_dedup_key_prints_the_first_id() {
     let database = postgres::database().await;
     let args = ["orders", "device-1", "{}", "--dedup-key", "k", "--json"];
     let (first, second) = (send(&database, &args).await, send(&database, &args).await);
-    assert_eq!(text(&first.stdout), text(&second.stdout));
-    assert!(text(&first.stdout).starts_with("{\"id\":"), "{}", text(&first.stdout));
+    assert_eq!(first.out, second.out);
+    assert!(first.out.starts_with("{\"id\":"), "{}", first.out);
 }
 
 #[tokio::test]
 async fn send_says_what_is_wrong() {
     let database = postgres::database().await;
     let bad = send(&database, &["orders", "device-1", "hello"]).await;
-    assert_eq!(bad.status.code(), Some(2));
-    assert!(text(&bad.stderr).contains("no JSON"), "{}", text(&bad.stderr));
+    assert_eq!(bad.code, 2);
+    assert!(bad.err.contains("no JSON"), "{}", bad.err);
     let refused = send(&database, &["", "device-1", "{}"]).await;
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stderr).contains("topic"), "{}", text(&refused.stderr));
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("topic"), "{}", refused.err);
     let empty = postgres::empty_database().await;
     let unmigrated = send(&empty, &["orders", "device-1", "{}"]).await;
-    assert_eq!(unmigrated.status.code(), Some(1));
-    assert!(text(&unmigrated.stderr).contains("outboxd migrate"), "{}", text(&unmigrated.stderr));
+    assert_eq!(unmigrated.code, 1);
+    assert!(unmigrated.err.contains("outboxd migrate"), "{}", unmigrated.err);
 }
 
 #[tokio::test]
@@ -106,11 +96,11 @@ async fn wait_follows_it_to_its_end() {
     provider.script([Reply::ok(), Reply::status(400)]);
     let _instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
     let sent = send(&database, &["orders", "device-1", "{}", "--wait"]).await;
-    assert!(sent.status.success(), "{}", text(&sent.stderr));
-    assert!(text(&sent.stdout).trim_end().ends_with("SENT       attempts 1 by webhook"), "{}", text(&sent.stdout));
+    assert_eq!(sent.code, 0, "{}", sent.err);
+    assert!(sent.out.trim_end().ends_with("SENT       attempts 1 by webhook"), "{}", sent.out);
     let failed = send(&database, &["orders", "device-1", "{}", "--wait"]).await;
-    assert_eq!(failed.status.code(), Some(1));
-    assert!(text(&failed.stdout).contains("FAILED     attempts 1 by webhook: status 400"), "{}", text(&failed.stdout));
+    assert_eq!(failed.code, 1);
+    assert!(failed.out.contains("FAILED     attempts 1 by webhook: status 400"), "{}", failed.out);
 }
 
 #[tokio::test]

@@ -1,47 +1,32 @@
 //! `outboxd status`, `dead` and `doctor`: the real binary beside a real database.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio_postgres::Client;
 
+use crate::support::command::{self, Ran};
 use crate::support::postgres::{self, Database};
 use crate::support::sql::{run, until, value};
 use crate::support::world::{Carrier, World};
 
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Ran {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {} {}", self.out, self.err))
-    }
-}
-
 async fn outboxd(database: &Database, args: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
-    command.args(args).env_clear().env("DATABASE_URL", database.url()).env("OUTBOXD_LOG", "warn").stdin(Stdio::null());
-    let ran = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
-    Ran {
-        code: ran.status.code().unwrap(),
-        out: String::from_utf8(ran.stdout).unwrap(),
-        err: String::from_utf8(ran.stderr).unwrap(),
-    }
+    command::outboxd(&database.url(), args, &[]).await
 }
 
-const DEAD: &str = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error, http_status, channel, attempts)
-    SELECT 'orders', 'device-' || n, '{\"n\": 1}', 'FAILED', now() - n * interval '1 min', now() - n * interval '1 min', 'answered 503', 503, 'push', 4
-      FROM generate_series(1, 30) n";
+/// So many dead letters, each a minute older than the one before.
+async fn make_dead(client: &Client, count: u32) {
+    let insert = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error, http_status, channel, attempts)
+        SELECT 'orders', 'device-' || n, '{\"n\": 1}', 'FAILED', now() - n * interval '1 min', now() - n * interval '1 min', 'answered 503', 503, 'push', 4";
+    run(client, &format!("{insert} FROM generate_series(1, {count}) n")).await;
+}
 
 #[tokio::test]
 async fn status_shows_the_views_to_people_and_programs() {
     let database = postgres::database().await;
     let client = database.connect().await;
-    run(&client, DEAD).await;
+    make_dead(&client, 30).await;
     run(&client, "SELECT outboxd.notify('quiz', 'r', '{}')").await;
     let text = outboxd(&database, &["status"]).await;
     assert_eq!(text.code, 0, "{}", text.err);
@@ -103,14 +88,14 @@ async fn doctor_exits_1_when_something_is_critical_and_says_what_to_do() {
     run(&world.app, "SELECT outboxd.pause('quiz')").await;
     assert_eq!(outboxd(&world.database, &["doctor"]).await.code, 0, "a warning");
     let strict = outboxd(&world.database, &["doctor", "--strict", "--json"]).await;
-    assert_eq!((strict.code, &strict.json()["ok"]), (1, &Value::Bool(true)));
+    assert_eq!((strict.code, &strict.json()["ok"]), (1, &true.into()));
 }
 
 #[tokio::test]
 async fn dead_lists_shows_and_retries() {
     let database = postgres::database().await;
     let client = database.connect().await;
-    run(&client, DEAD).await;
+    make_dead(&client, 30).await;
     run(&client, "INSERT INTO outboxd.attempt (notification_id, token, number, started_at, duration_ms, outcome, http_status, channel, error) VALUES (1, 1, 1, now(), 12, 'failed', 503, 'push', 'answered 503')").await;
     let list = outboxd(&database, &["dead", "list", "--topic", "orders", "--since", "10m30s", "--limit", "3"]).await;
     assert_eq!(list.code, 0, "{}", list.err);
@@ -157,7 +142,7 @@ async fn dead_lists_shows_and_retries() {
 #[tokio::test]
 async fn a_big_retry_is_followed_to_its_end() {
     let world = World::new(Carrier::Memory).await;
-    run(&world.app, &DEAD.replace("(1, 30)", "(1, 1500)")).await;
+    make_dead(&world.app, 1500).await;
     let _instance = world.setup.start().await;
     let ran = outboxd(&world.database, &["dead", "retry", "--topic", "orders", "--yes"]).await;
     assert_eq!((ran.code, ran.out.as_str()), (0, "finished: 1500 of 1500 are QUEUED again\n"), "{}", ran.err);

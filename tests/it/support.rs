@@ -19,4 +19,5 @@ pub mod sql;
 pub mod stream;
 pub mod tls;
 pub mod verdict;
+pub mod wait;
 pub mod world;

@@ -26,7 +26,7 @@ async fn main() {
     if !std::env::args().any(|arg| arg == "--bench") {
         return;
     }
-    let server = Redis::start().await.unwrap().expect("redis-server is installed");
+    let server = Redis::start().unwrap().expect("redis-server is installed");
     let url = SecretString::from(server.url());
     println!("{:<24}{:>8}{:>14}{:>18}", "messages/s", "batch", "push", "take + ack");
     for (name, kind) in [("memory", QueueKind::Memory), ("list", QueueKind::List), ("stream", QueueKind::Stream)] {

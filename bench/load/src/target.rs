@@ -27,7 +27,7 @@ impl Target {
     /// Starts servers of its own, with the servers' default settings.
     pub(super) async fn throwaway(sources: &Sources, sink: &Sink, kind: QueueKind) -> Result<Target, Failure> {
         let postgres = Postgres::start("").await?;
-        let redis = if kind == QueueKind::Memory { None } else { Redis::start().await? };
+        let redis = if kind == QueueKind::Memory { None } else { Redis::start()? };
         if kind != QueueKind::Memory && redis.is_none() {
             let error = anyhow::anyhow!("redis-server is not installed; install it, or measure with --queue memory");
             return Err(Failure::new(Exit::Unavailable, error));

@@ -23,7 +23,7 @@ fn report(output: &Output) -> serde_json::Value {
 #[tokio::test]
 async fn bench_measures_in_a_database_of_its_own_and_drops_it() {
     let postgres = Postgres::start("").await.unwrap();
-    let redis = Redis::start().await.unwrap().expect("redis-server is installed");
+    let redis = Redis::start().unwrap().expect("redis-server is installed");
     let report = report(&bench(&postgres.url("postgres"), &redis.url(), &[]).await);
     assert_eq!(report["queue"], "stream");
     assert_eq!((&report["drain_count"], &report["paced_count"]), (&200.into(), &50.into()));

@@ -19,10 +19,10 @@ pub(super) struct Carriers {
 impl Carriers {
     /// Starts a primary, and a replica if asked for.
     pub(super) async fn start(with_replica: bool) -> Result<Carriers> {
-        let start = async || Redis::start().await?.context("redis-server is not installed: scripts/setup does it");
-        let mut carriers = Carriers { servers: vec![start().await?], primary: 0 };
+        let start = || Redis::start()?.context("redis-server is not installed: scripts/setup does it");
+        let mut carriers = Carriers { servers: vec![start()?], primary: 0 };
         if with_replica {
-            carriers.servers.push(start().await?);
+            carriers.servers.push(start()?);
             carriers.follow(1).await?;
         }
         Ok(carriers)
@@ -39,13 +39,14 @@ impl Carriers {
     }
 
     /// Ends the primary at once.
-    pub(super) async fn kill(&mut self) -> Result<()> {
-        self.servers[self.primary].kill().await
+    pub(super) fn kill(&mut self) -> Result<()> {
+        self.servers[self.primary].kill()
     }
 
     /// It is back, and has forgotten everything.
-    pub(super) async fn restart(&mut self) -> Result<()> {
-        self.servers[self.primary].restart(&[]).await
+    pub(super) fn restart(&mut self) -> Result<()> {
+        self.servers[self.primary].set_args(&[]);
+        self.servers[self.primary].restart()
     }
 
     /// FLUSHALL.
@@ -66,7 +67,8 @@ impl Carriers {
     /// What was the primary is back as the replica, and has what the new one has.
     pub(super) async fn rebuild_replica(&mut self) -> Result<()> {
         let (old, port) = (1 - self.primary, self.primary_port().to_string());
-        self.servers[old].restart(&["--replicaof", "127.0.0.1", &port]).await?;
+        self.servers[old].set_args(&["--replicaof", "127.0.0.1", &port]);
+        self.servers[old].restart()?;
         self.in_step(old).await
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use outboxd_throwaway::leash::Leash;
+use outboxd_throwaway::supervisor::Supervisor;
 
 use super::database::{DAEMON, NAME};
 use super::plan::{CALL_TIMEOUT, LEASE, Queue};
@@ -20,7 +20,7 @@ const CLOCK_SOURCE: &str = include_str!("../clock.c");
 #[derive(Debug)]
 pub(super) struct Program {
     path: String,
-    clock: Option<(String, Leash)>,
+    clock: Option<(String, Supervisor)>,
 }
 
 impl Program {
@@ -33,12 +33,12 @@ impl Program {
 
     /// From now on instances have a clock that can be moved.
     pub(super) fn compile_clock(&mut self) -> Result<()> {
-        let leash = Leash::new("clock", None)?;
-        let (source, library) = (leash.path("clock.c"), leash.path("clock.so"));
+        let supervisor = Supervisor::new("clock", None)?;
+        let (source, library) = (supervisor.path("clock.c"), supervisor.path("clock.so"));
         std::fs::write(&source, CLOCK_SOURCE)?;
         let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o", &library, &source]).status();
         ensure!(compiled.context("cc is missing: scripts/setup installs it")?.success(), "the clock does not compile");
-        self.clock = Some((library, leash));
+        self.clock = Some((library, supervisor));
         Ok(())
     }
 
@@ -47,7 +47,7 @@ impl Program {
         let database_url = format!("database_url=postgres://postgres@127.0.0.1:{port}/{NAME}");
         // Not the configuration that this machine may have.
         let args = ["migrate", "--config", "/dev/null", "--set", &database_url];
-        Leash::new("migrate", None)?.run(&[&[self.path.as_str()], &args[..]].concat()).context("the schema")
+        Supervisor::new("migrate", None)?.run(&[&[self.path.as_str()], &args[..]].concat()).context("the schema")
     }
 }
 
@@ -95,7 +95,7 @@ impl Links {
 /// An instance, running or not.
 #[derive(Debug)]
 pub(super) struct Instance {
-    leash: Leash,
+    supervisor: Supervisor,
     command: Vec<String>,
     clock: PathBuf,
     /// Statuses it ended with that nobody expects.
@@ -105,8 +105,8 @@ pub(super) struct Instance {
 impl Instance {
     /// Prepares one; it is started by [`Instance::start`].
     pub(super) fn new(program: &Program, links: &Links, queue: Queue, providers: &Providers) -> Result<Instance> {
-        let leash = Leash::new("instance", None)?;
-        let (config, clock) = (leash.path("outboxd.toml"), leash.path("clock"));
+        let supervisor = Supervisor::new("instance", None)?;
+        let (config, clock) = (supervisor.path("outboxd.toml"), supervisor.path("clock"));
         std::fs::write(&config, toml(links, queue, providers))?;
         std::fs::write(&clock, 0_i64.to_ne_bytes())?;
         let mut command = vec!["env".to_owned(), "OUTBOXD_LOG=info".to_owned()];
@@ -114,28 +114,28 @@ impl Instance {
             command.extend([format!("LD_PRELOAD={library}"), format!("CLOCK_FILE={clock}")]);
         }
         command.extend([program.path.clone(), "run".into(), "--config".into(), config]);
-        Ok(Instance { leash, command, clock: clock.into(), crashes: Vec::new() })
+        Ok(Instance { supervisor, command, clock: clock.into(), crashes: Vec::new() })
     }
 
     /// Starts it; ready or not.
     pub(super) fn start(&mut self) -> Result<()> {
         let command: Vec<&str> = self.command.iter().map(String::as_str).collect();
-        self.leash.start(&command, "KILL").map(|_| ())
+        self.supervisor.start(&command, "KILL").map(|_| ())
     }
 
     /// Sends a signal, by its name without SIG.
     pub(super) fn signal(&mut self, name: &str) -> Result<()> {
-        self.leash.signal(name)
+        self.supervisor.signal(name)
     }
 
     /// Whether it has not ended.
     pub(super) fn is_running(&self) -> bool {
-        self.leash.is_running()
+        self.supervisor.is_running()
     }
 
     /// Once it has ended: remembers a status that nobody expects.
     pub(super) fn note_end(&mut self) -> Result<i32> {
-        let status = self.leash.reap()?;
+        let status = self.supervisor.reap()?;
         if !EXPECTED_STATUSES.contains(&status) {
             self.crashes.push(status);
         }
@@ -152,7 +152,7 @@ impl Instance {
 
     /// All that its processes have logged.
     pub(super) fn log_path(&self) -> PathBuf {
-        Path::new(&self.leash.path("log")).to_owned()
+        Path::new(&self.supervisor.path("log")).to_owned()
     }
 }
 

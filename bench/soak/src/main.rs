@@ -150,7 +150,7 @@ fn main() -> ExitCode {
             ended = interrupted() => ended.and(Err(anyhow::anyhow!("interrupted; nothing is left running"))),
         }
     });
-    // A command of ours that hangs must not keep us: its leash ends it with us.
+    // A command of ours that hangs must not keep us: its supervisor ends it with us.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,20 +1,21 @@
-//! Servers of our own for the demo, the load generator and the soak: on free loopback ports, in directories of their
-//! own, gone with us. The tests start theirs on the same leash.
+//! Servers of our own for the demo, the load generator, the soak and the tests: on free loopback ports, in directories
+//! of their own, gone with us.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-pub mod leash;
 pub mod postgres;
 pub mod redis;
 pub mod scratch;
+pub mod supervisor;
 
 /// How long a server may take to answer for the first time on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How often it is asked meanwhile.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Where servers are kept that are on root's PATH only.
 const SYSTEM_DIRS: [&str; 4] = ["/usr/local/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 
@@ -22,6 +23,13 @@ const SYSTEM_DIRS: [&str; 4] = ["/usr/local/bin", "/usr/local/sbin", "/usr/sbin"
 pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port on 127.0.0.1")?;
     Ok(listener.local_addr()?.port())
+}
+
+/// The last lines of a log, for a message.
+pub fn log_tail(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
 /// A program on PATH, or where distributions keep servers.

@@ -7,8 +7,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use tokio_postgres::{Client, NoTls};
 
-use super::leash::{Leash, User};
-use super::{LOOK_AGAIN, START_TIMEOUT, find_program, free_port};
+use super::supervisor::{Supervisor, User};
+use super::{POLL_INTERVAL, START_TIMEOUT, find_program, free_port};
 
 /// Where Debian and its kin keep the server's programs, one directory per version.
 const DEBIAN_DIR: &str = "/usr/lib/postgresql";
@@ -20,58 +20,74 @@ const SERVER_USERS: [&str; 2] = ["postgres", "nobody"];
 /// A Postgres of our own; gone when dropped, its directory too.
 #[derive(Debug)]
 pub struct Postgres {
-    leash: Leash,
+    supervisor: Supervisor,
     port: u16,
-    bin: PathBuf,
     settings: String,
-    pid: u32,
+    wrapper: Vec<String>,
 }
 
 impl Postgres {
     /// Creates a cluster and starts it. `settings` are lines of `postgresql.conf` on top of the server's defaults.
     pub async fn start(settings: &str) -> Result<Postgres> {
         let mut server = Postgres::new(settings)?;
-        let (initdb, data) = (server.program("initdb"), server.data());
-        let args = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "-N", "-D", &data];
-        server.leash.run(&[&[initdb.as_str()], &args[..]].concat())?;
-        server.write_settings("")?;
+        server.create_cluster()?;
         server.restart().await?;
         Ok(server)
     }
 
-    /// One that has no data yet; see [`Postgres::copy_from`].
+    /// One that has no data yet: it gets some by [`Postgres::create_cluster`] or [`Postgres::copy_from`], and is started
+    /// by [`Postgres::restart`].
     pub fn new(settings: &str) -> Result<Postgres> {
-        let bin = bin_dir().context(MISSING)?;
-        let (leash, port) = (Leash::new("postgres", server_user()?)?, free_port()?);
-        Ok(Postgres { leash, port, bin, settings: settings.to_owned(), pid: 0 })
+        let (supervisor, port) = (Supervisor::new("postgres", server_user()?)?, free_port()?);
+        Ok(Postgres { supervisor, port, settings: settings.to_owned(), wrapper: Vec::new() })
+    }
+
+    /// Will be started by way of this command, which runs in the server's directory and gives way to its last arguments.
+    pub fn within(mut self, wrapper: &[&str]) -> Postgres {
+        self.wrapper = wrapper.iter().map(ToString::to_string).collect();
+        self
+    }
+
+    /// Gives it empty data. Blocks.
+    pub fn create_cluster(&mut self) -> Result<()> {
+        let (initdb, data) = (program("initdb")?, self.data());
+        let args = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N", "-D", &data];
+        self.supervisor.run(&[&[initdb.as_str()], &args[..]].concat())?;
+        self.write_settings("")
     }
 
     /// Starts it on the data it has, and waits until it answers.
     pub async fn restart(&mut self) -> Result<()> {
-        let (program, data) = (self.program("postgres"), self.data());
         let began = Instant::now();
-        self.pid = self.leash.start(&[&program, "-D", &data], "QUIT")?;
+        self.launch()?;
         while tokio_postgres::connect(&self.url("postgres"), NoTls).await.is_err() {
             if began.elapsed() > START_TIMEOUT {
-                bail!("the throwaway Postgres does not answer:\n{}", self.leash.log_tail());
+                bail!("the throwaway Postgres does not answer:\n{}", self.supervisor.log_tail());
             }
-            if !self.leash.is_running() {
+            if !self.supervisor.is_running() {
                 // Sessions of a killed server may hold its memory for a moment.
-                self.pid = self.leash.start(&[&program, "-D", &data], "QUIT")?;
+                self.launch()?;
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
+    }
+
+    fn launch(&mut self) -> Result<()> {
+        let (server, data) = (program("postgres")?, self.data());
+        let wrapper = self.wrapper.iter().map(String::as_str);
+        let command: Vec<&str> = wrapper.chain([server.as_str(), "-D", &data]).collect();
+        self.supervisor.start(&command, "QUIT").map(|_| ())
     }
 
     /// Forgets its data, takes a copy of the server's on `primary_port`, and will follow the one on `follow_port`, both
     /// of 127.0.0.1, once it is started by [`Postgres::restart`]. It must have ended, or never been started. Blocks.
     pub fn copy_from(&mut self, primary_port: u16, follow_port: u16) -> Result<()> {
-        let (copy, data, port) = (self.program("pg_basebackup"), self.data(), primary_port.to_string());
-        self.leash.run(&["rm", "-rf", &data])?;
+        let (copy, data, port) = (program("pg_basebackup")?, self.data(), primary_port.to_string());
+        self.supervisor.run(&["rm", "-rf", &data])?;
         let args = ["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-X", "stream", "-c", "fast", "-N", "-D", &data];
-        self.leash.run(&[&[copy.as_str()], &args[..]].concat())?;
-        self.leash.run(&["touch", &format!("{data}/standby.signal")])?;
+        self.supervisor.run(&[&[copy.as_str()], &args[..]].concat())?;
+        self.supervisor.run(&["touch", &format!("{data}/standby.signal")])?;
         self.write_settings(&format!("primary_conninfo = 'host=127.0.0.1 port={follow_port} user=postgres'\n"))
     }
 
@@ -80,18 +96,19 @@ impl Postgres {
             "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = '{}'\n\
              log_min_messages = warning\n{}\n{more}",
             self.port,
-            self.leash.dir().display(),
+            self.dir().display(),
             self.settings
         );
         std::fs::write(Path::new(&self.data()).join("postgresql.auto.conf"), own).context("the server's settings")
     }
 
-    fn program(&self, name: &str) -> String {
-        self.bin.join(name).display().to_string()
+    /// The directory that its data directory, `data`, is in.
+    pub fn dir(&self) -> &Path {
+        self.supervisor.dir()
     }
 
     fn data(&self) -> String {
-        self.leash.path("data")
+        self.supervisor.path("data")
     }
 
     /// Its port on 127.0.0.1.
@@ -101,36 +118,32 @@ impl Postgres {
 
     /// Sends a signal to the server alone, by its name without SIG: INT stops it fast, QUIT at once.
     pub fn signal(&mut self, name: &str) -> Result<()> {
-        self.leash.signal(name)
+        self.supervisor.signal(name)
     }
 
     /// Waits until it has ended, after a signal.
     pub async fn wait_until_ended(&self) -> Result<()> {
         let began = Instant::now();
-        while self.leash.is_running() {
+        while self.supervisor.is_running() {
             if began.elapsed() > START_TIMEOUT {
-                bail!("the throwaway Postgres does not end:\n{}", self.leash.log_tail());
+                bail!("the throwaway Postgres does not end:\n{}", self.supervisor.log_tail());
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
     /// The server and its sessions, as they are now.
     pub fn processes(&self) -> Vec<u32> {
-        let parent = |pid: u32| -> Option<u32> {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-        };
-        let all = std::fs::read_dir("/proc").into_iter().flatten();
-        let all = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-        let children = all.filter(|pid| parent(*pid) == Some(self.pid));
-        std::iter::once(self.pid).chain(children).collect()
+        let Some(server) = self.supervisor.pid() else { return Vec::new() };
+        let children = std::fs::read_to_string(format!("/proc/{server}/task/{server}/children")).unwrap_or_default();
+        let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+        std::iter::once(server).chain(children).collect()
     }
 
     /// All that it has written to its log.
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.leash.dir().join("log")).unwrap_or_default()
+        std::fs::read_to_string(self.dir().join("log")).unwrap_or_default()
     }
 
     /// How the superuser reaches a database of it.
@@ -158,17 +171,22 @@ pub async fn connect(url: &str) -> Result<Client> {
     Ok(client)
 }
 
-/// The newest version installed, else what PATH has.
-fn bin_dir() -> Option<PathBuf> {
+/// One of the server's programs: of the version in the directory `OUTBOXD_TEST_PG_BIN`, else of the newest one installed,
+/// else what PATH has.
+pub fn program(name: &str) -> Result<String> {
     let versions = std::fs::read_dir(DEBIAN_DIR).into_iter().flatten();
     let newest = versions
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
         .filter(|version| Path::new(DEBIAN_DIR).join(format!("{version}/bin/initdb")).is_file())
         .max();
-    match newest {
-        Some(version) => Some(Path::new(DEBIAN_DIR).join(format!("{version}/bin"))),
-        None => find_program("initdb")?.parent().map(Path::to_owned),
-    }
+    let dir = match (std::env::var_os("OUTBOXD_TEST_PG_BIN"), newest) {
+        (Some(dir), _) => PathBuf::from(dir),
+        (None, Some(version)) => Path::new(DEBIAN_DIR).join(format!("{version}/bin")),
+        (None, None) => {
+            find_program("initdb").and_then(|program| Some(program.parent()?.to_owned())).context(MISSING)?
+        }
+    };
+    Ok(dir.join(name).display().to_string())
 }
 
 /// Whom to run the server as, unless as ourselves.

@@ -1,57 +1,82 @@
 //! A throwaway Redis, where one is installed.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use anyhow::{Context, Result, bail};
 
-use super::leash::Leash;
-use super::{LOOK_AGAIN, START_TIMEOUT, find_program, free_port};
+use super::supervisor::Supervisor;
+use super::{POLL_INTERVAL, START_TIMEOUT, find_program, free_port};
 
-const PONG: [u8; 7] = *b"+PONG\r\n";
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A Redis of our own; gone when dropped, its directory too.
+/// A Redis of our own; gone when dropped, its directory too. Everything here blocks for the moment it takes.
 #[derive(Debug)]
 pub struct Redis {
-    leash: Leash,
+    supervisor: Supervisor,
     port: u16,
     program: String,
+    args: Vec<String>,
 }
 
 impl Redis {
     /// Starts one without persistence; `None` if `redis-server` is not installed.
-    pub async fn start() -> Result<Option<Redis>> {
-        let Some(program) = find_program("redis-server") else { return Ok(None) };
-        let (leash, port) = (Leash::new("redis", None)?, free_port()?);
-        let mut server = Redis { leash, port, program: program.display().to_string() };
-        server.restart(&[]).await?;
+    pub fn start() -> Result<Option<Redis>> {
+        let Some(mut server) = Redis::new()? else { return Ok(None) };
+        server.restart()?;
         Ok(Some(server))
     }
 
-    /// Starts it again on its port, empty, with more arguments, and waits until it answers. It must have ended.
-    pub async fn restart(&mut self, more: &[&str]) -> Result<()> {
-        let (dir, port_text) = (self.leash.path(""), self.port.to_string());
-        let args = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &port_text, "--dir", &dir];
-        self.leash.start(&[&[self.program.as_str()], &args[..], more].concat(), "TERM")?;
+    /// One that is not started yet; `None` if there is no server `OUTBOXD_TEST_REDIS_SERVER` (another version, or Valkey),
+    /// nor a `redis-server`.
+    pub fn new() -> Result<Option<Redis>> {
+        let named = std::env::var_os("OUTBOXD_TEST_REDIS_SERVER").map(PathBuf::from);
+        let Some(program) = named.or_else(|| find_program("redis-server")) else { return Ok(None) };
+        let (supervisor, port) = (Supervisor::new("redis", None)?, free_port()?);
+        Ok(Some(Redis { supervisor, port, program: program.display().to_string(), args: Vec::new() }))
+    }
+
+    /// Further arguments of `redis-server` for the next starts; the last word counts.
+    pub fn set_args(&mut self, args: &[&str]) {
+        self.args = args.iter().map(ToString::to_string).collect();
+    }
+
+    /// Starts it, again on its port with whatever it left on disk, and waits until it answers. It must not run.
+    pub fn restart(&mut self) -> Result<()> {
+        self.launch()?;
         let began = Instant::now();
-        while !self.answers().await {
+        while !self.answers() {
             if began.elapsed() > START_TIMEOUT {
-                bail!("the throwaway Redis does not answer:\n{}", self.leash.log_tail());
+                bail!("the throwaway Redis does not answer:\n{}", self.supervisor.log_tail());
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
+    /// The same without waiting for it to answer.
+    pub fn launch(&mut self) -> Result<()> {
+        let (dir, port) = (self.supervisor.path(""), self.port.to_string());
+        let own = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port", &port, "--dir", &dir];
+        let own = [self.program.as_str()].into_iter().chain(own);
+        let command: Vec<&str> = own.chain(self.args.iter().map(String::as_str)).collect();
+        self.supervisor.start(&command, "TERM").map(|_| ())
+    }
+
     /// Ends it at once, as a crash would.
-    pub async fn kill(&mut self) -> Result<()> {
-        self.leash.kill()?;
-        while self.leash.is_running() {
-            tokio::time::sleep(LOOK_AGAIN).await;
+    pub fn kill(&mut self) -> Result<()> {
+        self.supervisor.kill()?;
+        while self.supervisor.is_running() {
+            std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Result<u32> {
+        self.supervisor.pid().context("it was not started")
     }
 
     /// How clients reach it.
@@ -64,16 +89,22 @@ impl Redis {
         self.port
     }
 
-    async fn answers(&self) -> bool {
-        let answer = tokio::time::timeout(PING_TIMEOUT, ping(self.port)).await;
-        matches!(answer, Ok(Ok(PONG)))
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        self.supervisor.dir()
+    }
+
+    /// One that refuses this user answers too; one that still loads its data does not.
+    fn answers(&self) -> bool {
+        ping(self.port).is_ok_and(|answer| ["+PONG", "-NOPERM", "-NOAUTH"].iter().any(|text| answer.starts_with(text)))
     }
 }
 
-async fn ping(port: u16) -> std::io::Result<[u8; PONG.len()]> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    stream.write_all(b"PING\r\n").await?;
-    let mut answer = [0; PONG.len()];
-    stream.read_exact(&mut answer).await?;
+fn ping(port: u16) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), PING_TIMEOUT)?;
+    stream.set_read_timeout(Some(PING_TIMEOUT))?;
+    stream.write_all(b"PING\r\n")?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
     Ok(answer)
 }

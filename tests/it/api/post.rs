@@ -1,7 +1,5 @@
 //! `POST /v1/notifications`: what it writes, and an Idempotency-Key under repeats, races and rollbacks.
 
-use std::time::Duration;
-
 use super::{Api, OPS, SHOP, assert_problem};
 use crate::support::http;
 use crate::support::sql::{run, value, values};
@@ -176,21 +174,19 @@ async fn a_body_that_does_not_come_is_the_callers_fault() {
 #[tokio::test]
 async fn without_postgres_callers_are_told_to_come_again() {
     use crate::support::proxy::{Fault, Proxy};
+    use crate::support::wait;
     let database = crate::support::postgres::database().await;
     let proxy = Proxy::start(database.port).await;
-    let through = crate::support::postgres::Database { port: proxy.port(), name: database.name.clone() };
-    let setup = crate::support::instance::Setup::new(&through.url()).webhook("http://127.0.0.1:9/");
+    let setup = crate::support::instance::Setup::new(&database.url_at(proxy.port())).webhook("http://127.0.0.1:9/");
     let mut instance = setup.start().await;
     let addr = instance.http_addr().await;
     assert_eq!(http::post(addr, "/v1/notifications", &[], DRAFT).await.status, 201);
     proxy.set(Fault::Reset);
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    let answer = loop {
+    let answer = wait::until_ok("it is refused", async || {
         let answer = http::post(addr, "/v1/notifications", &[], DRAFT).await;
-        if answer.status != 201 || std::time::Instant::now() > deadline {
-            break answer;
-        }
-    };
+        if answer.status == 201 { Err(answer) } else { Ok(answer) }
+    })
+    .await;
     assert_problem(&answer, 503, "unavailable");
     assert_eq!(answer.header("retry-after"), Some("1"));
     proxy.heal();

@@ -2,12 +2,12 @@
 //! memory for longer than its limit.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use outboxd::channel::{Cause, Outcome};
 use outboxd::retry::Failure;
 
-use super::{Note, assert_sent, channel, config, failed};
+use super::{LONG, Note, assert_sent, channel, config, failed, in_time};
 use crate::support::provider::{Provider, Reply};
 
 #[tokio::test]
@@ -72,29 +72,27 @@ async fn connections_are_kept_and_used_again() {
 async fn a_body_of_one_byte_per_second_takes_no_more_than_the_timeout() {
     let provider = Provider::start();
     let mut config = config(&provider.url("/"));
-    config.timeout = Duration::from_secs(2);
-    let channel = channel(&config);
     provider.script([Reply::drip(200), Reply::drip(503)]);
-    let started = Instant::now();
-    assert_sent(&channel.send(&Note::to("user-1").attempt(1)).await);
-    assert!(started.elapsed() < Duration::from_secs(2), "a 2xx is final when its head is there");
-    let failed = failed(channel.send(&Note::to("user-1").attempt(2)).await);
+    // A 2xx is final when its head is there.
+    config.timeout = LONG;
+    assert_sent(&in_time(channel(&config).send(&Note::to("user-1").attempt(1))).await);
+    config.timeout = Duration::from_secs(2);
+    let failed = failed(in_time(channel(&config).send(&Note::to("user-1").attempt(2))).await);
     assert_eq!((failed.failure, failed.status), (Failure::Transient, Some(503)), "the status is known");
     assert!(failed.excerpt.unwrap().starts_with('x'));
-    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
     assert_eq!(provider.count(), 2);
 }
 
 #[tokio::test]
 async fn an_endless_body_is_read_to_the_limit_and_abandoned() {
     let provider = Provider::start();
-    let channel = channel(&config(&provider.url("/")));
+    let mut config = config(&provider.url("/"));
+    config.timeout = LONG;
+    let channel = channel(&config);
     provider.script([Reply::endless(200), Reply::endless(500)]);
-    let started = Instant::now();
-    assert_sent(&channel.send(&Note::to("user-1").attempt(1)).await);
-    let failed = failed(channel.send(&Note::to("user-1").attempt(2)).await);
+    assert_sent(&in_time(channel.send(&Note::to("user-1").attempt(1))).await);
+    let failed = failed(in_time(channel.send(&Note::to("user-1").attempt(2))).await);
     assert_eq!(failed.excerpt.unwrap().len(), 1024);
-    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     provider.wait_until_closed(Duration::from_secs(10)).await;
     // What the kernel buffers on both sides comes on top of the 64 KiB read.
     assert!(provider.streamed() < 32 << 20, "{} bytes", provider.streamed());

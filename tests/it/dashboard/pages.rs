@@ -1,7 +1,5 @@
 //! The pages without a browser: who is let in, what they weigh, what they say while Postgres is away.
 
-use std::time::{Duration, Instant};
-
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -10,8 +8,8 @@ use crate::support::browser::Browser;
 use crate::support::http::{ask, get, post};
 use crate::support::postgres::{self, Database};
 use crate::support::proxy::{Fault, Proxy};
-use crate::support::sql;
 use crate::support::world::{Carrier, World};
+use crate::support::{sql, wait};
 
 pub(super) const HTML: &str = "Accept: text/html";
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
@@ -154,19 +152,15 @@ async fn without_postgres_the_last_values_are_shown_with_their_age() {
     let first = get(addr, "/", &[HTML]).await;
     assert!(first.status == 200 && first.body.contains("Nothing waits"), "{first:?}");
     proxy.set(Fault::Reset);
-    let deadline = Instant::now() + SOON;
-    loop {
+    let answer = wait::until_ok("it tells", async || {
         let answer = get(addr, "/", &[HTML]).await;
-        if answer.body.contains("Postgres does not answer") {
-            assert!(answer.status == 200 && answer.body.contains("These are the values of"), "{answer:?}");
-            assert!(answer.body.contains("class=\"bad\">Postgres does not answer</span>"), "{answer:?}");
-            assert!(answer.body.contains("id=\"alert\"><i class=\"dot critical\""), "{answer:?}");
-            assert!(!answer.body.contains("Nothing waits") && !answer.body.contains("are well"), "{answer:?}");
-            break;
-        }
-        assert!(Instant::now() < deadline, "{answer:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        if answer.body.contains("Postgres does not answer") { Ok(answer) } else { Err(answer) }
+    })
+    .await;
+    assert!(answer.status == 200 && answer.body.contains("These are the values of"), "{answer:?}");
+    assert!(answer.body.contains("class=\"bad\">Postgres does not answer</span>"), "{answer:?}");
+    assert!(answer.body.contains("id=\"alert\"><i class=\"dot critical\""), "{answer:?}");
+    assert!(!answer.body.contains("Nothing waits") && !answer.body.contains("are well"), "{answer:?}");
     // Nobody had opened this one.
     let unseen = get(addr, "/topics", &[HTML]).await;
     assert!(unseen.status == 503 && unseen.body.contains("Postgres does not answer"), "{unseen:?}");

@@ -37,16 +37,19 @@ const SQUEEZED: &str = "[...document.querySelectorAll('main td:not(.last)')].fil
 async fn scene() -> Desk {
     let mut world = World::new(Carrier::Memory).await;
     let toml = r#"
-        channels.push = { url = "PROVIDER", rate_limit = "500/s", max_in_flight = 64 }
-        channels.sms = { url = "PROVIDER", rate_limit = "20/s" }
-        channels.alimtalk.url = "PROVIDER"
+        channels.push = { rate_limit = "500/s", max_in_flight = 64 }
+        channels.sms.rate_limit = "20/s"
         routes.default.channels = ["push", "sms", "alimtalk"]
         routes.quiz.channels = ["push"]
         routes.security.channels = ["push", "sms"]
         routes."receipt.issued".channels = ["alimtalk"]
         routes.hooks.channels = ["webhook"]
     "#;
-    world.setup = world.setup.toml(&toml.replace("PROVIDER", &world.provider.url("/hook")));
+    let url = world.provider.url("/hook");
+    for channel in ["push", "sms", "alimtalk"] {
+        world.setup = world.setup.set(&format!("channels.{channel}.url"), url.as_str());
+    }
+    world.setup = world.setup.toml(toml);
     world.provider.answer(Reply::ok());
     let desk = Desk::new(world).await;
     sql::until(&desk.world.app, "SELECT count(*) > 5 FROM outboxd.route").await;

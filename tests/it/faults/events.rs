@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::support::redis::{RedisPair, RedisServer, unique_prefix};
-use crate::support::sql;
 use crate::support::stream::{self, Entry};
 use crate::support::world::{Carrier, World};
+use crate::support::{sql, wait};
 
 /// How soon what was lost is there again.
 const BACK: Duration = Duration::from_secs(10);
@@ -237,7 +237,7 @@ async fn a_key_of_another_type_in_the_way_holds_events_up_and_repeats_none() {
     let both = "SELECT outboxd.publish(t, 'k', '{}') FROM unnest('{order,wrong}'::text[]) t";
     sql::run(&scene.world.app, both).await;
     instance.wait_for_log("appending events waits").await;
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    wait::until("it is tried a few times", async || redis.errors("WRONGTYPE").await >= 3).await;
     let exists: i64 = redis.run(&format!("EXISTS {}", scene.key)).await;
     assert_eq!(exists, 0, "all or none");
     redis.run::<i64>(&format!("DEL {wrong}")).await;

@@ -20,7 +20,7 @@ const KEY: &str = "ordering_key => nullif('k' || n % 4, 'k0')";
 
 /// A primary and a standby that follows it through a proxy.
 async fn pair() -> (Server, Server, Proxy) {
-    let primary = postgres::start(&[("wal_level", "replica"), ("max_wal_senders", "4"), ("hot_standby", "on")]).await;
+    let primary = postgres::start("").await;
     let way = Proxy::start(primary.port).await;
     let standby = postgres::start_standby(way.port()).await;
     (primary, standby, way)
@@ -214,7 +214,7 @@ async fn a_statement_that_takes_long_is_waited_for() {
 /// As seen by a client: the server lets nobody in and answers nobody, but its machine still acknowledges.
 #[tokio::test]
 async fn a_primary_that_freezes_and_comes_back_is_served_again() {
-    let mut server = postgres::start(&[]).await;
+    let mut server = postgres::start("").await;
     let database = server.migrated_database().await;
     let provider = Provider::start();
     let instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;

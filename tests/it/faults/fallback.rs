@@ -1,14 +1,14 @@
 //! Redis away is not delivery away: instances go on through their own processes, and back.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::http;
 use crate::support::instance::Instance;
 use crate::support::provider::Reply;
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::redis::{RedisServer, unique_prefix};
-use crate::support::sql;
 use crate::support::world::{Carrier, World};
+use crate::support::{sql, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 const LEFT: &str = "Redis is away; deliveries go on through this process";
@@ -33,11 +33,7 @@ fn times(instance: &Instance, text: &str) -> usize {
 }
 
 async fn until_told(instance: &Instance, text: &str, times_told: usize) {
-    let started = Instant::now();
-    while times(instance, text) < times_told {
-        assert!(started.elapsed() < SOON, "not told {times_told} times: {text}\n{}", instance.log());
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait::until(text, async || times(instance, text) >= times_told).await;
 }
 
 async fn health(world: &World) -> (String, String) {
@@ -76,11 +72,10 @@ async fn a_redis_that_comes_back_with_its_data_has_only_stale_copies() {
         until_told(&instance, BACK, 1).await;
         world.notify(50).await;
         world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
-        let started = Instant::now();
-        while instance.metric("outboxd_queue_depth", &[("backend", kind)]).await > 0.0 {
-            assert!(started.elapsed() < SOON, "its copies are worked off");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        wait::until("its copies are worked off", async || {
+            instance.metric("outboxd_queue_depth", &[("backend", kind)]).await == 0.0
+        })
+        .await;
         let dropped = instance.metric("outboxd_claims_total", &[("case", "stale")]).await
             + instance.metric("outboxd_claims_total", &[("case", "sent")]).await;
         assert!(dropped > 0.0, "{dropped}");

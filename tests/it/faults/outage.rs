@@ -18,7 +18,7 @@ const AWAY: &str = "12 s";
 /// An instance that reaches the database by a way that can be cut.
 async fn start_behind_a_proxy(world: &World, setup: &Setup) -> (Proxy, Instance) {
     let proxy = Proxy::start(world.database.port).await;
-    let url = world.database.url().replace(&world.database.port.to_string(), &proxy.port().to_string());
+    let url = world.database.url_at(proxy.port());
     let instance = setup.clone().database_url(&url).start().await;
     (proxy, instance)
 }

@@ -11,6 +11,7 @@ use crate::support::instance::Setup;
 use crate::support::postgres::{self, Database, connect};
 use crate::support::provider::{Provider, Reply};
 use crate::support::sql::{refused, run, until, value, values};
+use crate::support::wait;
 
 const PLANTS: &str = include_str!("planted.sql");
 /// In front of everything, and where public usually is: behind pg_catalog, where only nearer matches win.
@@ -110,15 +111,11 @@ async fn apps_and_operators_never_run_what_somebody_planted() {
     }
     drop((app, operator, reader));
     // The server counts calls, and tells within a second of a session's end.
-    let mut uncalled = values::<String>(&admin, UNCALLED).await;
-    for _ in 0..200 {
-        if uncalled.is_empty() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        uncalled = values(&admin, UNCALLED).await;
-    }
-    assert_eq!(uncalled, [""; 0], "every public function is called here");
+    wait::until_ok("every public function is called here", async || {
+        let uncalled = values::<String>(&admin, UNCALLED).await;
+        if uncalled.is_empty() { Ok(()) } else { Err(uncalled) }
+    })
+    .await;
     let pinned = "SELECT p.oid::regprocedure::text FROM pg_proc p
                    WHERE p.pronamespace = 'outboxd'::regnamespace AND p.proname <> 'notify'
                      AND p.proconfig IS DISTINCT FROM ARRAY['search_path=pg_catalog, pg_temp']";

@@ -69,7 +69,7 @@ async fn a_session_mode_pooler_and_a_plain_proxy_are_not_taken_for_one() {
     let world = World::new(Carrier::Stream).await;
     let pooler = PgBouncer::with(&world.database, "pool_mode = session\ndefault_pool_size = 50\n").await;
     let proxy = Proxy::start(world.database.port).await;
-    let by_proxy = world.database.url().replace(&world.database.port.to_string(), &proxy.port().to_string());
+    let by_proxy = world.database.url_at(proxy.port());
     for (n, url) in [world.database.url(), pooler.url(&world.database), by_proxy].into_iter().enumerate() {
         let check = outboxd(&url, &with_routes("check"), &[]).await;
         assert_eq!(check.code, 0, "{check:?}");

@@ -31,7 +31,7 @@ async fn sessions_that_are_terminated_again_and_again_lose_nothing() {
 
 #[tokio::test]
 async fn an_immediate_stop_and_restart_of_postgres_loses_nothing() {
-    let mut server = postgres::start(&[("fsync", "on")]).await;
+    let mut server = postgres::start("fsync = on").await;
     let world = World::on(server.migrated_database().await, Carrier::Stream).await;
     let _instance = world.start_in_the_middle(Duration::from_millis(100)).await;
     server.stop_immediately().await;
@@ -87,7 +87,7 @@ async fn a_link_to_postgres_that_falls_silent_is_given_up_and_made_anew() {
     for fault in [Fault::HalfOpen, Fault::BlackHole] {
         let world = World::new(Carrier::Stream).await;
         let proxy = Proxy::start(world.database.port).await;
-        let by_proxy = world.database.url().replace(&world.database.port.to_string(), &proxy.port().to_string());
+        let by_proxy = world.database.url_at(proxy.port());
         let setup = world.setup.clone().database_url(&by_proxy).toml("[database]\nstatement_timeout = \"1s\"\n");
         world.provider.answer(Reply::ok().after(Duration::from_millis(50)));
         let mut instance = setup.start().await;
@@ -103,7 +103,7 @@ async fn a_link_to_postgres_that_falls_silent_is_given_up_and_made_anew() {
 
 #[tokio::test]
 async fn connection_slots_used_up_by_others_are_waited_out() {
-    let server = postgres::start(&[("max_connections", "24")]).await;
+    let server = postgres::start("max_connections = 24").await;
     let world = World::on(server.migrated_database().await, Carrier::Stream).await;
     let _instance = world.setup.start().await;
     let mut hogs = Vec::new();
@@ -121,9 +121,8 @@ async fn connection_slots_used_up_by_others_are_waited_out() {
 async fn a_transaction_mode_pooler_in_between_changes_nothing_that_matters() {
     let world = World::new(Carrier::Stream).await;
     let pooler = PgBouncer::before(&world.database).await;
-    let direct = world.database.port.to_string();
     let setup = world.setup.clone().toml("[database]\npooler = true\n");
-    let setup = setup.database_url(&world.database.url().replace(&direct, &pooler.port.to_string()));
+    let setup = setup.database_url(&pooler.url(&world.database));
     let first = setup.start().await;
     world.notify(200).await;
     world.insert(50).await;

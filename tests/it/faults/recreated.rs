@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use outboxd::store::{self, Store, migrate};
+use outboxd_throwaway::postgres::program as server_program;
 
 use super::Stepped;
 use crate::leader::config;
-use crate::support::postgres::{self, bin_dir};
+use crate::support::postgres;
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
 
 const SOON: Duration = Duration::from_secs(30);
-const ALIVE: &str = "SELECT count(*) FROM outboxd.instance WHERE stopped_at IS NULL AND heartbeat_at > clock_timestamp() - interval '2 s'";
 
 /// Long in use: what is numbered anew is far below what an instance remembers.
 const AHEAD: &str = "SELECT setval('outboxd.notification_log_id_seq', 1000000), setval('outboxd.outbox_seq', 1000000)";
@@ -38,6 +38,12 @@ async fn write(world: &World) -> usize {
     60
 }
 
+/// Waits until so many instances have sent a heartbeat of late.
+async fn until_alive(world: &World, count: u32) {
+    let alive = "stopped_at IS NULL AND heartbeat_at > clock_timestamp() - interval '2 s' AND id > 0";
+    sql::until(&world.app, &format!("SELECT count(*) = {count} FROM outboxd.instance WHERE {alive}")).await;
+}
+
 #[tokio::test]
 async fn a_schema_dropped_and_made_anew_is_served_without_a_restart() {
     for carrier in [Carrier::Memory, Carrier::List, Carrier::Stream] {
@@ -55,7 +61,7 @@ async fn a_schema_dropped_and_made_anew_is_served_without_a_restart() {
         world.provider.wait_for(sent, SOON).await;
         sql::until(&world.app, "SELECT count(*) = 60 FROM outboxd.notification_log WHERE status = 'SENT'").await;
         let install: String = sql::value(&world.app, "SELECT install_id FROM outboxd.setting").await;
-        sql::until(&world.app, &format!("{ALIVE} AND id > 0").replace("count(*)", "count(*) = 1")).await;
+        until_alive(&world, 1).await;
         world.notify(1).await;
         world.provider.wait_for(sent + 1, SOON).await;
         let last = world.provider.ledger().pop().unwrap();
@@ -70,12 +76,12 @@ async fn instances_do_not_take_each_others_numbers_in_a_schema_made_anew() {
     let world = World::new(Carrier::Stream).await;
     let first = world.setup.start().await;
     let second = world.setup.start().await;
-    sql::until(&world.app, &ALIVE.replace("count(*)", "count(*) = 2")).await;
+    until_alive(&world, 2).await;
     first.signal(Signal::SIGSTOP);
     make_anew(&world).await;
-    sql::until(&world.app, &ALIVE.replace("count(*)", "count(*) = 1")).await;
+    until_alive(&world, 1).await;
     first.signal(Signal::SIGCONT);
-    sql::until(&world.app, &ALIVE.replace("count(*)", "count(*) = 2")).await;
+    until_alive(&world, 2).await;
     let sent = write(&world).await;
     world.provider.wait_for(sent, SOON).await;
     world.until_ended().await.assert_nothing_lost();
@@ -86,7 +92,7 @@ async fn instances_do_not_take_each_others_numbers_in_a_schema_made_anew() {
 
 fn pg(program: &str, args: &[&str]) {
     loop {
-        let ran = Command::new(bin_dir().join(program)).args(args).output().unwrap();
+        let ran = Command::new(server_program(program).unwrap()).args(args).output().unwrap();
         let said = String::from_utf8_lossy(&ran.stderr).into_owned();
         // Whoever restores under load may be the victim of a deadlock, too.
         if !said.contains("deadlock detected") {

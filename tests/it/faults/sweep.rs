@@ -91,9 +91,8 @@ async fn a_step_goes_over_no_more_pages_than_asked_and_the_steps_together_over_a
         &format!("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; PREPARE scan AS {sql}"),
     )
     .await;
-    let explain = "EXPLAIN (COSTS OFF) EXECUTE scan ('{}', true, 10, 0, 5)";
-    let plan: String = sql::values::<String>(&client, explain).await.join("\n");
-    assert!(plan.contains("Tid Range Scan on outbox"), "{plan}");
+    let read = sql::rows_read(&client, "outbox", "EXECUTE scan ('{}', true, 10, 0, 5)").await;
+    assert!((1..=600).contains(&read), "five of more than 25 pages have at most a fifth of the 3000 rows: {read}");
 }
 
 #[tokio::test]

@@ -1,13 +1,13 @@
 //! Old and new binaries at once: a schema may be ahead of an instance that runs, and of one that starts.
 
 use std::collections::HashMap;
-use std::process::Command;
 use std::time::Duration;
 
 use outboxd::store::command::Session;
 use outboxd::store::migrate;
 
 use crate::leader::config;
+use crate::support::command::outboxd;
 use crate::support::instance::Setup;
 use crate::support::provider::Reply;
 use crate::support::world::{Carrier, World};
@@ -104,15 +104,10 @@ fn assert_in_order(world: &World) {
 async fn an_older_binary_leaves_a_newer_schema_alone_and_says_why() {
     let world = World::new(Carrier::Memory).await;
     migrate_as_a_newer_binary_would(&world).await;
-    let output = Command::new(env!("CARGO_BIN_EXE_outboxd"))
-        .arg("migrate")
-        .env_clear()
-        .env("DATABASE_URL", world.database.url())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let ran = outboxd(&world.database.url(), &["migrate"], &[]).await;
+    let said = ran.err;
     let (schema, binary) = (migrate::newest() + 1, migrate::newest());
-    assert_eq!(output.status.code(), Some(78), "{said}");
+    assert_eq!(ran.code, 78, "{said}");
     assert!(
         said.contains(&format!("the schema is at migration {schema}, newer than this binary, which knows {binary}")),
         "{said}"

@@ -78,7 +78,7 @@ async fn redis_lost() -> (&'static str, f64, f64) {
 }
 
 async fn postgres_restarted() -> (&'static str, f64, f64) {
-    let mut server = postgres::start(&[("fsync", "on")]).await;
+    let mut server = postgres::start("fsync = on").await;
     let world = World::on(server.migrated_database().await, Carrier::Stream).await;
     let _instance = world.start_in_the_middle(Duration::from_millis(50)).await;
     server.stop_immediately().await;

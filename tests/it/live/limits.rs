@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt as _;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::http;
-use crate::support::sql;
 use crate::support::world::World;
+use crate::support::{http, sql, wait};
 
 use super::Scene;
 use super::client::{Client, positions};
@@ -22,11 +21,10 @@ async fn with(key: &'static str, value: impl Into<toml::Value>) -> Scene {
 
 /// Waits until so many sessions have ended for this reason.
 async fn until_closed(scene: &mut Scene, reason: &str, count: f64) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while scene.instance.metric("outboxd_live_closed_total", &[("reason", reason)]).await < count {
-        assert!(Instant::now() < deadline, "{reason} < {count}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait::until(reason, async || {
+        scene.instance.metric("outboxd_live_closed_total", &[("reason", reason)]).await >= count
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -164,10 +162,6 @@ async fn a_client_that_leaves_is_forgotten() {
     client.send(Message::Close(None)).await.unwrap();
     until_closed(&mut scene, "client", 1.0).await;
     drop(scene.connect("topic=order").await);
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while scene.instance.metric("outboxd_live_sessions", &[]).await > 0.0 {
-        assert!(Instant::now() < deadline, "it is still there");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    wait::until("nobody is there", async || scene.instance.metric("outboxd_live_sessions", &[]).await == 0.0).await;
     let _: Result<Client, _> = Client::connect(scene.addr, "topic=order", &[]).await;
 }

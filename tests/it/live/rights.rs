@@ -1,11 +1,10 @@
 //! Who may listen to what: tokens, tickets, pages.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::http::{Answer, post};
+use crate::support::wait;
 use crate::support::world::World;
 
 use super::Scene;
@@ -201,8 +200,5 @@ async fn a_ticket_and_a_token_have_only_so_many_sessions_and_the_next_is_told_wh
     // Who leaves makes room.
     let mut left = sessions.swap_remove(0);
     left.send(Message::Close(None)).await.expect("it is sent");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !by_ticket().await.is_served().await {
-        assert!(Instant::now() < deadline, "its place is still taken");
-    }
+    wait::until("its place is free", async || by_ticket().await.is_served().await).await;
 }

@@ -12,7 +12,8 @@ use outboxd::queue::{Delivery, Depth, Message, Queue};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{PATIENCE, TTL, assert_nothing_arrives, eventually, ids, messages, open, take_all};
+use super::{PATIENCE, TTL, assert_nothing_arrives, ids, messages, open, take_all};
+use crate::support::wait::until;
 
 const NO_WAIT: Duration = Duration::from_millis(1);
 
@@ -93,12 +94,11 @@ async fn many_messages_pushed_at_once_are_taken_a_few_at_a_time(queue: Arc<dyn Q
 
 async fn a_waiting_take_ends_as_soon_as_a_message_arrives(queue: Arc<dyn Queue>) {
     let mut consumer = queue.consumer("a").await.unwrap();
-    let mut waiting = pin!(consumer.take(10, PATIENCE));
+    let mut waiting = pin!(consumer.take(10, PATIENCE * 60));
     assert!(poll!(&mut waiting).is_pending(), "it waits");
-    let pushed = Instant::now();
     queue.push(&messages(7..8)).await.unwrap();
-    assert_eq!(ids(&waiting.await.unwrap()), [7]);
-    assert!(pushed.elapsed() < PATIENCE / 2, "{:?}", pushed.elapsed());
+    let taken = tokio::time::timeout(PATIENCE, waiting).await.expect("it does not wait to its end");
+    assert_eq!(ids(&taken.unwrap()), [7]);
 }
 
 async fn a_take_with_nothing_there_returns_empty_after_its_wait(queue: Arc<dyn Queue>) {
@@ -261,8 +261,7 @@ async fn ten_thousand_messages_reach_four_consumers_of_which_one_is_killed(queue
     for first in (0..COUNT).step_by(500) {
         queue.push(&messages(first..first + 500)).await.unwrap();
     }
-    eventually("the queue is empty", || async { (queue.depth().await.unwrap() == Depth::default()).then_some(()) })
-        .await;
+    until("the queue is empty", async || queue.depth().await.unwrap() == Depth::default()).await;
     stop.cancel();
     let acknowledged: Vec<i64> = workers.join_all().await.into_iter().flatten().collect();
     assert_eq!(acknowledged.len(), COUNT as usize, "each exactly once");

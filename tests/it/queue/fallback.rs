@@ -8,9 +8,10 @@ use outboxd::config::QueueKind;
 use outboxd::queue::fallback::FallbackQueue;
 use outboxd::queue::{Depth, Error, Queue};
 
-use super::{PATIENCE, config, eventually, ids, messages, open, open_at, take_all};
+use super::{PATIENCE, config, ids, messages, open, open_at, take_all};
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::redis::{RedisServer, shared};
+use crate::support::wait::until_ok;
 
 /// Far less than Redis may take until it is given up.
 const AT_ONCE: Duration = Duration::from_millis(900);
@@ -84,7 +85,7 @@ async fn whoever_waits_for_a_silent_redis_goes_on_as_soon_as_it_is_left() {
 
         // The acknowledgement that Redis did not hear goes along with the next heartbeat.
         proxy.heal();
-        eventually("Redis answers", || async { queue.probe().await.ok() }).await;
+        until_ok("Redis answers", async || queue.probe().await).await;
         queue.return_to_redis();
         // The push may have come to Redis after all: then its copies are there to be taken.
         let started = Instant::now();
@@ -111,7 +112,7 @@ async fn a_consumer_made_while_redis_is_away_joins_it_later() {
     acker.ack(&take_all(&mut consumer, 1).await).await.unwrap();
     server.restart();
     queue.return_to_redis();
-    eventually("Redis takes a push", || async { queue.push(&messages(1..2)).await.ok() }).await;
+    until_ok("Redis takes a push", async || queue.push(&messages(1..2)).await).await;
     let taken = take_all(&mut consumer, 1).await;
     assert_eq!(ids(&taken), [1]);
     acker.ack(&taken).await.unwrap();

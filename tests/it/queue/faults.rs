@@ -7,9 +7,10 @@ use nix::sys::signal::Signal;
 use outboxd::config::{QueueConfig, QueueKind};
 use outboxd::queue::{Depth, Error, Loss, Queue};
 
-use super::{PATIENCE, TTL, assert_nothing_arrives, config, distinct, eventually, ids, messages, open_at, take_all};
+use super::{PATIENCE, TTL, assert_nothing_arrives, config, distinct, ids, messages, open_at, take_all};
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::redis::RedisServer;
+use crate::support::wait::{until, until_ok};
 
 const NO_WAIT: Duration = Duration::from_millis(1);
 
@@ -55,12 +56,12 @@ for_both_redis_backends!(
 
 async fn push_until_accepted(queue: &Arc<dyn Queue>, ids: std::ops::Range<i64>) {
     let batch = messages(ids);
-    eventually("a push is accepted", || async { queue.push(&batch).await.ok() }).await;
+    until_ok("a push is accepted", async || queue.push(&batch).await).await;
 }
 
 /// The first loss told, however long Redis takes to come back.
 async fn told_loss(queue: &Arc<dyn Queue>, seen: i64) -> Loss {
-    eventually("a loss is told", || async { queue.check_loss(seen).await.ok().flatten() }).await
+    until_ok("a loss is told", async || queue.check_loss(seen).await.ok().flatten().ok_or("none")).await
 }
 
 async fn a_redis_killed_without_persistence_is_noticed_and_used_again(config: QueueConfig) {
@@ -72,7 +73,7 @@ async fn a_redis_killed_without_persistence_is_noticed_and_used_again(config: Qu
     server.kill();
     assert!(matches!(queue.push(&messages(10..11)).await, Err(Error::Unavailable(_))));
     server.restart();
-    let first = eventually("Redis answers", || async { queue.check_loss(seen).await.ok() }).await;
+    let first = until_ok("Redis answers", async || queue.check_loss(seen).await).await;
     assert_eq!(first, Some(Loss::All), "told with the first answer");
     assert_eq!(queue.check_loss(seen).await.unwrap(), None, "told once");
     push_until_accepted(&queue, 10..20).await;
@@ -88,10 +89,10 @@ async fn a_restart_that_keeps_its_data_loses_nothing_and_tells_no_loss(config: Q
     assert_eq!(ids(&held), [0, 1, 2]);
     server.kill();
     server.restart();
-    let after = eventually("the queue answers", || async { queue.check_loss(seen).await.ok() }).await;
+    let after = until_ok("the queue answers", async || queue.check_loss(seen).await).await;
     assert_eq!(after, None);
     assert_eq!(ids(&take_all(&mut consumer, 7).await), (3..10).collect::<Vec<_>>());
-    let next = eventually("a push is accepted", || async { queue.push(&messages(10..11)).await.ok() }).await;
+    let next = until_ok("a push is accepted", async || queue.push(&messages(10..11)).await).await;
     assert!(next.counter > seen);
     assert_eq!(queue.check_loss(next.counter).await.unwrap(), None);
 }
@@ -148,7 +149,7 @@ async fn a_full_redis_refuses_pushes_and_can_still_be_drained(config: QueueConfi
 }
 
 async fn an_evicting_redis_is_refused_with_the_fix(config: QueueConfig) {
-    let server = RedisServer::start(&["--save", "", "--maxmemory-policy", "allkeys-lru"]);
+    let server = RedisServer::start(&["--maxmemory-policy", "allkeys-lru"]);
     let Err(Error::Unusable(why)) = open_at(&config, server.url()).await else { panic!("it must be refused") };
     assert!(why.contains("allkeys-lru") && why.contains("CONFIG SET maxmemory-policy noeviction"), "{why}");
     server.run::<()>("CONFIG SET maxmemory-policy noeviction").await;
@@ -165,8 +166,7 @@ async fn a_swallowed_reply_strands_no_message_and_delivers_none_twice(config: Qu
     proxy.set(Fault::SwallowReplies);
     let take = tokio::spawn(async move { (consumer.take(10, PATIENCE).await, consumer) });
     direct.push(&messages(0..3)).await.unwrap();
-    eventually("the messages were moved", || async { (direct.depth().await.unwrap().in_flight >= 1).then_some(()) })
-        .await;
+    until("the messages were moved", async || direct.depth().await.unwrap().in_flight >= 1).await;
     let (taken, mut consumer) = take.await.unwrap();
     assert!(matches!(taken, Err(Error::Unavailable(_))), "{taken:?}");
     assert!(proxy.swallowed() > 0);
@@ -199,9 +199,9 @@ async fn a_silent_link_is_given_up_within_a_bound_and_made_anew(config: QueueCon
         assert!(started.elapsed() < CALL_MAX, "{fault:?}: {:?}", started.elapsed());
         assert!(push.is_err() && take.is_err() && ack.is_err() && loss.is_err() && depth.is_err(), "{fault:?}");
         proxy.heal();
-        eventually("the queue answers", || async { queue.depth().await.ok() }).await;
+        until_ok("the queue answers", async || queue.depth().await).await;
     }
-    eventually("the acknowledgement arrives", || async { acker.ack(&taken).await.ok() }).await;
+    until_ok("the acknowledgement arrives", async || acker.ack(&taken).await).await;
     assert_eq!(ids(&take_all(&mut consumer, 2).await), [3, 4]);
     assert_eq!(queue.depth().await.unwrap(), Depth { waiting: 0, in_flight: 2 });
 }
@@ -268,7 +268,7 @@ async fn a_server_that_turned_replica_is_waited_out(config: QueueConfig) {
     assert!(matches!(consumer.take(1, NO_WAIT).await, Err(Error::Unavailable(_))));
     server.run::<()>("REPLICAOF NO ONE").await;
     push_until_accepted(&queue, 2..3).await;
-    eventually("the acknowledgement arrives", || async { acker.ack(&taken).await.ok() }).await;
+    until_ok("the acknowledgement arrives", async || acker.ack(&taken).await).await;
     assert_eq!(ids(&take_all(&mut consumer, 2).await), [1, 2]);
     assert_eq!(queue.check_loss(0).await.unwrap(), None);
 }
@@ -282,7 +282,7 @@ async fn a_server_that_is_loading_is_waited_out(config: QueueConfig) {
         "--enable-debug-command",
         "yes",
     ];
-    let mut server = RedisServer::start(&[&["--save", ""][..], &delays].concat());
+    let mut server = RedisServer::start(&delays);
     let queue = open_at(&config, server.url()).await.unwrap();
     let mut consumer = queue.consumer("a").await.unwrap();
     queue.push(&messages(0..3)).await.unwrap();
@@ -290,11 +290,9 @@ async fn a_server_that_is_loading_is_waited_out(config: QueueConfig) {
     server.run::<()>("SAVE").await;
     server.kill();
     server.launch();
-    eventually("the server is met while it is loading", || async {
-        match queue.depth().await {
-            Ok(_) => panic!("it loaded too quickly"),
-            Err(error) => error.to_string().contains("loading").then_some(()),
-        }
+    until("the server is met while it is loading", async || {
+        let error = queue.depth().await.expect_err("it loads for a while");
+        error.to_string().contains("loading")
     })
     .await;
     assert_eq!(ids(&take_all(&mut consumer, 3).await), [0, 1, 2]);
@@ -356,10 +354,7 @@ async fn an_acknowledgement_that_failed_goes_along_with_the_next(config: QueueCo
     proxy.set(Fault::Reset);
     assert!(consumer.acker().ack(&taken[..1]).await.is_err());
     proxy.heal();
-    let started = Instant::now();
-    while consumer.maintain().await.is_err() {
-        assert!(started.elapsed() < PATIENCE);
-    }
+    until_ok("the link is made anew", async || consumer.maintain().await).await;
     assert_eq!(direct.depth().await.unwrap(), Depth { waiting: 0, in_flight: 1 });
     queue.push(&messages(2..3)).await.unwrap();
     assert_eq!(ids(&take_all(&mut consumer, 1).await), [2], "what is in flight is not delivered again");

@@ -5,8 +5,9 @@ use std::time::Duration;
 use outboxd::config::QueueKind;
 use outboxd::queue::Maintained;
 
-use super::{config, eventually, ids, messages, open_at, take_all};
+use super::{config, ids, messages, open_at, take_all};
 use crate::support::redis::shared;
+use crate::support::wait::until;
 
 const NO_WAIT: Duration = Duration::from_millis(1);
 
@@ -90,8 +91,5 @@ async fn deliveries_are_counted_across_crashes() {
         let taken = take_all(&mut consumer, 1).await;
         assert_eq!(taken[0].times_delivered, times);
     }
-    eventually("only the last one is left in flight", || async {
-        (queue.depth().await.unwrap().in_flight == 1).then_some(())
-    })
-    .await;
+    until("only the last one is left in flight", async || queue.depth().await.unwrap().in_flight == 1).await;
 }

@@ -3,8 +3,9 @@
 use outboxd::config::{QueueConfig, QueueKind};
 use outboxd::queue::Loss;
 
-use super::{config, eventually, messages, open_at};
+use super::{config, messages, open_at};
 use crate::support::redis::{RedisServer, shared, unique_prefix};
+use crate::support::wait::until_ok;
 
 const KINDS: [QueueKind; 2] = [QueueKind::List, QueueKind::Stream];
 
@@ -77,10 +78,10 @@ async fn a_tail_lost_by_a_restart_is_told_by_those_who_pushed_it_and_by_those_wh
 
         // Pushes that come before anyone has checked must not hide it.
         let push = messages(30..60);
-        let late = eventually("a push is accepted", || async { witness.push(&push).await.ok() }).await.counter;
+        let late = until_ok("a push is accepted", async || witness.push(&push).await).await.counter;
         let tail = Some(Loss::Tail { seen, found: saved });
         assert_eq!(witness.check_loss(seen).await.unwrap(), tail, "told by one who pushed none of it");
-        let told = eventually("the pusher is connected again", || async { pusher.check_loss(late).await.ok() }).await;
+        let told = until_ok("the pusher is connected again", async || pusher.check_loss(late).await).await;
         assert_eq!(told, tail, "told by the one who pushed it although nobody mentions it any more");
         for queue in [&witness, &pusher] {
             assert_eq!(queue.check_loss(late).await.unwrap(), None, "told once");

@@ -1,14 +1,15 @@
 //! One server, a cluster, Sentinel, TLS and an ACL user: the same queue.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use outboxd::config::{QueueConfig, QueueKind};
 use outboxd::queue::{Error, Loss, Queue};
 
-use super::{PATIENCE, config, eventually, ids, messages, open_at, take_all};
+use super::{config, ids, messages, open_at, take_all};
 use crate::support::process::free_port;
 use crate::support::redis::{RedisCluster, RedisPair, SecureRedis, SecureSentinel, documented_user_rules};
+use crate::support::wait::until_ok;
 
 const KINDS: [QueueKind; 2] = [QueueKind::List, QueueKind::Stream];
 
@@ -59,10 +60,10 @@ async fn a_lost_cluster_node_is_replaced_by_its_replica() {
 
     cluster.nodes[owner].kill();
     for (queue, seed_only, mut consumer, seen) in queues {
-        let loss = eventually("the replica took over", || async { queue.check_loss(seen).await.ok() }).await;
+        let loss = until_ok("the replica took over", async || queue.check_loss(seen).await).await;
         assert_eq!(loss, None, "everything had reached the replica");
         assert_eq!(ids(&take_all(&mut consumer, 10).await), (0..10).collect::<Vec<_>>());
-        eventually("found although the only configured node is gone", || async { seed_only.depth().await.ok() }).await;
+        until_ok("found although the only configured node is gone", async || seed_only.depth().await).await;
     }
 }
 
@@ -83,12 +84,10 @@ async fn a_failover_that_loses_acknowledged_writes_is_told_as_a_lost_tail() {
         seen.push(queue.push(&messages(10..15)).await.unwrap().counter);
     }
     pair.primary.kill();
-    let lost = Instant::now();
     for ((queue, seen), config) in queues.iter().zip(seen).zip(&configs) {
         // A push that the new primary accepts first must not hide the loss.
         let push = messages(20..40);
-        eventually("the new primary accepts pushes", || async { queue.push(&push).await.ok() }).await;
-        assert!(lost.elapsed() < PATIENCE);
+        until_ok("the new primary accepts pushes", async || queue.push(&push).await).await;
         let loss = queue.check_loss(seen).await.unwrap();
         let Some(Loss::Tail { seen: known, found }) = loss else { panic!("{:?}: {loss:?}", config.kind) };
         assert_eq!((known, known - found), (seen, 5), "{:?}", config.kind);
@@ -112,7 +111,7 @@ async fn of_several_plain_hosts_the_one_that_takes_writes_is_used_also_after_a_f
     pair.primary.replicated_to(&pair.replica).await;
     pair.primary.kill();
     for (queue, seen) in queues {
-        let loss = eventually("the replica took over", || async { queue.check_loss(seen).await.ok() }).await;
+        let loss = until_ok("the replica took over", async || queue.check_loss(seen).await).await;
         assert_eq!(loss, None, "everything had reached the replica");
         let mut consumer = queue.consumer("a").await.unwrap();
         assert_eq!(ids(&take_all(&mut consumer, 3).await), [0, 1, 2]);
@@ -120,20 +119,14 @@ async fn of_several_plain_hosts_the_one_that_takes_writes_is_used_also_after_a_f
 }
 
 async fn until_open(config: &QueueConfig, url: &str) -> Arc<dyn Queue> {
-    let started = Instant::now();
-    loop {
-        match open_at(config, url).await {
-            Ok(queue) => return queue,
-            Err(error) => assert!(started.elapsed() < PATIENCE, "{error}"),
-        }
-    }
+    until_ok("it opens", async || open_at(config, url).await).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sentinel_with_tls_and_a_login_of_its_own_is_found_beside_a_dead_one() {
-    let secure = SecureRedis::start();
+    let secure = SecureRedis::start(&[]);
     let sentinel = SecureSentinel::start(&secure, "hush");
-    let (user, password, ca) = ("worker", "s3cret", secure.ca_file.display());
+    let (user, password, ca) = ("worker", "s3cret", secure.ca.display());
     let hosts = format!("127.0.0.1:{},localhost:{}", free_port(), sentinel.port);
     for config in KINDS.map(config) {
         let rules = documented_user_rules(&config.prefix);
@@ -160,14 +153,13 @@ async fn a_sentinel_with_tls_and_a_login_of_its_own_is_found_beside_a_dead_one()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_and_a_restricted_user_are_enough() {
-    let secure = SecureRedis::start();
+    let secure = SecureRedis::start(&[]);
     for kind in KINDS {
         let config = config(kind);
         let rules = documented_user_rules(&config.prefix);
         let user = format!("worker-{}", config.prefix);
         secure.server.run::<()>(&format!("ACL SETUSER {user} on >s3cret%/@ {rules}")).await;
-        let url =
-            format!("rediss://{user}:s3cret%25%2F%40@localhost:{}?ca={}", secure.tls_port, secure.ca_file.display());
+        let url = format!("rediss://{user}:s3cret%25%2F%40@localhost:{}?ca={}", secure.tls_port, secure.ca.display());
         let queue = open_at(&config, &url).await.unwrap();
         let seen = queue.push(&messages(0..3)).await.unwrap().counter;
         let mut crashed = queue.consumer("crashed").await.unwrap();

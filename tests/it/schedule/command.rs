@@ -1,9 +1,10 @@
 //! What create_schedule() refuses and why, and the command line.
 
-use std::process::{Command, Output};
+use std::path::Path;
 
+use crate::support::command::{Ran, run_in};
+use crate::support::postgres::{self, Database};
 use crate::support::sql;
-use crate::support::{postgres, postgres::Database};
 
 use super::app;
 
@@ -87,14 +88,8 @@ async fn a_schedule_that_cannot_work_is_refused_with_a_reason() {
     assert_eq!(sql::refused(&client, "SELECT outboxd.alter_schedule('n', timezone => 'x')").await.code, "22023");
 }
 
-fn outboxd(database: &Database, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_outboxd"))
-        .arg("schedule")
-        .args(args)
-        .env_clear()
-        .env("DATABASE_URL", database.url())
-        .output()
-        .expect("outboxd runs")
+async fn outboxd(database: &Database, args: &[&str]) -> Ran {
+    run_in(Path::new("."), &[&["schedule"], args].concat(), &[("DATABASE_URL", &database.url())]).await
 }
 
 #[tokio::test]
@@ -113,46 +108,42 @@ async fn the_command_line_creates_lists_pauses_and_drops() {
         "--expires-after",
         "2h",
     ];
-    let created = outboxd(&database, &create);
-    assert!(created.status.success(), "{created:?}");
-    assert!(created.stderr.is_empty(), "{created:?}");
-    let listed = outboxd(&database, &["list", "--json"]);
-    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let created = outboxd(&database, &create).await;
+    assert_eq!(created.code, 0, "{created:?}");
+    assert!(created.err.is_empty(), "{created:?}");
+    let listed = outboxd(&database, &["list", "--json"]).await.json();
     let daily = &listed["schedules"][0];
     assert_eq!((daily["name"].as_str(), daily["state"].as_str()), (Some("daily"), Some("new")));
     assert_eq!(daily["expires_after"].as_str(), Some("02:00:00"));
     assert_eq!((daily["spread"].as_str(), daily["lead"].as_str()), (Some("00:30:00"), Some("00:10:00")));
-    let text = String::from_utf8(outboxd(&database, &["list"]).stdout).unwrap();
+    let text = outboxd(&database, &["list"]).await.out;
     assert!(text.trim_start().starts_with("NAME") && text.contains("daily") && text.contains("Asia/Seoul"), "{text}");
-    let again = outboxd(&database, &create);
-    assert_eq!(again.status.code(), Some(1));
-    assert!(
-        String::from_utf8_lossy(&again.stderr).contains("there is a schedule 'daily' already; Change it"),
-        "{again:?}"
-    );
-    assert!(outboxd(&database, &["pause", "daily"]).status.success());
-    let paused = String::from_utf8(outboxd(&database, &["list"]).stdout).unwrap();
+    let again = outboxd(&database, &create).await;
+    assert_eq!(again.code, 1);
+    assert!(again.err.contains("there is a schedule 'daily' already; Change it"), "{again:?}");
+    assert_eq!(outboxd(&database, &["pause", "daily"]).await.code, 0);
+    let paused = outboxd(&database, &["list"]).await.out;
     assert!(paused.contains("paused"), "{paused}");
-    assert!(outboxd(&database, &["resume", "daily"]).status.success());
-    assert_eq!(outboxd(&database, &["pause", "nobody"]).status.code(), Some(1));
-    assert!(outboxd(&database, &["drop", "daily"]).status.success());
-    assert_eq!(outboxd(&database, &["drop", "daily"]).status.code(), Some(1));
+    assert_eq!(outboxd(&database, &["resume", "daily"]).await.code, 0);
+    assert_eq!(outboxd(&database, &["pause", "nobody"]).await.code, 1);
+    assert_eq!(outboxd(&database, &["drop", "daily"]).await.code, 0);
+    assert_eq!(outboxd(&database, &["drop", "daily"]).await.code, 1);
 }
 
 #[tokio::test]
 async fn what_the_server_notes_beside_its_answer_is_told_on_stderr() {
     let database = postgres::database().await;
     let client = app(&database, 1).await;
-    let create = |name: &str, topic: &str| {
-        let created = outboxd(&database, &["create", name, "0 9 * * *", "UTC", topic, "app.audience"]);
-        assert!(created.status.success(), "{created:?}");
-        String::from_utf8(created.stderr).unwrap()
+    let create = async |name: &str, topic: &str| {
+        let created = outboxd(&database, &["create", name, "0 9 * * *", "UTC", topic, "app.audience"]).await;
+        assert_eq!(created.code, 0, "{created:?}");
+        created.err
     };
     let instances = "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version)
                      SELECT '1 min', 1, '{relay,worker}', 'stream', h, '0' FROM unnest('{a,b}'::text[]) h;
                      INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES (1, 0, '{orders,news}'), (2, 0, '{orders}');
                      INSERT INTO outboxd.route VALUES ('orders', 0, 'push')";
-    assert_eq!(create("early", "quiz"), "", "no instance runs that could tell");
+    assert_eq!(create("early", "quiz").await, "", "no instance runs that could tell");
     sql::run(&client, instances).await;
     let told = |which: &str| {
         format!(
@@ -160,10 +151,9 @@ async fn what_the_server_notes_beside_its_answer_is_told_on_stderr() {
              [routes.default] to the configuration of every instance and restart.\n"
         )
     };
-    assert_eq!(create("daily", "quiz"), told("'quiz' anywhere"));
-    assert_eq!(create("weekly", "news"), told("'news' on 1 of 2 instances: 2 on b"), "the other one has it");
-    assert_eq!(create("hourly", "orders"), "");
-    let resumed = outboxd(&database, &["resume", "daily"]);
-    assert!(resumed.status.success(), "{resumed:?}");
-    assert_eq!(String::from_utf8_lossy(&resumed.stderr), "outboxd: schedule 'daily' was not paused\n");
+    assert_eq!(create("daily", "quiz").await, told("'quiz' anywhere"));
+    assert_eq!(create("weekly", "news").await, told("'news' on 1 of 2 instances: 2 on b"), "the other one has it");
+    assert_eq!(create("hourly", "orders").await, "");
+    let resumed = outboxd(&database, &["resume", "daily"]).await;
+    assert_eq!((resumed.code, resumed.err.as_str()), (0, "outboxd: schedule 'daily' was not paused\n"));
 }

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use futures_util::{SinkExt as _, StreamExt as _};
+use outboxd_throwaway::supervisor::Supervisor;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-use super::process::{self, Leash};
+use super::process;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -43,19 +44,20 @@ pub struct Browser {
     calls: u64,
     complaints: Vec<String>,
     base: String,
-    _leash: Leash,
+    _supervisor: Supervisor,
 }
 
 impl Browser {
     /// Starts one; `base` is put before every path.
     pub async fn start(base: &str) -> Browser {
-        let mut leash = process::leash("browser");
-        let profile = format!("--user-data-dir={}", leash.dir().display());
+        let mut supervisor = process::supervisor("browser");
+        let profile = format!("--user-data-dir={}", supervisor.dir().display());
         let command = [&["chromium"], &FLAGS[..], &[&profile, "about:blank"]].concat();
-        leash.start(&command, "KILL").expect("Chromium starts");
-        let (socket, _) = tokio_tungstenite::connect_async(address(&leash).await).await.expect("the browser listens");
+        supervisor.start(&command, "TERM").expect("Chromium starts");
+        let (socket, _) =
+            tokio_tungstenite::connect_async(address(&supervisor).await).await.expect("the browser listens");
         let (complaints, base) = (Vec::new(), base.to_owned());
-        let mut browser = Browser { socket, session: Value::Null, calls: 0, complaints, base, _leash: leash };
+        let mut browser = Browser { socket, session: Value::Null, calls: 0, complaints, base, _supervisor: supervisor };
         let targets = browser.call("Target.getTargets", json!({})).await["targetInfos"].clone();
         let page = targets.as_array().expect("a list").iter().find(|target| target["type"] == "page").expect("a page");
         let attach = json!({"targetId": page["targetId"], "flatten": true});
@@ -69,6 +71,11 @@ impl Browser {
 
     /// Sends a command and waits for its answer.
     async fn call(&mut self, method: &str, params: Value) -> Value {
+        self.try_call(method, params).await.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// The same, of a page that may go meanwhile: then the answer is an error.
+    async fn try_call(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         self.calls += 1;
         let id = self.calls;
         let mut command = json!({"id": id, "method": method, "params": params});
@@ -86,8 +93,7 @@ impl Browser {
             let Ok(text) = message.to_text() else { continue };
             let Ok(said) = serde_json::from_str::<Value>(text) else { continue };
             if said["id"] == id {
-                assert!(said["error"].is_null(), "{method}: {}", said["error"]);
-                return said["result"].clone();
+                return if said["error"].is_null() { Ok(said["result"].clone()) } else { Err(said["error"].clone()) };
             }
             self.hear(&said);
         }
@@ -137,7 +143,10 @@ impl Browser {
 
     /// Does what leads to another page, and waits until that is there.
     pub async fn follow(&mut self, expression: &str) {
-        self.evaluate(&format!("window.isOld = true; {expression}; 0")).await;
+        let params = json!({"expression": format!("window.isOld = true; {expression}; 0")});
+        if let Ok(done) = self.try_call("Runtime.evaluate", params).await {
+            assert!(done["exceptionDetails"].is_null(), "{expression}: {}", done["exceptionDetails"]);
+        }
         self.until("!window.isOld && document.readyState === 'complete'").await;
     }
 
@@ -154,7 +163,8 @@ impl Browser {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let params = json!({"expression": expression, "returnByValue": true});
-            if self.call("Runtime.evaluate", params).await["result"]["value"] == true {
+            let answer = self.try_call("Runtime.evaluate", params).await;
+            if answer.is_ok_and(|answer| answer["result"]["value"] == true) {
                 return;
             }
             if Instant::now() >= deadline {
@@ -221,14 +231,14 @@ impl Browser {
 }
 
 /// Where it listens: it writes down its port and path.
-async fn address(leash: &Leash) -> String {
+async fn address(supervisor: &Supervisor) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let told = std::fs::read_to_string(leash.dir().join("DevToolsActivePort")).unwrap_or_default();
+        let told = std::fs::read_to_string(supervisor.dir().join("DevToolsActivePort")).unwrap_or_default();
         if let Some((port, path)) = told.trim_end().split_once('\n') {
             return format!("ws://127.0.0.1:{port}{path}");
         }
-        assert!(Instant::now() < deadline, "Chromium does not start:\n{}", leash.log_tail());
+        assert!(Instant::now() < deadline, "Chromium does not start:\n{}", supervisor.log_tail());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

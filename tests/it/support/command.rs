@@ -1,9 +1,10 @@
 //! The command line: the real binary, what it printed and how it ended.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::process::Command;
 
 /// Longer than any command that ends by itself takes.
@@ -18,9 +19,24 @@ pub struct Ran {
 }
 
 impl Ran {
+    /// What it printed with `--json`.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
     /// Both outputs, for a message or a look at all that was said.
     pub fn all(&self) -> String {
         format!("{}{}", self.out, self.err)
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(ran: Output) -> Ran {
+        Ran {
+            code: ran.status.code().expect("no signal ended it"),
+            out: String::from_utf8(ran.stdout).expect("text"),
+            err: String::from_utf8(ran.stderr).expect("text"),
+        }
     }
 }
 
@@ -36,11 +52,7 @@ pub async fn run_in(dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Ran {
     command.stdin(Stdio::null()).kill_on_drop(true);
     let ran = tokio::time::timeout(PATIENCE, command.output()).await;
     let ran = ran.unwrap_or_else(|_| panic!("{args:?} does not end")).expect("it runs");
-    Ran {
-        code: ran.status.code().expect("no signal ended it"),
-        out: String::from_utf8(ran.stdout).expect("text"),
-        err: String::from_utf8(ran.stderr).expect("text"),
-    }
+    ran.into()
 }
 
 /// Runs a command on this database with nothing else in its environment but `env`.

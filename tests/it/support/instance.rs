@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use outboxd_throwaway::log_tail;
 use tokio::process::{Child, Command};
 
 use super::prometheus::Scrape;
@@ -236,9 +237,9 @@ impl Instance {
         let deadline = Instant::now() + Duration::from_secs(30);
         while !self.log().contains(text) {
             if let Ok(Some(status)) = self.child.try_wait() {
-                panic!("outboxd ended with {status}:\n{}", process::log_tail(&self.log));
+                panic!("outboxd ended with {status}:\n{}", log_tail(&self.log));
             }
-            assert!(Instant::now() < deadline, "no {text:?} in time:\n{}", process::log_tail(&self.log));
+            assert!(Instant::now() < deadline, "no {text:?} in time:\n{}", log_tail(&self.log));
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -247,7 +248,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("an instance's last words:\n{}", process::log_tail(&self.log));
+            eprintln!("an instance's last words:\n{}", log_tail(&self.log));
         }
         // The process itself is killed by kill_on_drop.
         let _ = std::fs::remove_dir_all(&self.dir);

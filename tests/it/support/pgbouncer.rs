@@ -1,14 +1,14 @@
 //! A PgBouncer in front of the shared Postgres.
 
-use std::time::Duration;
+use outboxd_throwaway::supervisor::Supervisor;
 
 use super::postgres::Database;
-use super::process::{self, Leash};
+use super::{process, wait};
 
 #[derive(Debug)]
 pub struct PgBouncer {
     pub port: u16,
-    _leash: Leash,
+    _supervisor: Supervisor,
 }
 
 impl PgBouncer {
@@ -20,27 +20,26 @@ impl PgBouncer {
 
     /// With these settings.
     pub async fn with(database: &Database, settings: &str) -> PgBouncer {
-        let mut leash = process::leash_as_postgres("pgbouncer");
+        let mut supervisor = process::supervisor_as_postgres("pgbouncer");
         let port = process::free_port();
         let ini = format!(
             "[databases]\n* = host=127.0.0.1 port={} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
              auth_type = any\nmax_client_conn = 200\nunix_socket_dir =\n{settings}",
             database.port
         );
-        let file = leash.path("pgbouncer.ini");
+        let file = supervisor.path("pgbouncer.ini");
         std::fs::write(&file, ini).expect("the configuration is written");
-        leash.start(&["/usr/sbin/pgbouncer", &file], "TERM").expect("PgBouncer starts");
-        for _ in 0..600 {
-            if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
-                return PgBouncer { port, _leash: leash };
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("PgBouncer does not answer:\n{}", leash.log_tail());
+        supervisor.start(&["/usr/sbin/pgbouncer", &file], "TERM").expect("PgBouncer starts");
+        wait::until_ok("PgBouncer answers", async || {
+            let connected = tokio::net::TcpStream::connect(("127.0.0.1", port)).await;
+            connected.map_err(|_| supervisor.log_tail())
+        })
+        .await;
+        PgBouncer { port, _supervisor: supervisor }
     }
 
     /// The database by way of this pooler.
     pub fn url(&self, database: &Database) -> String {
-        database.url().replace(&format!(":{}/", database.port), &format!(":{}/", self.port))
+        database.url_at(self.port)
     }
 }

@@ -1,15 +1,17 @@
 //! One throwaway Postgres per test run, and per test a database cloned from a migrated template.
 
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
+use outboxd_throwaway::postgres::Postgres;
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 
-use super::process::{self, Leash};
+use super::process;
+
+/// What all servers of the tests have in common: many sessions, and little care for the disk.
+const SETTINGS: &str = "max_connections = 300\nshared_buffers = 128MB\nfsync = off\nsynchronous_commit = on\n\
+    full_page_writes = off\nmax_prepared_transactions = 10\n";
 
 static SERVER: OnceCell<Server> = OnceCell::const_new();
 static TEMPLATE: OnceCell<()> = OnceCell::const_new();
@@ -19,7 +21,7 @@ static DATABASES: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub struct Server {
     pub port: u16,
-    leash: Leash,
+    postgres: Postgres,
 }
 
 /// A database of our own; it is dropped with the server.
@@ -29,35 +31,11 @@ pub struct Database {
     pub name: String,
 }
 
-/// Where Debian keeps the server's programs: the newest version installed.
-pub fn bin_dir() -> PathBuf {
-    if let Ok(dir) = std::env::var("OUTBOXD_TEST_PG_BIN") {
-        return dir.into();
-    }
-    let mut versions: Vec<u32> = std::fs::read_dir("/usr/lib/postgresql")
-        .expect("Postgres is installed (scripts/setup)")
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    versions.sort_unstable();
-    PathBuf::from(format!("/usr/lib/postgresql/{}/bin", versions.last().expect("a server version")))
-}
-
-/// One of the server's programs.
-pub fn program(name: &str) -> String {
-    bin_dir().join(name).display().to_string()
-}
-
-/// Makes a new cluster in a server's directory; where its data is.
-pub fn create_cluster(leash: &mut Leash) -> String {
-    let data = leash.path("data");
-    let options = ["-D", &data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "-N"];
-    leash.run(&[&[program("initdb").as_str()], &options[..]].concat()).expect("a new cluster");
-    data
-}
-
-/// Starts a new server with these settings beside the tests' usual ones.
-pub async fn start(settings: &[(&str, &str)]) -> Server {
-    start_within(&[], settings).await
+/// Starts a new server with these lines of `postgresql.conf` beside the tests' usual ones.
+pub async fn start(settings: &str) -> Server {
+    let mut postgres = Postgres::new(&format!("{SETTINGS}{settings}\n")).expect("a directory for Postgres");
+    postgres.create_cluster().expect("a new cluster");
+    Server::start(postgres).await
 }
 
 /// Starts a new server that has a tablespace `small` on a disk of so many megabytes. The disk is a mount that only the
@@ -69,112 +47,66 @@ pub async fn start_with_small_disk(megabytes: u32) -> Server {
     let unshare = ["unshare", "--mount", "--user", "--map-current-user", "--keep-caps"];
     let wrapper = [&unshare[..], &["sh", "-ec", &mount, "small-disk"]].concat();
     // Vacuum would give back what an aborted statement has filled.
-    let server = start_within(&wrapper, &[("autovacuum", "off")]).await;
+    let postgres = Postgres::new(&format!("{SETTINGS}autovacuum = off\n")).expect("a directory for Postgres");
+    let mut postgres = postgres.within(&wrapper);
+    postgres.create_cluster().expect("a new cluster");
+    let server = Server::start(postgres).await;
     let admin = connect(&server.url("postgres")).await;
-    let create = format!("CREATE TABLESPACE small LOCATION '{}'", server.leash.path("small"));
+    let create = format!("CREATE TABLESPACE small LOCATION '{}/small'", server.postgres.dir().display());
     admin.batch_execute(&create).await.expect("a tablespace on the small disk");
-    server
-}
-
-/// Starts a new server by way of `wrapper`, which runs in the server's directory and gives way to the rest of its
-/// arguments.
-async fn start_within(wrapper: &[&str], settings: &[(&str, &str)]) -> Server {
-    let mut leash = process::leash_as_postgres("postgres");
-    let data = create_cluster(&mut leash);
-    let port = process::free_port();
-    let mut conf = format!(
-        "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\n\
-         max_connections = 300\nshared_buffers = 128MB\nfsync = off\nsynchronous_commit = on\nfull_page_writes = off\n\
-         max_prepared_transactions = 10\nlog_min_messages = warning\n",
-        leash.dir().display()
-    );
-    for (name, value) in settings {
-        conf.push_str(&format!("{name} = {value}\n"));
-    }
-    std::fs::write(settings_file(&data), conf).expect("the server's settings are written");
-    let mut server = Server { port, leash };
-    server.start(wrapper).await;
     server
 }
 
 /// Starts a standby of the primary that is reached through `port`.
 pub async fn start_standby(port: u16) -> Server {
-    let mut leash = process::leash_as_postgres("standby");
-    let data = leash.path("data");
-    let way = format!("host=127.0.0.1 port={port} user=postgres");
-    let copy = ["-D", &data, "-R", "-c", "fast", "-d", &way].map(String::from);
+    let mut postgres = Postgres::new(SETTINGS).expect("a directory for Postgres");
     // Beside this thread: the way to the primary may be a proxy of ours.
-    let copying = tokio::task::spawn_blocking(move || {
-        let words: Vec<&str> = copy.iter().map(String::as_str).collect();
-        leash.run(&[&[program("pg_basebackup").as_str()], &words[..]].concat()).map(|()| leash)
-    });
-    let leash = copying.await.unwrap().expect("a copy of the primary");
-    let own_port = process::free_port();
-    let mut conf = std::fs::read_to_string(settings_file(&data)).expect("the primary's settings");
-    // The last word counts.
-    conf.push_str(&format!("port = {own_port}\nunix_socket_directories = '{}'\n", leash.dir().display()));
-    std::fs::write(settings_file(&data), conf).expect("the standby's settings are written");
-    let mut server = Server { port: own_port, leash };
-    server.start(&[]).await;
-    server
-}
-
-fn settings_file(data: &str) -> PathBuf {
-    Path::new(data).join("postgresql.auto.conf")
-}
-
-/// The processes that this one has started.
-fn children(pid: i32) -> Vec<i32> {
-    let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    listed.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    let copying = tokio::task::spawn_blocking(move || postgres.copy_from(port, port).map(|()| postgres));
+    Server::start(copying.await.unwrap().expect("a copy of the primary")).await
 }
 
 impl Server {
-    /// Starts it on the data it has, by way of `wrapper`, and waits until it answers.
-    async fn start(&mut self, wrapper: &[&str]) {
-        let (postgres, data) = (program("postgres"), self.leash.path("data"));
-        self.leash.start(&[wrapper, &[postgres.as_str(), "-D", &data]].concat(), "QUIT").expect("Postgres starts");
-        for _ in 0..600 {
-            if tokio_postgres::connect(&self.url("postgres"), NoTls).await.is_ok() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        panic!("Postgres does not answer:\n{}", self.leash.log_tail());
+    async fn start(mut postgres: Postgres) -> Server {
+        postgres.restart().await.expect("Postgres starts");
+        Server { port: postgres.port(), postgres }
     }
 
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+        self.postgres.url(database)
+    }
+
+    pub fn url_as(&self, user: &str, database: &str) -> String {
+        self.postgres.url_as(user, database)
     }
 
     /// `pg_ctl stop -m immediate`: no checkpoint, every session cut.
     pub async fn stop_immediately(&mut self) {
-        process::signal(&self.leash, Signal::SIGQUIT);
-        while self.leash.is_running() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        self.postgres.signal("QUIT").expect("it runs");
+        self.postgres.wait_until_ended().await.expect("it ends");
     }
 
     /// Starts it again on the same data and port.
     pub async fn start_again(&mut self) {
-        self.start(&[]).await;
+        self.postgres.restart().await.expect("Postgres starts");
     }
 
     /// Stops the server and every process of it where they are: the kernel still takes connections and acknowledges.
     pub fn freeze(&mut self) {
         // The postmaster first: it starts no other meanwhile.
-        process::signal(&self.leash, Signal::SIGSTOP);
-        for child in children(process::pid(&self.leash)) {
-            let _gone = kill(Pid::from_raw(child), Signal::SIGSTOP);
-        }
+        self.postgres.signal("STOP").expect("it runs");
+        self.signal_all(Signal::SIGSTOP);
     }
 
     /// They go on.
     pub fn thaw(&mut self) {
-        for child in children(process::pid(&self.leash)) {
-            let _gone = kill(Pid::from_raw(child), Signal::SIGCONT);
+        self.signal_all(Signal::SIGCONT);
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        for pid in self.postgres.processes() {
+            // A session that has just ended needs no signal.
+            let _gone = process::signal(pid, signal);
         }
-        process::signal(&self.leash, Signal::SIGCONT);
     }
 
     /// A standby becomes the primary; a session on it.
@@ -224,6 +156,11 @@ impl Database {
         format!("postgres://{user}@127.0.0.1:{}/{}", self.port, self.name)
     }
 
+    /// By way of a proxy or a pooler at this port.
+    pub fn url_at(&self, port: u16) -> String {
+        Database { port, name: self.name.clone() }.url()
+    }
+
     pub async fn connect(&self) -> Client {
         connect(&self.url()).await
     }
@@ -239,7 +176,7 @@ impl Database {
 
 /// The run's shared server.
 pub async fn server() -> &'static Server {
-    SERVER.get_or_init(|| start(&[])).await
+    SERVER.get_or_init(|| start("")).await
 }
 
 /// An empty database on the shared server.

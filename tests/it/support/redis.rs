@@ -10,33 +10,24 @@ pub use sentinel::{RedisPair, SecureSentinel};
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use outboxd_throwaway::redis::Redis;
 
-use super::process::{self, Leash, free_port, leash};
-
-/// How long a server may take to answer its first PING on a busy machine.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
+use super::{process, wait};
 
 /// A private server. Ends, and its directory with it, when dropped.
 #[derive(Debug)]
 pub struct RedisServer {
-    leash: Leash,
-    port: u16,
-    args: Vec<String>,
+    redis: Redis,
     url: String,
 }
 
 /// The server that tests share; they keep apart by [`unique_prefix`].
 pub fn shared() -> &'static RedisServer {
     static SHARED: OnceLock<RedisServer> = OnceLock::new();
-    SHARED.get_or_init(|| RedisServer::start(&["--save", ""]))
-}
-
-/// The server that is installed, or the one that `OUTBOXD_TEST_REDIS_SERVER` names: another version, or Valkey.
-fn program() -> String {
-    std::env::var("OUTBOXD_TEST_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+    SHARED.get_or_init(RedisServer::forgetful)
 }
 
 /// A key prefix that no other test uses.
@@ -48,70 +39,46 @@ pub fn unique_prefix() -> String {
 impl RedisServer {
     /// A private server without persistence: what it holds is gone when it is restarted.
     pub fn forgetful() -> RedisServer {
-        RedisServer::start(&["--save", ""])
+        RedisServer::start(&[])
     }
 
     /// A private server that writes every command to disk before it replies.
     pub fn durable() -> RedisServer {
-        RedisServer::start(&["--save", "", "--appendonly", "yes", "--appendfsync", "always"])
+        RedisServer::start(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
     /// A private server with further arguments of `redis-server`.
     pub fn start(args: &[&str]) -> RedisServer {
-        let port = free_port();
-        let mut all = vec!["--port".to_string(), port.to_string()];
-        all.extend(args.iter().map(ToString::to_string));
-        RedisServer::start_at(port, all, format!("redis://127.0.0.1:{port}"), leash("redis"))
+        let redis = not_started();
+        let url = redis.url();
+        RedisServer::start_at(redis, args, url)
     }
 
-    /// `args` must name the port; `url` is how clients and the first PING get in.
-    pub(super) fn start_at(port: u16, args: Vec<String>, url: String, leash: Leash) -> RedisServer {
-        let mut server = RedisServer { leash, port, args, url };
-        server.restart();
-        server
+    /// `url` is how clients get in.
+    fn start_at(mut redis: Redis, args: &[&str], url: String) -> RedisServer {
+        redis.set_args(args);
+        redis.restart().expect("Redis starts");
+        RedisServer { redis, url }
     }
 
     /// Starts it again, on the same port and with whatever it left on disk, and waits until it answers.
     pub fn restart(&mut self) {
-        self.launch();
-        let started = Instant::now();
-        while !self.answers() {
-            let (tail, pid) = (self.leash.log_tail(), self.leash.pid());
-            assert!(started.elapsed() < START_TIMEOUT, "redis-server (pid {pid:?}) does not answer:\n{tail}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        self.redis.restart().expect("Redis starts");
     }
 
     /// Starts it again without waiting for it to answer.
     pub fn launch(&mut self) {
-        let (program, dir) = (program(), self.leash.path(""));
-        let mut command = vec![program.as_str()];
-        command.extend(self.args.iter().map(String::as_str));
-        command.extend(["--bind", "127.0.0.1", "--dir", &dir]);
-        self.leash.start(&command, "TERM").expect("redis-server starts");
-    }
-
-    fn answers(&self) -> bool {
-        let client = redis::Client::open(self.plain_url()).expect("a good url");
-        let Ok(mut connection) = client.get_connection_with_timeout(Duration::from_millis(500)) else { return false };
-        match redis::cmd("PING").query::<String>(&mut connection) {
-            Ok(_) => true,
-            // It answers; that this user may not PING is the test's business.
-            Err(error) => error.code() == Some("NOPERM"),
-        }
+        self.redis.launch().expect("Redis starts");
     }
 
     /// Ends it at once, as a crash or a power cut would.
     pub fn kill(&mut self) {
-        self.signal(Signal::SIGKILL);
-        while self.leash.is_running() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        self.redis.kill().expect("it runs");
     }
 
     /// SIGSTOP, SIGCONT, …
     pub fn signal(&self, signal: Signal) {
-        process::signal(&self.leash, signal);
+        process::signal(self.redis.pid().expect("it was started"), signal).expect("it runs");
     }
 
     /// How clients reach it.
@@ -121,13 +88,13 @@ impl RedisServer {
 
     /// On loopback.
     pub fn port(&self) -> u16 {
-        self.port
+        self.redis.port()
     }
 
-    /// A connection to look and meddle by hand.
+    /// A connection to look and meddle by hand. TLS servers also listen without, for this.
     pub async fn connection(&self) -> redis::aio::MultiplexedConnection {
         let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(20)));
-        let client = redis::Client::open(self.plain_url()).expect("a good url");
+        let client = redis::Client::open(self.redis.url()).expect("a good url");
         loop {
             match client.get_multiplexed_async_connection_with_config(&config).await {
                 Ok(connection) => return connection,
@@ -157,31 +124,29 @@ impl RedisServer {
     /// connection it is sent on.)
     pub async fn replicated_to(&self, replica: &RedisServer) {
         let written = self.info("replication", "master_repl_offset").await;
-        wait("the replica has it all", async || replica.info("replication", "slave_repl_offset").await >= written)
-            .await;
+        wait::until("the replica has it all", async || {
+            replica.info("replication", "slave_repl_offset").await >= written
+        })
+        .await;
     }
 
     /// Waits until this many clients block.
     pub async fn has_blocked_clients(&self, count: u64) {
-        wait("clients block", async || self.info("clients", "blocked_clients").await >= Some(count)).await;
+        wait::until("clients block", async || self.info("clients", "blocked_clients").await >= Some(count)).await;
+    }
+
+    /// How often it has answered with an error of this kind.
+    pub async fn errors(&self, kind: &str) -> u64 {
+        self.info("errorstats", &format!("errorstat_{kind}:count")).await.unwrap_or(0)
     }
 
     async fn info(&self, section: &str, name: &str) -> Option<u64> {
         let info: String = self.run(&format!("INFO {section}")).await;
-        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
-    }
-
-    /// TLS servers also listen without, for the tests' own looks.
-    fn plain_url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix([':', '='])?.trim().parse().ok())
     }
 }
 
-/// Asks until it is so.
-async fn wait(what: &str, ask: impl AsyncFn() -> bool) {
-    let started = Instant::now();
-    while !ask().await {
-        assert!(started.elapsed() < START_TIMEOUT, "not within {START_TIMEOUT:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+/// A server with a directory and a port, but no arguments yet.
+fn not_started() -> Redis {
+    Redis::new().expect("a directory for Redis").expect("redis-server is installed")
 }

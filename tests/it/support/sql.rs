@@ -1,9 +1,9 @@
 //! Short forms for talking SQL in tests: one value, a refusal, a session that waits.
 
-use std::time::{Duration, Instant};
-
 use tokio_postgres::types::FromSqlOwned;
 use tokio_postgres::{Client, Error};
+
+use super::wait;
 
 /// What Postgres, or one of our functions, said no with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,13 +53,25 @@ pub async fn pid(client: &Client) -> i32 {
     value(client, "SELECT pg_backend_pid()").await
 }
 
+/// How many rows of a table, and entries of its indexes, this statement reads. It is rolled back.
+pub async fn rows_read(client: &Client, table: &str, statement: &str) -> i64 {
+    let counted = format!(
+        "SELECT pg_stat_get_xact_tuples_returned(t) + pg_stat_get_xact_tuples_fetched(t)
+              + (SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid))::bigint FROM pg_index WHERE indrelid = t)
+           FROM (SELECT 'outboxd.{table}'::regclass AS t) asked"
+    );
+    run(client, "BEGIN").await;
+    // What the session read before is counted with it, as long as the server has not been told.
+    let before: i64 = value(client, &counted).await;
+    run(client, statement).await;
+    let after: i64 = value(client, &counted).await;
+    run(client, "ROLLBACK").await;
+    after - before
+}
+
 /// Waits until the query is true, a minute at most.
 pub async fn until(client: &Client, sql: &str) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !value::<bool>(client, sql).await {
-        assert!(Instant::now() < deadline, "never came true: {sql}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    wait::until(sql, async || value::<bool>(client, sql).await).await;
 }
 
 /// Waits until that session waits for a lock.

@@ -13,7 +13,7 @@ use super::Scene;
 use crate::support::otlp::{attribute, partly, resource, spans};
 use crate::support::prometheus::Scrape;
 use crate::support::provider::{Provider, Reply};
-use crate::support::{http, sql, tls};
+use crate::support::{http, sql, tls, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -69,15 +69,11 @@ async fn a_busy_collector_gets_the_same_spans_again_and_one_that_refuses_does_no
 }
 
 async fn until(addr: SocketAddr, name: &str, wanted: f64) {
-    let deadline = Instant::now() + SOON;
-    loop {
+    wait::until_ok(name, async || {
         let found = Scrape::parse(&http::get(addr, "/metrics", &[]).await.body).value(name, &[]);
-        if found == Some(wanted) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{name}: {found:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        if found == Some(wanted) { Ok(()) } else { Err(found) }
+    })
+    .await;
 }
 
 // Of two threads, so that batches are on their way while the buffer fills.

@@ -10,9 +10,9 @@ use super::Ongoing;
 pub(super) async fn restart(ongoing: &Ongoing<'_>) -> Result<()> {
     let mut carriers = ongoing.world.carriers.as_ref().context("there is no Redis")?.lock().await;
     ongoing.begins();
-    carriers.kill().await?;
+    carriers.kill()?;
     ongoing.lasts().await;
-    carriers.restart().await
+    carriers.restart()
 }
 
 /// FLUSHALL.
@@ -26,7 +26,7 @@ pub(super) async fn flush(ongoing: &Ongoing<'_>) -> Result<()> {
 pub(super) async fn fail_over(ongoing: &Ongoing<'_>) -> Result<()> {
     let mut carriers = ongoing.world.carriers.as_ref().context("there is no Redis")?.lock().await;
     ongoing.begins();
-    carriers.kill().await?;
+    carriers.kill()?;
     ongoing.lasts().await;
     carriers.promote().await?;
     ongoing.world.carrier_port.store(carriers.primary_port(), Ordering::Relaxed);

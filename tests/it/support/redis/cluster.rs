@@ -1,7 +1,8 @@
 //! A real Redis Cluster on loopback: three primaries, and replicas where a test wants them.
 
-use super::super::process::{free_port, leash};
-use super::{RedisServer, wait};
+use super::super::process::free_port;
+use super::super::wait;
+use super::RedisServer;
 
 /// Long enough for a busy machine, short enough for a failover within a test.
 const NODE_TIMEOUT_MS: &str = "1500";
@@ -33,13 +34,13 @@ impl RedisCluster {
         let replica = start_node();
         introduce(&replica, &self.nodes[0]).await;
         let primary: String = self.nodes[index].run("CLUSTER MYID").await;
-        wait("the replica knows its primary", async || {
+        wait::until("the replica knows its primary", async || {
             let nodes: String = replica.run("CLUSTER NODES").await;
             nodes.contains(&primary) && !nodes.contains("handshake")
         })
         .await;
         replica.run::<()>(&format!("CLUSTER REPLICATE {primary}")).await;
-        wait("the replica is in step", async || {
+        wait::until("the replica is in step", async || {
             replica.run::<String>("INFO replication").await.contains("master_link_status:up")
         })
         .await;
@@ -70,7 +71,7 @@ impl RedisCluster {
 
     async fn until_whole(&self) {
         let count = self.nodes.len();
-        wait("the cluster is whole", async || {
+        wait::until("the cluster is whole", async || {
             for node in &self.nodes {
                 let info: String = node.run("CLUSTER INFO").await;
                 if !info.contains("cluster_state:ok") || !info.contains(&format!("cluster_known_nodes:{count}\r")) {
@@ -84,13 +85,12 @@ impl RedisCluster {
 }
 
 fn start_node() -> RedisServer {
-    let (port, bus) = (free_port(), free_port());
     let args = format!(
-        "--port {port} --save  --cluster-enabled yes --cluster-port {bus} --cluster-node-timeout {NODE_TIMEOUT_MS} \
-         --cluster-replica-validity-factor 0 --repl-diskless-sync-delay 0 --appendonly yes"
+        "--cluster-enabled yes --cluster-port {} --cluster-node-timeout {NODE_TIMEOUT_MS} \
+         --cluster-replica-validity-factor 0 --repl-diskless-sync-delay 0 --appendonly yes",
+        free_port()
     );
-    let args = args.split(' ').map(ToString::to_string).collect();
-    RedisServer::start_at(port, args, format!("redis://127.0.0.1:{port}"), leash("cluster"))
+    RedisServer::start(&args.split(' ').collect::<Vec<_>>())
 }
 
 async fn introduce(node: &RedisServer, other: &RedisServer) {

@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
-use super::super::process::{self, Leash, free_port};
-use super::{RedisServer, SecureRedis, wait};
+use outboxd_throwaway::supervisor::Supervisor;
+
+use super::super::process::{self, free_port};
+use super::super::wait;
+use super::{RedisServer, SecureRedis};
 
 /// The name that Sentinel knows the primary by.
 pub const NAME: &str = "main";
+
+/// How long a Sentinel may take to listen on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One Sentinel is enough to decide.
 #[derive(Debug)]
@@ -14,22 +20,22 @@ pub struct RedisPair {
     pub primary: RedisServer,
     pub replica: RedisServer,
     sentinel_port: u16,
-    _sentinel: Leash,
+    _sentinel: Supervisor,
 }
 
 impl RedisPair {
     /// Starts all three and waits until the replica is in step and Sentinel knows it.
     pub async fn start() -> RedisPair {
-        let primary = RedisServer::start(&["--save", "", "--repl-diskless-sync-delay", "0"]);
+        let primary = RedisServer::start(&["--repl-diskless-sync-delay", "0"]);
         // A user of its own for the replica, so that a test can lock out just the replica.
         primary.run::<()>("ACL SETUSER replica on >hush ~* +psync +replconf +ping").await;
         let port = primary.port().to_string();
         let follow = ["--masteruser", "replica", "--masterauth", "hush", "--replicaof", "127.0.0.1", &port];
-        let replica = RedisServer::start(&[&["--save", ""][..], &follow].concat());
-        wait("the replica is in step", async || in_step(&replica).await).await;
+        let replica = RedisServer::start(&follow);
+        wait::until("the replica is in step", async || in_step(&replica).await).await;
         let (sentinel, sentinel_port) = start_sentinel(&primary);
         let pair = RedisPair { primary, replica, sentinel_port, _sentinel: sentinel };
-        wait("the sentinel knows the replica", async || {
+        wait::until("the sentinel knows the replica", async || {
             pair.ask_sentinel(&["SENTINEL", "replicas", NAME]).await.contains(&pair.replica.port().to_string())
         })
         .await;
@@ -45,7 +51,7 @@ impl RedisPair {
     pub async fn stop_replication(&self) {
         self.primary.run::<()>("ACL SETUSER replica off").await;
         let _killed: i64 = self.primary.run("CLIENT KILL TYPE replica").await;
-        wait("the replica is cut off", async || !in_step(&self.replica).await).await;
+        wait::until("the replica is cut off", async || !in_step(&self.replica).await).await;
     }
 
     async fn ask_sentinel(&self, words: &[&str]) -> String {
@@ -64,7 +70,7 @@ async fn in_step(replica: &RedisServer) -> bool {
 #[derive(Debug)]
 pub struct SecureSentinel {
     pub port: u16,
-    _leash: Leash,
+    _supervisor: Supervisor,
 }
 
 impl SecureSentinel {
@@ -75,30 +81,30 @@ impl SecureSentinel {
             "port 0\ntls-port {port}\n{}\ntls-replication yes\nrequirepass {password}\n",
             secure.tls_settings().map(|[name, value]| format!("{name} {value}")).join("\n")
         );
-        SecureSentinel { port, _leash: start(&config, port, secure.tls_port) }
+        SecureSentinel { port, _supervisor: start(&config, port, secure.tls_port) }
     }
 }
 
-fn start_sentinel(primary: &RedisServer) -> (Leash, u16) {
+fn start_sentinel(primary: &RedisServer) -> (Supervisor, u16) {
     let port = free_port();
     (start(&format!("port {port}\n"), port, primary.port()), port)
 }
 
 /// Starts a Sentinel that watches the server at `watched` and waits until it listens at `port`.
-fn start(config: &str, port: u16, watched: u16) -> Leash {
-    let mut leash = process::leash("sentinel");
-    let file = leash.path("sentinel.conf");
+fn start(config: &str, port: u16, watched: u16) -> Supervisor {
+    let mut supervisor = process::supervisor("sentinel");
+    let file = supervisor.path("sentinel.conf");
     let config = format!(
         "{config}bind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {watched} 1\n\
          sentinel down-after-milliseconds {NAME} 1000\nsentinel failover-timeout {NAME} 5000\n",
-        leash.dir().display(),
+        supervisor.dir().display(),
     );
     std::fs::write(&file, config).expect("a writable directory");
-    leash.start(&["redis-sentinel", &file], "TERM").expect("redis-sentinel starts");
+    supervisor.start(&["redis-sentinel", &file], "TERM").expect("redis-sentinel starts");
     let started = std::time::Instant::now();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(started.elapsed() < super::START_TIMEOUT, "redis-sentinel does not listen:\n{}", leash.log_tail());
+        assert!(started.elapsed() < PATIENCE, "redis-sentinel does not listen:\n{}", supervisor.log_tail());
         std::thread::sleep(Duration::from_millis(10));
     }
-    leash
+    supervisor
 }

@@ -1,7 +1,7 @@
 //! Directories and processes that cannot outlive us, however we end.
 //!
-//! Each lives under a small shell that reads from a pipe whose other end is in this process. When we end — normally, by
-//! a panic, Ctrl-C or SIGKILL — the pipe closes, the shell ends its process and removes the directory. The shell makes
+//! Each is supervised by a small shell that reads from a pipe whose other end is in this process. When we end — normally,
+//! by a panic, Ctrl-C or SIGKILL — the pipe closes, the shell ends its process and removes the directory. The shell makes
 //! the directory itself, so there is no moment at which nobody would remove it. It has a process group of its own, so a
 //! Ctrl-C in the terminal reaches only us.
 
@@ -12,14 +12,33 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+use super::log_tail;
+
 /// Each line on the pipe is an order, answered by one line; the pipe's end is the end. An answer that nobody reads any more
 /// must not end the shell before it has cleaned up.
+///
+/// The stop signal is repeated each second: a process that has only just been started may ignore it still, as a shell's
+/// background processes ignore QUIT until they say otherwise. After `$2` seconds the process is killed. A Postgres that is
+/// killed leaves its sessions, which end when they notice, and a few bytes of shared memory until the machine restarts;
+/// else it would stay, and so would whoever waits for its end. One that is not stuck never gets there: five seconds after
+/// QUIT it kills the sessions that are left. What still runs may add files while the directory is removed.
 const SCRIPT: &str = r#"
 trap : PIPE
 mkdir -m 700 -- "$1" && cd -- "$1" || exit 1
 echo made
-pid= stop_signal=
+patience=$2 pid= stop_signal=
 launch() { sh ./command </dev/null >>./log 2>&1 & pid=$!; }
+stop() {
+    trap 'kill "$nap"; exit' TERM
+    while [ "$patience" -gt 0 ]; do
+        kill -"$stop_signal" "$pid"
+        kill -CONT "$pid"
+        sleep 1 & nap=$!
+        wait "$nap"
+        patience=$((patience - 1))
+    done
+    kill -KILL "$pid"
+}
 while read -r order argument; do
     case $order in
     run) launch; wait "$pid"; echo "$?"; pid= ;;
@@ -29,12 +48,20 @@ while read -r order argument; do
     esac
 done 2>/dev/null
 if [ -n "$pid" ]; then
-    kill -"$stop_signal" "$pid"
-    kill -CONT "$pid"
+    stop & stopping=$!
     wait "$pid"
+    kill "$stopping"
+    wait "$stopping"
 fi 2>/dev/null
-cd / && rm -rf -- "$1"
+cd /
+for attempt in 1 2 3 4 5; do
+    rm -rf -- "$1" && break
+    sleep 1
+done
 "#;
+
+/// Seconds that a process may take to end after its stop signal.
+const STOP_PATIENCE: u32 = 30;
 
 /// The user and group a process runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +74,7 @@ pub struct User {
 
 /// A directory of our own and at most one process in it; both are gone when this is dropped.
 #[derive(Debug)]
-pub struct Leash {
+pub struct Supervisor {
     shell: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -55,14 +82,19 @@ pub struct Leash {
     pid: Option<u32>,
 }
 
-impl Leash {
+impl Supervisor {
     /// Makes the directory; the process in it will run as `user`.
-    pub fn new(purpose: &str, user: Option<User>) -> Result<Leash> {
+    pub fn new(purpose: &str, user: Option<User>) -> Result<Supervisor> {
+        Supervisor::with_patience(purpose, user, STOP_PATIENCE)
+    }
+
+    fn with_patience(purpose: &str, user: Option<User>, seconds: u32) -> Result<Supervisor> {
         let dir = std::env::temp_dir().join(format!("outboxd-{purpose}-{:016x}", rand::random::<u64>()));
         let mut command = Command::new("sh");
         command
-            .args(["-c", SCRIPT, "leash"])
+            .args(["-c", SCRIPT, "supervisor"])
             .arg(&dir)
+            .arg(seconds.to_string())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into()))
             .stdin(Stdio::piped())
@@ -74,10 +106,10 @@ impl Leash {
         let mut shell = command.spawn().context("sh does not start")?;
         let orders = shell.stdin.take();
         let answers = BufReader::new(shell.stdout.take().context("sh has no output")?);
-        let mut leash = Leash { shell, orders, answers, dir, pid: None };
-        let answer = leash.answer()?;
-        ensure!(answer == "made", "cannot create {}", leash.dir.display());
-        Ok(leash)
+        let mut supervisor = Supervisor { shell, orders, answers, dir, pid: None };
+        let answer = supervisor.answer()?;
+        ensure!(answer == "made", "cannot create {}", supervisor.dir.display());
+        Ok(supervisor)
     }
 
     /// The directory.
@@ -144,9 +176,7 @@ impl Leash {
 
     /// The last lines that the processes wrote.
     pub fn log_tail(&self) -> String {
-        let text = std::fs::read_to_string(self.dir.join("log")).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(20)..].join("\n")
+        log_tail(&self.dir.join("log"))
     }
 
     fn write_command(&self, command: &[&str]) -> Result<()> {
@@ -157,19 +187,19 @@ impl Leash {
     }
 
     fn order(&mut self, order: &str) -> Result<String> {
-        let orders = self.orders.as_mut().context("the leash is cut")?;
-        orders.write_all(format!("{order}\n").as_bytes()).context("the leash is cut")?;
+        let orders = self.orders.as_mut().context("the supervising shell has ended")?;
+        orders.write_all(format!("{order}\n").as_bytes()).context("the supervising shell has ended")?;
         self.answer()
     }
 
     fn answer(&mut self) -> Result<String> {
         let mut line = String::new();
-        self.answers.read_line(&mut line).context("the leash is cut")?;
+        self.answers.read_line(&mut line).context("the supervising shell has ended")?;
         Ok(line.trim().to_owned())
     }
 }
 
-impl Drop for Leash {
+impl Drop for Supervisor {
     fn drop(&mut self) {
         drop(self.orders.take());
         // Nothing can be done about a shell that cannot be waited for.
@@ -180,16 +210,18 @@ impl Drop for Leash {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::postgres::{program, server_user};
 
     #[test]
     fn a_shell_whose_owner_was_killed_before_it_answered_removes_its_directory() {
         for orders in ["", "run\n", "start KILL\n"] {
-            let dir = std::env::temp_dir().join(format!("outboxd-leash-{:016x}", rand::random::<u64>()));
+            let dir = std::env::temp_dir().join(format!("outboxd-supervisor-{:016x}", rand::random::<u64>()));
             let (nobody, answers) = std::io::pipe().unwrap();
             drop(nobody);
             let mut shell = Command::new("sh")
-                .args(["-c", SCRIPT, "leash"])
+                .args(["-c", SCRIPT, "supervisor"])
                 .arg(&dir)
+                .arg("1")
                 .stdin(Stdio::piped())
                 .stdout(answers)
                 .stderr(Stdio::null())
@@ -199,5 +231,47 @@ mod tests {
             shell.wait().unwrap();
             assert!(!dir.exists(), "after {orders:?}");
         }
+    }
+
+    /// Starts a process that ignores its stop signal while `deaf` runs, and would run for ten seconds more; whether it is
+    /// ended earlier by a supervisor with so much patience.
+    fn is_ended(deaf: &str, patience_s: u32) -> bool {
+        let evidence = Supervisor::new("evidence", None).unwrap();
+        let outlived = evidence.path("outlived");
+        let rest = format!("n=0; while [ $n -lt 100 ]; do n=$((n + 1)); sleep 0.1; done; : >{outlived}");
+        let script = format!("trap '' TERM; : >deaf; {deaf}; trap - TERM; {rest}");
+        let mut supervisor = Supervisor::with_patience("deaf", None, patience_s).unwrap();
+        supervisor.start(&["sh", "-c", &script], "TERM").unwrap();
+        while !supervisor.dir().join("deaf").exists() {
+            std::thread::yield_now();
+        }
+        drop(supervisor);
+        !Path::new(&outlived).exists()
+    }
+
+    #[test]
+    fn a_process_that_ignores_its_stop_signal_at_first_is_ended_nevertheless() {
+        assert!(is_ended("sleep 1", STOP_PATIENCE));
+    }
+
+    #[test]
+    fn a_process_that_never_minds_its_stop_signal_is_killed() {
+        let script = "n=0; while [ $n -lt 100 ]; do n=$((n + 1)); sleep 0.1; done";
+        assert!(is_ended(script, 1));
+    }
+
+    #[test]
+    fn a_postgres_that_is_stopped_as_soon_as_it_is_started_ends() {
+        let server_user = server_user().unwrap();
+        let mut cluster = Supervisor::new("cluster", server_user).unwrap();
+        let data = cluster.path("data");
+        cluster.run(&[&program("initdb").unwrap(), "-A", "trust", "-N", "-D", &data]).unwrap();
+        for _ in 0..10 {
+            let mut supervisor = Supervisor::new("stopped", server_user).unwrap();
+            let sockets = format!("unix_socket_directories={}", supervisor.dir().display());
+            let settings = ["-D", &data, "-c", "listen_addresses=", "-c", &sockets];
+            supervisor.start(&[&[program("postgres").unwrap().as_str()], &settings[..]].concat(), "QUIT").unwrap();
+        }
+        assert!(!Path::new(&data).join("postmaster.pid").exists(), "one is left");
     }
 }
