@@ -43,10 +43,12 @@ BEGIN
             HINT = CASE WHEN bad = '42501' THEN format('GRANT USAGE ON its schema, and SELECT (a function: EXECUTE) ON %s, TO outboxd_audience.', s.audience)
                         WHEN bad = '42703' THEN 'It needs the columns recipient (text) and payload (jsonb).' ELSE hint END;
     END;
-    SELECT CASE WHEN count(*) FILTER (WHERE c.lacks) < count(*) THEN format('on %s of %s instances: %s', count(*) FILTER (WHERE c.lacks),
-                     count(*), string_agg(format('%s on %s', c.id, c.host), ', ' ORDER BY c.id) FILTER (WHERE c.lacks))
-                ELSE 'anywhere' END INTO bad
-      FROM (SELECT w.id, w.host, coalesce(NOT w.topics && ARRAY[s.topic, 'default'], false) AS lacks FROM outboxd._carrier w) c
+    SELECT CASE WHEN (SELECT NOT r.published && ARRAY[s.topic, 'default'] OR NOT r.called && ARRAY[s.topic, 'default'] FROM outboxd._routed r)
+                THEN 'anywhere'
+                ELSE format('on %s of %s instances: %s', count(*) FILTER (WHERE c.lacks), count(c.topics),
+                            array_to_string((array_agg(format('%s on %s', c.id, c.host) ORDER BY c.id) FILTER (WHERE c.lacks))[1:5], ', ')) END
+      INTO bad
+      FROM (SELECT w.id, w.host, w.topics, coalesce(NOT w.topics && ARRAY[s.topic, 'default'], false) AS lacks FROM outboxd._carrier w) c
     HAVING bool_or(c.lacks);
     IF FOUND THEN
         RAISE NOTICE 'no route leads % %; what this schedule sends waits for an instance that has one', quote_literal(s.topic), bad

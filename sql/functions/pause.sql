@@ -10,6 +10,7 @@ BEGIN
             HINT = 'outboxd.queue_state lists the topics with work.';
     END IF;
     IF NOT EXISTS (SELECT FROM outboxd.route r WHERE r.topic = pause.topic)
+       AND NOT EXISTS (SELECT FROM outboxd._carrier c WHERE pause.topic = ANY (c.topics))
        AND NOT EXISTS (SELECT FROM outboxd.schedule s WHERE s.topic = pause.topic)
        AND NOT EXISTS (SELECT FROM outboxd.statistics_topic s WHERE s.topic = pause.topic)
        AND NOT EXISTS (SELECT FROM outboxd.snapshot_count n WHERE n.topic = pause.topic)

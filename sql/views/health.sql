@@ -7,6 +7,10 @@ WITH alive AS MATERIALIZED (
            r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared
       FROM outboxd.instance i LEFT JOIN outboxd.instance_report r ON r.instance = i.id
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl
+), carrier AS MATERIALIZED (
+    SELECT c.id, c.host, c.topics FROM outboxd._carrier c
+), routed AS MATERIALIZED (
+    SELECT r.published, r.called FROM outboxd._routed r
 ), measured AS MATERIALIZED ( -- each once, however often it is spoken of
     SELECT (SELECT now() - min(d.due_at) FROM outboxd._due d WHERE d.due_at <= now()) AS late,
            (SELECT count(*) FROM (SELECT FROM outboxd.notification_log l WHERE l.failed_at > now() - interval '1 hour'
@@ -195,12 +199,10 @@ WITH alive AS MATERIALIZED (
                      CROSS JOIN LATERAL (
                            SELECT count(l.topics) AS instances, count(*) FILTER (WHERE l.lacks) AS lacking,
                                   -- Nobody publishes it, or nobody calls for it.
-                                  bool_and(l.lacks) FILTER (WHERE 'relay' = ANY (l.roles))
-                                      OR bool_and(l.lacks) FILTER (WHERE 'worker' = ANY (l.roles)) AS is_stuck,
+                                  (SELECT NOT r.published && ARRAY[t.topic, 'default'] OR NOT r.called && ARRAY[t.topic, 'default'] FROM routed r) AS is_stuck,
                                   array_to_string((array_agg(format('%s on %s', l.id, l.host) ORDER BY l.id) FILTER (WHERE l.lacks))[1:5], ', ') AS names
-                             FROM (SELECT c.id, c.host, c.roles, c.topics,
-                                          coalesce(NOT c.topics && ARRAY[t.topic, 'default'], false) AS lacks
-                                     FROM outboxd._carrier c) l) i
+                             FROM (SELECT c.id, c.host, c.topics, coalesce(NOT c.topics && ARRAY[t.topic, 'default'], false) AS lacks
+                                     FROM carrier c) l) i
                      WHERE i.lacking > 0 ORDER BY 1 DESC, t.topic LIMIT 5) w) r
     UNION ALL
     SELECT 15, 'events', CASE WHEN e.waits > interval '5 min' THEN 2 WHEN e.waits > interval '30 s' THEN 1 ELSE 0 END,

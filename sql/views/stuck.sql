@@ -1,4 +1,4 @@
--- What is past its time, and why. Reads the 2,000 oldest rows of the active set and at 200 PENDING rows that are
+-- What is past its time, and why. Reads the 2,000 oldest rows of the active set and 200 PENDING rows that are
 -- overdue, so that it costs the same with any backlog. The channel a row is meant for is its route's at its position.
 -- Locks: none. Index: outbox_pkey, notification_log_pkey (one probe for each of the oldest), notification_log_due.
 CREATE OR REPLACE VIEW outboxd.stuck AS

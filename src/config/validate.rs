@@ -144,9 +144,9 @@ fn worker(settings: &mut Settings, config: &Config) {
     relation(settings, holds, [&ttl, &heartbeat], spans, "more than twice", why);
     for (name, channel) in &config.channels {
         let timeout = KeyPath(vec!["channels".into(), name.clone(), "timeout".into()]);
-        let spans = [worker.lease, channel.timeout].map(format_duration);
-        let why = ": raise it, or lower the channel's timeout";
-        relation(settings, worker.lease > channel.timeout, [&lease, &timeout], spans, "longer than", why);
+        let spans = [channel.timeout, worker.lease].map(format_duration);
+        let why = ": lower it, or raise the lease";
+        relation(settings, channel.timeout < worker.lease, [&timeout, &lease], spans, "shorter than", why);
     }
 }
 

@@ -200,7 +200,7 @@ impl Store {
                 ("resume", resumed.map(|_| 0))
             }
         };
-        // All of it or nothing: what was prepared for a run is not canceled by bisection.
+        // All of it or nothing: what was prepared for a run is not canceled in parts.
         canceled.map_err(|error| match error {
             RequestError::OutOfTime => RequestError::wrong_state(format!(
                 "to {verb} {schedule} takes longer than a request may, and nothing was changed: very much is prepared for its \

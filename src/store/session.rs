@@ -140,7 +140,9 @@ impl Settings {
                 all.push(("synchronous_commit", "on".to_owned()));
                 all.extend(REQUESTS.map(|(name, value)| (name, value.to_owned())));
             }
-            Purpose::Idle | Purpose::Command | Purpose::Migration => {}
+            // A command tells its user what the functions note.
+            Purpose::Command => all.push(("client_min_messages", "notice".to_owned())),
+            Purpose::Idle | Purpose::Migration => {}
         }
         all
     }

@@ -6,15 +6,17 @@
 //! waited for; its thread gives batches to the OTLP exporter, and the [`Exporter`] ends it. What the collector does not
 //! take in time is dropped and counted (`outboxd_spans_dropped_total`): tracing never slows a delivery.
 //!
-//! Limit: a call whose worker dies leaves no span.
+//! Limit: a call whose worker dies leaves no `send` span.
 
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use opentelemetry::Context;
 use opentelemetry::InstrumentationScope;
-use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
-use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanLimits, TracerProviderBuilder};
+use opentelemetry::trace::{SpanKind, TraceContextExt as _, TracerProvider as _};
+use opentelemetry_sdk::trace::{
+    Sampler, SamplingDecision, SdkTracerProvider, ShouldSample as _, SpanLimits, TracerProviderBuilder,
+};
 use serde_json::value::RawValue;
 use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
@@ -48,14 +50,14 @@ pub fn open(config: &TelemetryConfig, instance: &str) -> Result<Option<(Tracer, 
     let batches = exporter::batches(endpoint, config, instance, &tally)?;
     let cut_off = batches.cut_off.clone();
     let processor = Processor::new(batches, &tally);
-    let provider = provider(config.otlp_sample_ratio).with_span_processor(processor).build();
-    Ok(Some((Tracer::new(&provider), Exporter { provider, tally, cut_off })))
+    let provider = provider().with_span_processor(processor).build();
+    Ok(Some((Tracer::new(&provider, config.otlp_sample_ratio), Exporter { provider, tally, cut_off })))
 }
 
-/// All of it said, so that the platform's OTEL_* variables do not count.
-fn provider(sample_ratio: f64) -> TracerProviderBuilder {
+/// All of it said, so that the platform's OTEL_* variables do not count. Of what is not sampled no span is made.
+fn provider() -> TracerProviderBuilder {
     SdkTracerProvider::builder()
-        .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(sample_ratio))))
+        .with_sampler(Sampler::AlwaysOn)
         .with_span_limits(SpanLimits::default())
         .with_id_generator(GivenIds::default())
 }
@@ -64,6 +66,7 @@ fn provider(sample_ratio: f64) -> TracerProviderBuilder {
 #[derive(Debug)]
 pub struct Tracer {
     subscriber: Dispatch,
+    sampler: Sampler,
 }
 
 /// What is told of a call: never its recipient, payload or headers, nor an error's text, which may name a host that is
@@ -118,7 +121,7 @@ macro_rules! span {
 }
 
 impl Tracer {
-    fn new(provider: &SdkTracerProvider) -> Tracer {
+    fn new(provider: &SdkTracerProvider, sample_ratio: f64) -> Tracer {
         let scope = InstrumentationScope::builder("outboxd").with_version(VERSION).build();
         let spans = tracing_opentelemetry::layer()
             .with_tracer(GivenTracer(provider.tracer_with_scope(scope)))
@@ -129,7 +132,8 @@ impl Tracer {
             .with_context_activation(false);
         let only_calls = Targets::new().with_target(TARGET, LevelFilter::INFO);
         let subscriber = Dispatch::new(tracing_subscriber::registry().with(only_calls).with(spans));
-        Tracer { subscriber }
+        let sampler = Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(sample_ratio)));
+        Tracer { subscriber, sampler }
     }
 
     /// Begins the span of a call, if it is to be traced: as the row's `traceparent` says, else for the ratio of all rows.
@@ -137,16 +141,24 @@ impl Tracer {
     pub fn begin(&self, call: &Call<'_>, headers: Option<&RawValue>, webhook_id: &str) -> Option<Traced> {
         let parent = headers.and_then(trace::parent);
         let is_continued = parent.is_some();
-        let context = match parent {
-            Some(parent) => Context::new().with_remote_span_context(parent),
-            None => Context::new().with_value(GivenTrace(trace::trace_id_of(webhook_id))),
+        let (trace_id, context) = match parent {
+            Some(parent) => (parent.trace_id(), Context::new().with_remote_span_context(parent)),
+            None => {
+                let trace_id = trace::trace_id_of(webhook_id);
+                (trace_id, Context::new().with_value(GivenTrace(trace_id)))
+            }
         };
+        let sampled = self.sampler.should_sample(Some(&context), trace_id, "send", &SpanKind::Client, &[], &[]);
+        if sampled.decision != SamplingDecision::RecordAndSample {
+            return None;
+        }
         // From the publication, by the database's clock, to now, by ours.
         drop(self.span(queued, call, context.with_value(GivenStart(call.published_at.into()))));
         let span = self.span(called, call, context)?;
         let begun = span.context().span().span_context().clone();
         let traceparent = Traceparent { text: trace::traceparent(&begun), is_continued };
-        begun.is_sampled().then_some(Traced { span, traceparent })
+        // None any more once the exporter has stopped.
+        begun.is_valid().then_some(Traced { span, traceparent })
     }
 
     fn span(&self, make: fn(&Call<'_>) -> Span, call: &Call<'_>, parent: Context) -> Option<Span> {
@@ -206,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_call_is_a_child_of_the_apps_span_and_follows_its_decision() {
-        let [none, all] = [0.0, 1.0].map(|ratio| Tracer::new(&provider(ratio).build()));
+        let [none, all] = [0.0, 1.0].map(|ratio| Tracer::new(&provider().build(), ratio));
         for flags in ["01", "03"] {
             let child = begin(&none, Some(&format!("00-{TRACE}-{SPAN}-{flags}")), "ntf-a-1-1").expect("sampled");
             assert!(child.is_continued && child.text.starts_with(&format!("00-{TRACE}-")), "{child:?}");
@@ -220,7 +232,7 @@ mod tests {
 
     #[test]
     fn all_attempts_of_a_notification_share_a_trace_and_their_fate() {
-        let instances = [(); 3].map(|()| Tracer::new(&provider(0.3).build()));
+        let instances = [(); 3].map(|()| Tracer::new(&provider().build(), 0.3));
         let mut sampled = 0;
         for n in 0..1000 {
             let webhook_id = format!("ntf-a-{n}-1");

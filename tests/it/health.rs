@@ -214,6 +214,7 @@ async fn topics_that_no_route_serves_are_told() {
     assert_eq!((level_found.as_str(), measured.as_str()), ("critical", "no route for lost (1 waiting)"));
     assert!(action.unwrap().contains("[routes.default]"));
     run(&client, INSTANCE).await;
+    assert_eq!(level(&client, "routes").await, "critical", "the other one has told nothing yet");
     run(&client, &told(2, "'{lost,quiz}'")).await;
     let (level_found, measured, _) = check(&client, "routes").await;
     assert_eq!(
@@ -253,8 +254,24 @@ async fn a_topic_that_some_running_instance_routes_is_not_without_a_route() {
     assert_eq!(value::<String>(&client, why).await, "no route, ready 0");
     run(&client, "UPDATE outboxd.instance SET stopped_at = NULL, roles = '{worker}' WHERE id = 1").await;
     assert_eq!(value::<String>(&client, why).await, "no route, ready 0", "nobody publishes it");
+    let page: serde_json::Value = value(&client, include_str!("../../sql/queries/dashboard/read_topics.sql")).await;
+    let routeless = |topic: &serde_json::Value| (topic["topic"].clone(), topic["is_routeless"].clone());
+    let listed: Vec<_> = page["topics"].as_array().unwrap().iter().map(routeless).collect();
+    assert_eq!(listed, [("lost".into(), true.into()), ("quiz".into(), false.into())]);
     run(&client, "UPDATE outboxd.instance_report SET topics = '{default}' WHERE instance = 2").await;
     assert_eq!(value::<String>(&client, why).await, "never published, ready 1");
+}
+
+#[tokio::test]
+async fn a_topic_that_only_an_older_instance_routes_can_be_paused_over_http() {
+    let client = postgres::database().await.connect().await;
+    let told = "INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES (1, 0, '{quiz,idle}'), (2, 0, '{quiz}')";
+    for sql in [INSTANCE, INSTANCE, told, "INSERT INTO outboxd.route VALUES ('quiz', 0, 'push')"] {
+        run(&client, sql).await;
+    }
+    run(&client, "SET outboxd.token = 'ops'; SELECT outboxd.pause('idle')").await;
+    let refused = crate::support::sql::refused(&client, "SELECT outboxd.pause('idel')").await;
+    assert!(refused.message.contains("nobody knows topic 'idel'"), "{refused:?}");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 -- A bounded scan down the live work, newest first: of the next $2 rows below $1 those that match, and the last one
--- scanned at. `scanned` is how many rows there were; fewer than $2: that was all.
+-- scanned. `scanned` is how many rows there were; fewer than $2: that was all.
 -- $1 below this id · $2 rows to scan · $3 topic · $4 status, QUEUED or PROCESSING · $5 since ·
 -- $6 until (of created_at) · $7 what the payload contains, JSON as text; each NULL: any
 -- Locks: none. Index: outbox_pkey, notification_log_pkey.

@@ -8,10 +8,14 @@ WITH states AS MATERIALIZED (
       FROM outboxd.statistics_topic t WHERE t.minute > now() - interval '1 hour' GROUP BY 1
 ), spent AS MATERIALIZED (
     SELECT l.topic, l.notify_to_sent_p50_ms AS p50_ms, l.notify_to_sent_p99_ms AS p99_ms FROM outboxd.latency l
+), carrier AS MATERIALIZED (
+    SELECT c.id, c.host, c.topics FROM outboxd._carrier c
+), routed AS MATERIALIZED (
+    SELECT r.published, r.called FROM outboxd._routed r
 ), known AS (
     SELECT s.topic FROM states s UNION SELECT d.topic FROM done d
     UNION SELECT p.name FROM outboxd.topic p WHERE p.paused_at IS NOT NULL
-    UNION SELECT r.topic FROM outboxd._carrier c CROSS JOIN LATERAL unnest(c.topics) r(topic) WHERE r.topic <> 'default'
+    UNION SELECT r.topic FROM carrier c CROSS JOIN LATERAL unnest(c.topics) r(topic) WHERE r.topic <> 'default'
 ), listed AS (
     SELECT k.topic, p.paused_at,
            (SELECT s.count FROM states s WHERE s.topic = k.topic AND s.status = 'PENDING') AS pending,
@@ -22,9 +26,11 @@ WITH states AS MATERIALIZED (
            d.sent, d.failed, d.retried, l.p50_ms, l.p99_ms,
            (SELECT json_agg(r.channel ORDER BY r.position) FROM outboxd.route r
              WHERE r.topic = CASE WHEN EXISTS (SELECT FROM outboxd.route o WHERE o.topic = k.topic) THEN k.topic ELSE 'default' END) AS route,
-           (SELECT json_build_object('instances', count(*), 'lacking', count(*) FILTER (WHERE c.lacks),
-                                     'names', string_agg(format('%s on %s', c.id, c.host), ', ' ORDER BY c.id) FILTER (WHERE c.lacks))
-              FROM (SELECT w.id, w.host, coalesce(NOT w.topics && ARRAY[k.topic, 'default'], false) AS lacks FROM outboxd._carrier w) c)
+           -- Nobody publishes it, or nobody calls for it.
+           (SELECT NOT r.published && ARRAY[k.topic, 'default'] OR NOT r.called && ARRAY[k.topic, 'default'] FROM routed r) AS is_routeless,
+           (SELECT json_build_object('instances', count(c.topics), 'lacking', count(*) FILTER (WHERE c.lacks),
+                                     'names', array_to_string((array_agg(format('%s on %s', c.id, c.host) ORDER BY c.id) FILTER (WHERE c.lacks))[1:5], ', '))
+              FROM (SELECT w.id, w.host, w.topics, coalesce(NOT w.topics && ARRAY[k.topic, 'default'], false) AS lacks FROM carrier w) c)
                AS routed
       FROM known k LEFT JOIN outboxd.topic p ON p.name = k.topic
       LEFT JOIN done d ON d.topic = k.topic LEFT JOIN spent l ON l.topic = k.topic

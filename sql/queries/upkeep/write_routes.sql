@@ -1,5 +1,6 @@
 -- The routes of the configuration in use, for views; what is not among them any more goes.
--- Interleavings: instances that start together write one after the other; those of the last stand.
+-- Interleavings: of instances that start together with other routes, those of both may stand until the next start. A
+-- deadlock ends one of them, which tries again.
 -- $1 topics · $2 positions · $3 channels
 -- Locks: the rows changed. Index: route_pkey.
 WITH wanted AS (

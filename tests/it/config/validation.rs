@@ -40,14 +40,23 @@ max_attempts = 0
     assert_eq!(found, wanted);
 }
 
+#[test]
+fn each_channel_whose_timeout_exceeds_the_lease_is_named() {
+    let channel = |name| format!("[channels.{name}]\nurl = \"https://{name}.example\"\ntimeout = \"2m\"\n");
+    let found = errors(&format!("{BASE}{}{}", channel("fax"), channel("sms")), &[]);
+    let named =
+        |error: &String, name| error.contains(&format!("channels.{name}.timeout is 2m; it must be shorter than"));
+    assert!(found.len() == 2 && named(&found[0], "fax") && named(&found[1], "sms"), "{found:?}");
+}
+
 /// What is added to the base, and the beginning of the only error that it is.
 // One line a case reads as the table it is.
 #[rustfmt::skip]
 const WRONG: &[(&str, &str)] = &[
-    ("[worker]\nlease = \"5s\"", "worker.lease is 5s; it must be longer than channels.push.timeout (5s)"),
+    ("[worker]\nlease = \"5s\"", "channels.push.timeout is 5s; it must be shorter than worker.lease (5s): lower it, or raise the lease"),
     (
         "[channels.sms]\nurl = \"https://sms.example\"\ntimeout = \"2m\"",
-        "worker.lease is 1m; it must be longer than channels.sms.timeout (2m)",
+        "channels.sms.timeout is 2m; it must be shorter than worker.lease (1m)",
     ),
     ("[queue]\nkind = \"stream\"", "queue.kind needs Redis; set redis_url"),
     (

@@ -154,6 +154,9 @@ async fn what_the_server_notes_beside_its_answer_is_told_on_stderr() {
     assert_eq!(create("daily", "quiz").await, told("'quiz' anywhere"));
     assert_eq!(create("weekly", "news").await, told("'news' on 1 of 2 instances: 2 on b"), "the other one has it");
     assert_eq!(create("hourly", "orders").await, "");
+    sql::run(&client, "UPDATE outboxd.instance SET roles = '{relay}' WHERE id = 1").await;
+    assert_eq!(create("monthly", "news").await, told("'news' anywhere"), "who has it only relays");
+    sql::run(&client, &format!("ALTER DATABASE {} SET client_min_messages = 'error'", database.name)).await;
     let resumed = outboxd(&database, &["resume", "daily"]).await;
     assert_eq!((resumed.code, resumed.err.as_str()), (0, "outboxd: schedule 'daily' was not paused\n"));
 }
