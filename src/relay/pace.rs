@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 /// How far ahead of now the bell is set while busy, and how often.
 const BUSY_AHEAD: Duration = Duration::from_millis(400);
 const BUSY_REFRESH: Duration = Duration::from_millis(120);
+/// How often it is set while listening: it is stale after 5 s.
+const LISTEN_REFRESH: Duration = Duration::from_secs(1);
 /// More rows or rings than this within the span make an instance busy: 500 a second. Up to there ringing costs the app
 /// nothing that can be measured.
 const CALM_ROWS_MAX: u64 = 50;
@@ -82,8 +84,8 @@ impl Pace {
     }
 
     /// How far ahead the bell is to be set now; `None`: it need not be.
-    pub(crate) fn bell(&mut self, listen_refresh: Duration) -> Option<Duration> {
-        let refresh = if self.is_busy { BUSY_REFRESH } else { listen_refresh };
+    pub(crate) fn bell(&mut self) -> Option<Duration> {
+        let refresh = if self.is_busy { BUSY_REFRESH } else { LISTEN_REFRESH };
         if !self.can_hear || self.bell_at.is_some_and(|at| at.elapsed() < refresh) {
             return None;
         }
@@ -129,24 +131,24 @@ mod tests {
     fn a_few_rows_leave_it_listening_so_that_the_app_rings() {
         let mut pace = listening();
         pace.note(CALM_ROWS_MAX, CALM_ROWS_MAX, true);
-        assert_eq!(pace.bell(LISTEN), Some(Duration::ZERO));
-        assert_eq!(pace.bell(LISTEN), None, "it was set just now");
-        after(&mut pace, LISTEN);
-        assert_eq!(pace.bell(LISTEN), Some(Duration::ZERO));
+        assert_eq!(pace.bell(), Some(Duration::ZERO));
+        assert_eq!(pace.bell(), None, "it was set just now");
+        after(&mut pace, LISTEN_REFRESH);
+        assert_eq!(pace.bell(), Some(Duration::ZERO));
     }
 
     #[test]
     fn many_rows_make_it_busy_at_once_and_a_quiet_span_lets_it_listen_again() {
         let mut pace = listening();
-        pace.bell(LISTEN);
+        pace.bell();
         pace.note(CALM_ROWS_MAX + 1, 0, true);
-        assert_eq!((pace.bell(LISTEN), pace.pause(POLL, LISTEN)), (Some(BUSY_AHEAD), PAUSE_MIN));
+        assert_eq!((pace.bell(), pace.pause(POLL, LISTEN)), (Some(BUSY_AHEAD), PAUSE_MIN));
         after(&mut pace, SPAN / 2);
         pace.note(0, 0, true);
         assert!(pace.is_busy, "the span is not over");
         after(&mut pace, 2 * SPAN);
         pace.note(0, 0, true);
-        assert_eq!(pace.bell(LISTEN), Some(Duration::ZERO));
+        assert_eq!(pace.bell(), Some(Duration::ZERO));
     }
 
     #[test]
@@ -180,7 +182,7 @@ mod tests {
         for _ in 0..40 {
             pace.note(0, 0, false);
         }
-        assert_eq!((pace.bell(LISTEN), pace.pause(POLL, LISTEN)), (None, POLL));
+        assert_eq!((pace.bell(), pace.pause(POLL, LISTEN)), (None, POLL));
         pace.note(1, 0, false);
         assert_eq!(pace.pause(POLL, LISTEN), PAUSE_MIN);
     }

@@ -143,7 +143,7 @@ impl Loop<'_> {
                 info!("publishing goes on");
             }
             self.pace.note(found.rows, self.listener.take_rings(), can_hear);
-            if let Some(ahead) = self.pace.bell(self.config.relay.idle_poll) {
+            if let Some(ahead) = self.pace.bell() {
                 self.stages.store.set_doorbell(ahead).await?;
             }
             if found.has_more {
