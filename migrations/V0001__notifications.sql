@@ -86,7 +86,8 @@ CREATE INDEX notification_log_recipient ON outboxd.notification_log (recipient, 
 ALTER TABLE outboxd.notification_log ALTER COLUMN recipient SET STATISTICS 0;
 CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log (topic, dedup_key) WHERE dedup_key IS NOT NULL;
 
--- CACHE 1 is part of the protocol: the fast path begins a little below the last number, and a cached one is always late.
+-- CACHE 1 is part of the protocol: a topic is scanned from a little below the last number found, and a cached one is
+-- always late.
 CREATE SEQUENCE outboxd.outbox_seq CACHE 1;
 
 -- state  ready       waits to be published; with `retry_at`: not before then
@@ -98,7 +99,7 @@ CREATE SEQUENCE outboxd.outbox_seq CACHE 1;
 -- and the free half of the page has room for them.
 CREATE TABLE outboxd.outbox (
     id               bigint PRIMARY KEY,
-    -- Its position in its topic and its key, drawn at release.
+    -- Its position in its topic and its key, drawn when the row is inserted.
     seq              bigint NOT NULL DEFAULT nextval('outboxd.outbox_seq'),
     published_at     timestamptz,
     lease_until      timestamptz,
@@ -123,7 +124,7 @@ CREATE TABLE outboxd.outbox (
 );
 ALTER SEQUENCE outboxd.outbox_seq OWNED BY outboxd.outbox.seq;
 
--- What was never published, topic by topic: what is blocked or waits for a time is outside it.
+-- Fresh rows, topic by topic, until their work ends: what has a key or a time is outside it.
 CREATE INDEX outbox_fresh ON outboxd.outbox (topic, seq) WHERE ordering_key IS NULL AND retry_at IS NULL;
 CREATE INDEX outbox_due ON outboxd.outbox (topic, retry_at) WHERE retry_at IS NOT NULL;
 CREATE INDEX outbox_key ON outboxd.outbox (ordering_key, seq) WHERE ordering_key IS NOT NULL;

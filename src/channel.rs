@@ -5,9 +5,9 @@
 //! failure is decided by [`crate::retry`], in which order channels are tried by [`failover`], whether the
 //! call may be made now by [`availability`], from pauses, circuits and limits.
 //!
-//! **Guarantee.** A request is counted as not sent ([`Failure::Transient`](crate::retry::Failure)) only if the
-//! provider cannot have received it whole; otherwise a missing answer is
-//! [`Failure::Ambiguous`](crate::retry::Failure). **Limit.** A provider that ignores `webhook-id` may
+//! **Guarantee.** A request without an answer is [`Failure::Transient`](crate::retry::Failure) only if the provider
+//! cannot have received it whole; otherwise it is [`Failure::Ambiguous`](crate::retry::Failure). An answer counts as it
+//! says (`channel/outcome.rs`). **Limit.** A provider that ignores `webhook-id` may
 //! act twice on an ambiguous attempt that is repeated.
 //!
 //! May change: what a call carries, how it is limited. Must not: a channel knows no database, follows no redirect, and

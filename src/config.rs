@@ -9,7 +9,7 @@
 //!
 //! A new key is added to [`KEYS`], to the struct of its table and to `outboxd.example.toml`. A key without its field, or a
 //! field without its key, fails every test that loads; others compare the example and `docs/configuration.md`. May change:
-//! any default. Must not: a second source for one value, or a key that is read elsewhere.
+//! a default, with a line in the CHANGELOG. Must not: a second source for one value, or a key that is read elsewhere.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

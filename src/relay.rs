@@ -8,11 +8,12 @@
 //! each topic is scanned from its beginning. A topic that fills its share is scanned on at once, in turns with the
 //! others.
 //!
-//! **Due rows** (retries, heads of keys, recalled and released rows) carry a time and are found by it. What cannot go
-//! now is not scanned: its topic is paused or has no route here, its circuit is open, or a second of work waits for it.
+//! **Due rows** (whatever came back, heads of keys, released rows) carry a time and are found by it. What cannot go now
+//! is not scanned: its topic is paused or has no route here, its route waits for a circuit, or a second of work waits
+//! for it.
 //!
-//! **Guarantee.** A committed row is published by the next full scan. That scan is the guarantee; the fast path is only
-//! speed and may miss. What was reserved and not confirmed, or lost by the queue, is published again by [`repair`].
+//! **Guarantee.** The fast path is only speed and may miss. A row without a key is published by the next full scan, a row
+//! with a time by the search each second; a key that nobody admitted is found by [`repair`]. What was reserved and not confirmed, or lost by the queue, is published again by [`repair`].
 //! **Limit.** A row may be in the queue twice; the claim drops the copy.
 //!
 //! May change: how far and how often is scanned. Must not: no transaction is open while the queue is called, and

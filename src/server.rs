@@ -1,4 +1,4 @@
-//! HTTP: whether the instance lives, whether it is ready, its metrics and its version.
+//! HTTP: whether the instance lives and is ready, its metrics and version; the API, the live feed and the dashboard.
 //!
 //! | path | answers | who may ask |
 //! |---|---|---|

@@ -7,9 +7,9 @@
 //! **Guarantee.** Every task is joined before [`run`] returns. **Limit.** Calls that outlast `worker.drain` are cut
 //! off, and their outcomes are recorded as unknown.
 //!
-//! Only this module knows all stages. They know each other only through [`Presence`], [`Availability`] and
-//! [`Statistics`]. May change: what an instance is made of. Must not: a task that nobody joins, and the order of the
-//! stop.
+//! Only this module knows all stages. They share [`Presence`], [`Availability`], [`Statistics`] and the calls under
+//! way ([`Calls`]), and wake the relay through the store. May change: what an instance is made of. Must not: a task
+//! that nobody joins, and the order of the stop.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

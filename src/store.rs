@@ -3,8 +3,9 @@
 //! Every statement stands in `sql/queries/`, one per file, with its purpose, guards, locks and index; here each has
 //! one function. Those that differ only in the name of a view or a function are made in [`view`] and [`action`].
 //!
-//! Three pools: one whose commits are durable before anyone is told (claims, outcomes); one for publishing, where
-//! losing the last commits in a server crash costs at worst a copy that the claim drops; and one for callers over HTTP.
+//! Three pools: one whose commits are durable before anyone is told (claims, outcomes); one for publishing, sweeps
+//! and upkeep, where losing the last commits in a server crash costs at worst a copy that the claim drops; and one for
+//! callers over HTTP.
 //!
 //! Each call is bounded in time: by `statement_timeout` in the server, by a timeout of our own around it, and, after a
 //! few silent seconds, by a check whether the session is still at work. So a frozen server or a half-open link ends in
@@ -156,7 +157,7 @@ impl Store {
         };
         Ok(Store {
             durable: connections("durable", database.pool_size, Purpose::Durable)?,
-            // These only publish: two loops and a spare.
+            // For publishing, sweeps and upkeep, whose loops seldom ask at once.
             relaxed: connections("relaxed", 3, Purpose::Relaxed)?,
             request: connections("request", database.api_pool_size, Purpose::Request)?,
             is_pooled: database.pooler,

@@ -4,8 +4,8 @@
 //! **Guarantee.** No recipient, payload or secret is logged, counted or traced. **Limit.** Spans and statistics of the
 //! last seconds are lost with the process; nothing else depends on them.
 //!
-//! May change: what is logged. Must not: the names of metrics without `docs/metrics.md`, the dashboard and the alerts; tests
-//! compare them.
+//! May change: what is logged. Must not: a recipient, payload or secret in any of them; the names of metrics without
+//! `docs/metrics.md`, the dashboard and the alerts, which tests compare.
 
 use std::io::IsTerminal;
 

@@ -5,7 +5,7 @@
 //! delivered once Redis answers, and only the end of a dead instance's leases would wait. **Limit.** Figures in the
 //! views are seconds old.
 //!
-//! Each file is one loop: `run` waits and stops, `pass` does one bounded piece of work. What one instance does at a
+//! Each file is one loop: `run` waits and stops, and does one bounded piece of work at a time. What one instance does at a
 //! time for all (retention) does it under a leader lease ([`crate::store::leader`]).
 //!
 //! May change: what is counted and how often. Must not: a delivery that waits for anything here, or a lock that the

@@ -99,7 +99,7 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     let taker = tokio::spawn(taker::run(Arc::clone(&worker), batches, shutdown.clone()));
     let dispatch = tokio::spawn(dispatcher.run(taken));
     let recorder_stop = CancellationToken::new();
-    let recorder = tokio::spawn(recorder::run(Arc::clone(&worker), outcomes, recorder_stop.clone()));
+    let mut recorder = tokio::spawn(recorder::run(Arc::clone(&worker), outcomes, recorder_stop.clone()));
     let leases_stop = CancellationToken::new();
     let leases = tokio::spawn(leases::run(Arc::clone(&worker), leases_stop.clone()));
 
@@ -119,10 +119,11 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     // The calls are over and their senders gone, so the recorder ends once it has recorded them all. Without Postgres
     // it would wait for ever; then the leases tell the others.
     let grace = worker.config.drain.min(Duration::from_secs(5));
-    let recorded = tokio::time::timeout(grace, recorder).await;
-    recorder_stop.cancel();
+    let recorded = tokio::time::timeout(grace, &mut recorder).await;
     if recorded.is_err() {
         warn!("the last outcomes could not be recorded; their leases will run out");
+        recorder_stop.cancel();
+        join(recorder, "recorder").await;
     }
     leases_stop.cancel();
     join(leases, "leases").await;

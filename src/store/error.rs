@@ -15,7 +15,7 @@ pub enum Error {
     /// have been made.
     #[error("Postgres is unavailable: {0}")]
     Unavailable(String),
-    /// Deadlock, serialization failure, statement timeout: the change was not made; try again.
+    /// Deadlock, serialization failure, unique violation, statement timeout: the change was not made; try again.
     #[error("Postgres was contended: {0}")]
     Contention(String),
     /// Another's open transaction holds a lock: the change was not made. Of a batch only the rows it holds need wait:

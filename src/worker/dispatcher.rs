@@ -2,7 +2,8 @@
 //!
 //! A message is claimed only with its permits: one of the instance's calls, and one of its channel's and
 //! destination's. So no more is claimed than is called at once, a crash leaves few outcomes unknown, and only what
-//! changed between claim and call (a pause, an open circuit) is claimed and given back. What cannot start within a second goes back to Postgres unclaimed, with its time.
+//! changed between claim and call (a pause, an open circuit) is claimed and given back. What cannot start within a
+//! second goes back to Postgres unclaimed, with its time.
 
 use std::collections::HashMap;
 use std::sync::Arc;

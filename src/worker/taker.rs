@@ -56,7 +56,7 @@ pub(super) async fn run(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutd
             }
         }
     }
-    // The claimer has stopped when nobody receives any more; what it did not claim goes back to the queue.
+    // The dispatcher has stopped when nobody receives any more; what it did not claim goes back to the queue.
     batches.closed().await;
     sign_off(consumer).await;
 }

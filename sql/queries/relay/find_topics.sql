@@ -1,4 +1,4 @@
--- The topics with rows that were never published, one step down the index each: the relay's full scan begins with it,
+-- The topics with live rows that have neither key nor time, one step down the index each: the relay's full scan begins with it,
 -- and finds topics that nobody has seen.
 -- Parameters: none. Locks: none. Index: outbox_fresh.
 WITH RECURSIVE t AS (

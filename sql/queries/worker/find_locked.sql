@@ -1,6 +1,6 @@
 -- Which of these notifications another's open transaction has locked (an operator's cancel() before its COMMIT, say):
 -- those whose live row or record is there and cannot be locked at once. Asked only after a statement waited for a lock
--- in vain, and by a sweep that is about to end leases; never on the way of a delivery that nobody stands in.
+-- in vain, for some seconds after that, and by a sweep that is about to end leases; never else on the way of a delivery.
 -- Interleavings: the answer is a hint. Its own locks are gone when it is read, and whoever goes on decides again under
 -- new ones: a row locked since then is waited for and asked about once more. A row that ended while we asked counts as
 -- locked, and as free the next time. Two that ask at once may each see the other's rows as locked: whoever holds a row

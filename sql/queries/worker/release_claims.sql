@@ -1,4 +1,4 @@
--- Claims that made no call are undone (channel held, lease too short, drain): processing → ready, tried again after the
+-- Claims that made no call are undone (topic paused, no route, lease too short, another's probe): processing → ready, tried again after the
 -- wait given, the attempt not counted.
 -- Interleavings: only under the token: a claim that a sweep ended is left alone. A row that was canceled meanwhile ends
 -- here: whoever was told "no further attempt" can rely on it.

@@ -61,7 +61,7 @@ pub(super) fn builder(
         .retry(retry::never())
         // Closed before most servers would: what races the peer's close least fails least.
         .pool_idle_timeout(Duration::from_secs(30))
-        // About as many as calls can be under way to one origin.
+        // More than calls are under way to one origin unless somebody raised the limits.
         .pool_max_idle_per_host(1024)
         .tcp_keepalive(Duration::from_secs(15))
         .tcp_keepalive_interval(Duration::from_secs(15))
