@@ -331,7 +331,7 @@ impl Instance {
             instance: self.heartbeat.instance.clone(),
             config: self.config.worker.clone(),
             deliveries_max: self.config.queue.deliveries_max,
-            tend_every: self.config.queue.consumer_ttl / 4,
+            maintain_every: self.config.queue.consumer_ttl / 4,
             presence: Arc::clone(&self.presence),
             calls: Arc::clone(&self.calls),
             tracer,

@@ -67,7 +67,7 @@ pub struct Worker {
     /// Deliveries of one message before it counts as a failed attempt.
     pub deliveries_max: u32,
     /// Between heartbeats to the queue: a quarter of the consumer's TTL there.
-    pub tend_every: Duration,
+    pub maintain_every: Duration,
     /// What the heartbeat tells.
     pub presence: Arc<Presence>,
     /// Calls under way.

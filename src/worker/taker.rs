@@ -95,25 +95,25 @@ async fn take_until_error(
         None => consumer.insert(worker.queue.consumer(name).await?),
     };
     let acks = Acks::new(consumer.acker());
-    let mut tended_at: Option<Instant> = None;
+    let mut maintained_at: Option<Instant> = None;
     loop {
         if !worker.store.answers() {
             return Ok(Stop::PostgresAway);
         }
-        if tended_at.is_none_or(|at| at.elapsed() > worker.tend_every) {
+        if maintained_at.is_none_or(|at| at.elapsed() > worker.maintain_every) {
             consumer.maintain().await?;
-            tended_at = Some(Instant::now());
+            maintained_at = Some(Instant::now());
         }
         // Room first: what is taken is out of the other instances' reach.
         let permit = tokio::select! {
             permit = batches.reserve() => permit,
-            () = tokio::time::sleep(worker.tend_every) => continue,
+            () = tokio::time::sleep(worker.maintain_every) => continue,
             () = worker.store.falls_silent() => return Ok(Stop::PostgresAway),
             () = shutdown.cancelled() => return Ok(Stop::Shutdown),
         };
         let Ok(permit) = permit else { return Ok(Stop::Shutdown) };
         let taken = tokio::select! {
-            taken = consumer.take(worker.config.concurrency, TAKE_WAIT.min(worker.tend_every)) => taken?,
+            taken = consumer.take(worker.config.concurrency, TAKE_WAIT.min(worker.maintain_every)) => taken?,
             () = shutdown.cancelled() => return Ok(Stop::Shutdown),
         };
         // Said once per outage.
