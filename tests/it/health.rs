@@ -233,14 +233,21 @@ async fn topics_that_no_route_serves_are_told() {
     assert_eq!(level(&client, "routes").await, "ok");
 }
 
-/// The instance that started last has no route for `lost`; the other one has.
+/// Two instances with a route for `quiz`; the one that started first has one for this topic too.
+async fn older_one_also_routes(client: &Client, topic: &str) {
+    let told = format!(
+        "INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics)
+         VALUES (1, 0, '{{quiz,{topic}}}'), (2, 0, '{{quiz}}')"
+    );
+    for sql in [INSTANCE, INSTANCE, &told, "INSERT INTO outboxd.route VALUES ('quiz', 0, 'push')"] {
+        run(client, sql).await;
+    }
+}
+
 #[tokio::test]
 async fn a_topic_that_some_running_instance_routes_is_not_without_a_route() {
     let client = postgres::database().await.connect().await;
-    let told = "INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES (1, 0, '{lost,quiz}'), (2, 0, '{quiz}')";
-    for sql in [INSTANCE, INSTANCE, told, "INSERT INTO outboxd.route VALUES ('quiz', 0, 'push')"] {
-        run(&client, sql).await;
-    }
+    older_one_also_routes(&client, "lost").await;
     run(
         &client,
         "SELECT outboxd.notify('lost', 'r', '{}');
@@ -265,10 +272,7 @@ async fn a_topic_that_some_running_instance_routes_is_not_without_a_route() {
 #[tokio::test]
 async fn a_topic_that_only_an_older_instance_routes_can_be_paused_over_http() {
     let client = postgres::database().await.connect().await;
-    let told = "INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES (1, 0, '{quiz,idle}'), (2, 0, '{quiz}')";
-    for sql in [INSTANCE, INSTANCE, told, "INSERT INTO outboxd.route VALUES ('quiz', 0, 'push')"] {
-        run(&client, sql).await;
-    }
+    older_one_also_routes(&client, "idle").await;
     run(&client, "SET outboxd.token = 'ops'; SELECT outboxd.pause('idle')").await;
     let refused = crate::support::sql::refused(&client, "SELECT outboxd.pause('idel')").await;
     assert!(refused.message.contains("nobody knows topic 'idel'"), "{refused:?}");
