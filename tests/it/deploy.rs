@@ -285,3 +285,24 @@ fn the_unit_notifies_drains_and_gives_up_only_on_errors() {
     let default = KEYS.iter().find(|key| key.path == "worker.drain").unwrap();
     assert_eq!(default.fallback, outboxd::config::key::Fallback::Value("25s"), "the files here count on it");
 }
+
+/// What a script would install on a machine that has cargo and nothing else on its PATH, nor the right to install.
+fn missing_packages(arguments: &[&str]) -> String {
+    let bare = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/bin/true", bare.path().join("cargo")).unwrap();
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scripts/setup");
+    let asked = std::process::Command::new("/bin/bash").arg(script).args(arguments).env("PATH", bare.path()).output();
+    String::from_utf8(asked.unwrap().stderr).unwrap()
+}
+
+#[test]
+fn the_demo_installs_servers_and_a_compiler_and_nothing_for_tests() {
+    assert!(read("scripts/demo").contains("\nscripts/setup demo\n"));
+    // Looked for beside PATH too, so it may be here or not: postgresql, libc6-dev, pgbouncer, redis.
+    let (demo, all) = (missing_packages(&["demo"]), missing_packages(&[]));
+    assert!(demo.contains(" gcc") && all.contains(" gcc"), "{demo}{all}");
+    assert!(all.contains(" chromium"), "{all}");
+    for package in ["chromium", "pgbouncer", "redis-sentinel", "pkg-config", "util-linux"] {
+        assert!(!demo.contains(package), "{package}: {demo}");
+    }
+}
