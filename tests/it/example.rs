@@ -3,7 +3,11 @@
 use std::collections::BTreeSet;
 
 use outboxd::config::key::{Fallback, Key, Kind};
+use outboxd::channel::{Channel, Outcome};
 use outboxd::config::{Env, KEYS, Loaded, Origin, Sources, load};
+
+use crate::channel::Note;
+use crate::support::provider::Provider;
 
 const EXAMPLE: &str = include_str!("../../outboxd.example.toml");
 
@@ -97,5 +101,24 @@ fn every_secret_key_is_named_as_one_in_the_example() {
     let line = EXAMPLE.lines().find(|line| line.starts_with("# Secrets (")).unwrap();
     for key in KEYS.iter().filter(|key| matches!(key.kind, Kind::Secret | Kind::SecretUrl | Kind::Secrets)) {
         assert!(line.contains(last_name(key)), "{}", key.path);
+    }
+}
+
+#[tokio::test]
+async fn a_failover_of_the_example_never_takes_the_recipient_for_a_phone_number() {
+    const PAYLOAD: &str = r#"{"phone": "+15550123", "title": "t", "text": "x", "template": "T1", "parameters": {}}"#;
+    let loaded = load_example(EXAMPLE);
+    let routes = loaded.config.routes.values().filter(|route| route.channels.len() > 1);
+    for name in routes.flat_map(|route| &route.channels[1..]) {
+        let provider = Provider::start();
+        let mut config = loaded.config.channels[name].clone();
+        config.url = provider.url("/");
+        let channel = Channel::new(name, &config).unwrap();
+        channel.send(&Note::to("device-token").payload(PAYLOAD).attempt(1)).await;
+        let body = String::from_utf8(provider.ledger()[0].body.clone()).unwrap();
+        assert!(body.contains("15550123") && !body.contains("device-token"), "{name}: {body}");
+        let without_phone = Note::to("device-token").payload(r#"{"text": "x"}"#);
+        let outcome = channel.send(&without_phone.attempt(1)).await;
+        assert!(matches!(outcome, Outcome::Failed(_)) && provider.count() == 1, "{name}: {outcome:?}");
     }
 }
