@@ -99,7 +99,7 @@ pub const KEYS: &[Key] = &[
     key("channels.*.circuit.unauthorized", Integer(1, 100_000), Value("5"), "401 and 403 in a row that open the circuit."),
     key("channels.*.circuit.open_for", Duration(100, DAY), Value("30s"), "How long the circuit stays open before a single probe."),
     key("routes.*.channels", Texts, Required("list the channels in failover order"), "The channels in failover order."),
-    key("routes.*.max_attempts", Integer(1, 100), Value("4"), "Attempts per channel: the first and its retries."),
+    key("routes.*.max_attempts", Integer(1, 100), Value("10"), "Attempts per channel: the first and its retries. With the default waits ten take 43 minutes."),
     key("routes.*.attempts_before_failover", Integer(1, 100), Derived("3, or max_attempts if that is less"), "Attempts on every channel but the last before moving on."),
     key("routes.*.backoff.base", Duration(10, DAY), Value("5s"), "The wait after the first failure; it doubles each time."),
     key("routes.*.backoff.max", Duration(10, 7 * DAY), Value("1h"), "The longest wait."),

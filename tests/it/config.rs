@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use outboxd::config::{Config, Env, Errors, Loaded, Origin, QueueKind, Scope, Sources, Wakeup, load};
+use outboxd::config::{Config, Env, Errors, Loaded, Origin, QueueKind, RouteConfig, Scope, Sources, Wakeup, load};
+use outboxd::retry::{Decision, Failure, Position, decide};
 use secrecy::ExposeSecret;
 
 mod validation;
@@ -76,8 +77,37 @@ fn without_keys_the_documented_defaults_hold() {
     assert_eq!((push.circuit.failures, push.circuit.unauthorized, push.circuit.open_for), (10, 5, seconds(30)));
     assert_eq!((push.max_in_flight, push.max_in_flight_per_origin, push.allow_private), (None, 128, false));
     let route = &config.routes["default"];
-    assert_eq!((route.max_attempts, route.attempts_before_failover), (4, 3));
+    assert_eq!((route.max_attempts, route.attempts_before_failover), (10, 3));
     assert_eq!((route.backoff.base, route.backoff.max, route.backoff.jitter), (seconds(5), seconds(3600), 0.2));
+}
+
+/// When the attempts of a notification begin whose provider only ever fails at once.
+fn attempts_at(route: &RouteConfig, random: f64) -> Vec<Duration> {
+    let mut at = vec![Duration::ZERO];
+    loop {
+        let position = Position { channel: 0, attempts: u32::try_from(at.len()).unwrap() };
+        match decide(route, position, Failure::Transient, None, random) {
+            Decision::Retry(wait) => at.push(*at.last().unwrap() + wait),
+            Decision::GiveUp => return at,
+            Decision::NextChannel => panic!("it is the last channel"),
+        }
+    }
+}
+
+#[test]
+fn the_default_attempts_outlast_a_bad_quarter_of_an_hour() {
+    let route = &config(BASE, &[]).routes["default"];
+    assert_eq!(route.channels.len(), 1);
+    let shortest = *attempts_at(route, 0.0).last().unwrap();
+    assert!(shortest > Duration::from_secs(15 * 60), "{shortest:?}");
+    let shown = |at: &Duration| match at.as_secs_f64() {
+        at if at < 100.0 => format!("{at:.0} s"),
+        at => format!("{:.0} min", at / 60.0),
+    };
+    let schedule = attempts_at(route, 0.5)[1..].iter().map(shown).collect::<Vec<_>>().join(", ");
+    for page in [include_str!("../../README.md"), include_str!("../../docs/channels.md")] {
+        assert!(page.split_whitespace().collect::<Vec<_>>().join(" ").contains(&schedule), "{schedule}");
+    }
 }
 
 #[test]

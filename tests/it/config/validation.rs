@@ -88,8 +88,8 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("backoff = { jitter = 1.5 }", "routes.default.backoff.jitter is 1.5; it takes 0 to 1"),
     (
-        "attempts_before_failover = 5",
-        "routes.default.attempts_before_failover is 5; it must be at most routes.default.max_attempts (4)",
+        "attempts_before_failover = 11",
+        "routes.default.attempts_before_failover is 11; it must be at most routes.default.max_attempts (10)",
     ),
     ("[routes.a]", "routes.a.channels is missing"),
     ("[routes.a]\nchannels = []", "routes.a.channels is empty"),

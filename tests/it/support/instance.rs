@@ -61,12 +61,13 @@ impl Setup {
         self.set("queue.kind", kind).set("queue.prefix", prefix)
     }
 
-    /// Everything goes to one channel, `webhook`, at this URL, retried every 100 ms.
+    /// Everything goes to one channel, `webhook`, at this URL, retried three times within a second.
     pub fn webhook(self, url: &str) -> Setup {
         self.set("channels.webhook.url", url)
             .set("channels.webhook.timeout", "5s")
             .set("channels.webhook.circuit.failures", 1000)
             .set("routes.default.channels", vec!["webhook"])
+            .set("routes.default.max_attempts", 4)
             .set("routes.default.backoff.base", "100ms")
             .set("routes.default.backoff.max", "1s")
             .set("routes.default.backoff.jitter", 0.0)
