@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use outboxd::config::key::{Fallback, Key, Kind};
 use outboxd::channel::{Channel, Outcome};
+use outboxd::config::key::{Fallback, Key, Kind};
 use outboxd::config::{Env, KEYS, Loaded, Origin, Sources, load};
 
 use crate::channel::Note;
