@@ -74,8 +74,9 @@ CREATE TABLE outboxd.notification_log (
 
 -- By topic, so that a campaign of a million rows does not stand in front of another topic's single row.
 CREATE INDEX notification_log_due ON outboxd.notification_log (topic, due_at, id) WHERE due_at IS NOT NULL;
--- Finds an earlier PENDING row of the same key: rows of a key are released in this order, whoever releases them.
-CREATE INDEX notification_log_due_key ON outboxd.notification_log (ordering_key, due_at, id)
+-- Finds an earlier PENDING row of the same key: rows of a key are released in this order, whoever releases them. A key
+-- belongs to its topic.
+CREATE INDEX notification_log_due_key ON outboxd.notification_log (topic, ordering_key, due_at, id)
     WHERE due_at IS NOT NULL AND ordering_key IS NOT NULL;
 CREATE INDEX notification_log_failed ON outboxd.notification_log (failed_at) INCLUDE (topic) WHERE failed_at IS NOT NULL;
 -- What was sent to somebody, the newest from its end: view, command line and API. Recipients come in no order, so each INSERT
@@ -93,7 +94,7 @@ CREATE SEQUENCE outboxd.outbox_seq CACHE 1;
 -- state  ready       waits to be published; with `retry_at`: not before then
 --        published   in the queue since `published_at`, put there by `instance`
 --        processing  claimed by `instance`, until `lease_until`
---        blocked     waits behind an earlier row of its ordering_key
+--        blocked     waits behind an earlier row of its topic's ordering_key
 --
 -- No index names `state`, `ordering_key` never changes and `retry_at` stays NULL in a normal life: its updates are HOT,
 -- and the free half of the page has room for them.
@@ -127,8 +128,9 @@ ALTER SEQUENCE outboxd.outbox_seq OWNED BY outboxd.outbox.seq;
 -- Fresh rows, topic by topic, until their work ends: what has a key or a time is outside it.
 CREATE INDEX outbox_fresh ON outboxd.outbox (topic, seq) WHERE ordering_key IS NULL AND retry_at IS NULL;
 CREATE INDEX outbox_due ON outboxd.outbox (topic, retry_at) WHERE retry_at IS NOT NULL;
-CREATE INDEX outbox_key ON outboxd.outbox (ordering_key, seq) WHERE ordering_key IS NOT NULL;
-CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox (ordering_key) WHERE has_turn;
+-- A key belongs to its topic: the same one in another topic is another key.
+CREATE INDEX outbox_key ON outboxd.outbox (topic, ordering_key, seq) WHERE ordering_key IS NOT NULL;
+CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox (topic, ordering_key) WHERE has_turn;
 
 CREATE TABLE outboxd.publication (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

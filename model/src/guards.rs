@@ -13,6 +13,8 @@ pub struct Guards {
     pub admission_checks_turn: bool,
     /// At most one row of a key has the turn: the unique index `a_key_has_at_most_one_live_row` in `V0001`.
     pub one_turn_per_key: bool,
+    /// A key belongs to its topic: `v.topic = k.topic` in `relay/admit_heads.sql`, and the columns of the unique index.
+    pub key_belongs_to_topic: bool,
     /// The row's epoch must be the message's: `o.epoch = …` in `worker/claim_messages.sql`.
     pub claim_checks_epoch: bool,
     /// Only what is ready or published is claimed: `o.state IN …` in `worker/claim_messages.sql`.
@@ -73,6 +75,7 @@ impl Guards {
         push_comes_before_confirm: true,
         admission_checks_turn: true,
         one_turn_per_key: true,
+        key_belongs_to_topic: true,
         claim_checks_epoch: true,
         claim_checks_state: true,
         claim_raises_epoch: true,

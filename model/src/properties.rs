@@ -17,6 +17,8 @@ pub const CALLS_HAVE_WITNESSES: &str = "a call is repeated only after a recorded
 pub const ONE_LIVE_ROW_PER_KEY: &str = "per key at most one row is live";
 /// I6: first successes of a key come in order, for rows that were never FAILED or CANCELED.
 pub const KEYS_ARE_IN_ORDER: &str = "first successes of a key come in order";
+/// I6: a row waits only for rows of its own key, which belongs to its topic.
+pub const KEYS_BELONG_TO_TOPICS: &str = "a key waits for nothing of another topic";
 /// I4: the epoch never goes down, and a retry does not use an old one again.
 pub const EPOCHS_RISE: &str = "the epoch only rises";
 /// After `cancel()` has answered nobody claims the row. After "canceled" nobody calls for it either, unless that
@@ -45,6 +47,9 @@ pub fn broken(protocol: &Protocol, before: &State, step: &Step) -> Option<&'stat
         {
             return Some(SUCCESS_WINS);
         }
+        Action::Admit { by, row, has_lost: true } if !explains_loss(protocol, before, by, row) => {
+            return Some(KEYS_BELONG_TO_TOPICS);
+        }
         Action::Retry { row } => {
             let epoch = step.after.work(row).map_or(0, |work| work.epoch);
             if epoch <= before.row(row).past.epoch_max {
@@ -68,10 +73,10 @@ fn broken_by_call(protocol: &Protocol, before: &State, claim: Claim, answer: Sta
         return Some(CANCEL_KEEPS_ITS_WORD);
     }
     let is_first = answer != Stage::Refused && !past.is_accepted && !past.was_over;
-    if is_first && protocol.scope.app == App::OneAfterAnother && protocol.scope.rows[usize::from(claim.row)].has_key {
+    if is_first && protocol.scope.app == App::OneAfterAnother {
         let waits = |earlier: &u8| {
             let row = before.row(*earlier);
-            protocol.scope.rows[usize::from(*earlier)].has_key && !row.past.is_accepted && !row.past.was_over
+            protocol.scope.share_key(*earlier, claim.row) && !row.past.is_accepted && !row.past.was_over
         };
         if (0..claim.row).any(|earlier| waits(&earlier)) {
             return Some(KEYS_ARE_IN_ORDER);
@@ -98,8 +103,18 @@ fn broken_rows(before: &State, after: &State) -> Option<&'static str> {
     None
 }
 
+/// An admission is lost to a row of the same key that has the turn, or because the head it read has moved on.
+fn explains_loss(protocol: &Protocol, before: &State, by: usize, row: u8) -> bool {
+    let read = before.processes[by].admission.map(|(_, seq)| seq);
+    let is_there =
+        Some(before.row(row).seq) == read && before.work(row).is_some_and(|work| work.state == WorkState::Blocked);
+    let has_turn = |other: u8| before.work(other).is_some_and(|work| work.has_turn);
+    !is_there || protocol.ids().any(|other| protocol.scope.share_key(row, other) && has_turn(other))
+}
+
 fn broken_keys(protocol: &Protocol, after: &State) -> Option<&'static str> {
-    let keyed = after.rows.iter().zip(protocol.scope.rows).filter(|(_, kind)| kind.has_key);
-    let live = keyed.filter(|(row, _)| row.work.is_some_and(|work| work.state != WorkState::Blocked));
-    (live.count() > 1).then_some(ONE_LIVE_ROW_PER_KEY)
+    let is_live = |row: u8| after.work(row).is_some_and(|work| work.state != WorkState::Blocked);
+    let shared = |row: u8| protocol.ids().filter(move |other| protocol.scope.share_key(row, *other));
+    let is_broken = protocol.ids().any(|row| shared(row).filter(|other| is_live(*other)).count() > 1);
+    is_broken.then_some(ONE_LIVE_ROW_PER_KEY)
 }

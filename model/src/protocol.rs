@@ -139,12 +139,19 @@ impl Protocol {
     }
 
     /// The rows of the world by id.
-    fn ids(&self) -> std::ops::Range<u8> {
+    pub(crate) fn ids(&self) -> std::ops::Range<u8> {
         0..u8::try_from(self.scope.rows.len()).unwrap_or(0)
     }
 
     fn has_key(&self, row: u8) -> bool {
         self.scope.rows[usize::from(row)].has_key
+    }
+
+    /// Whether the statements take two rows for rows of one key.
+    fn share_key(&self, one: u8, other: u8) -> bool {
+        self.has_key(one)
+            && self.has_key(other)
+            && (!self.guards.key_belongs_to_topic || self.scope.share_key(one, other))
     }
 }
 

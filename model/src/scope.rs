@@ -77,18 +77,22 @@ pub enum Written {
 /// One notification of the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
-    /// Whether it has the ordering key. There is one key.
+    /// Whether it has the ordering key. There is one in each topic.
     pub has_key: bool,
+    /// Which topic it belongs to.
+    pub topic: u8,
     /// How the app writes it.
     pub written: Written,
 }
 
 /// A row without a key.
-pub const PLAIN: Kind = Kind { has_key: false, written: Written::Notify };
+pub const PLAIN: Kind = Kind { has_key: false, topic: 0, written: Written::Notify };
 /// A row with the key.
-pub const KEYED: Kind = Kind { has_key: true, written: Written::Notify };
+pub const KEYED: Kind = Kind { has_key: true, topic: 0, written: Written::Notify };
+/// A row with the same key in another topic.
+pub const KEYED_ELSEWHERE: Kind = Kind { topic: 1, ..KEYED };
 /// A row with the key that the producer releases.
-pub const KEYED_INSERT: Kind = Kind { has_key: true, written: Written::Insert };
+pub const KEYED_INSERT: Kind = Kind { has_key: true, topic: 0, written: Written::Insert };
 
 /// In which order the app's transactions run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,4 +125,12 @@ pub struct Scope {
     pub attempts_max: u8,
     /// What may happen.
     pub budget: Budget,
+}
+
+impl Scope {
+    /// Whether two rows have one key.
+    pub fn share_key(&self, one: u8, other: u8) -> bool {
+        let (one, other) = (&self.rows[usize::from(one)], &self.rows[usize::from(other)]);
+        one.has_key && other.has_key && one.topic == other.topic
+    }
 }

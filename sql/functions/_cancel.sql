@@ -9,6 +9,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     pending bigint;
     live    bigint;
+    topics  text[];
     keys    text[];
 BEGIN
     UPDATE outboxd.notification_log l SET status = 'CANCELED', finished_at = clock_timestamp()
@@ -23,16 +24,17 @@ BEGIN
         RETURNING o.id
     ), gone AS (
         DELETE FROM outboxd.outbox o USING held h WHERE o.id = h.id AND h.state <> 'processing'
-        RETURNING o.id, o.epoch, o.attempts, o.ordering_key
+        RETURNING o.id, o.epoch, o.attempts, o.topic, o.ordering_key
     ), logged AS (
         UPDATE outboxd.notification_log l
            SET status = 'CANCELED', finished_at = clock_timestamp(), epoch = g.epoch, attempts = g.attempts
           FROM gone g WHERE l.id = g.id AND l.status = 'QUEUED'
     )
     SELECT (SELECT count(*) FROM flagged) + count(*),
-           array_agg(DISTINCT g.ordering_key) FILTER (WHERE g.ordering_key IS NOT NULL) INTO live, keys FROM gone g;
+           array_agg(g.topic) FILTER (WHERE g.ordering_key IS NOT NULL),
+           array_agg(g.ordering_key) FILTER (WHERE g.ordering_key IS NOT NULL) INTO live, topics, keys FROM gone g;
     IF keys IS NOT NULL THEN
-        PERFORM outboxd._admit(keys);
+        PERFORM outboxd._admit(topics, keys);
         PERFORM outboxd._ring();
     END IF;
     RETURN pending + live;

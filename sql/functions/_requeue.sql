@@ -9,6 +9,7 @@ CREATE OR REPLACE FUNCTION outboxd._requeue(ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     affected bigint;
+    topics   text[];
     keys     text[];
 BEGIN
     WITH wanted AS MATERIALIZED (
@@ -26,11 +27,12 @@ BEGIN
                CASE WHEN r.ordering_key IS NULL THEN 'ready' ELSE 'blocked' END::outboxd.state,
                CASE WHEN r.ordering_key IS NULL THEN clock_timestamp() END
           FROM requeued r ORDER BY r.id
-        RETURNING ordering_key
+        RETURNING topic, ordering_key
     )
-    SELECT count(*), array_agg(DISTINCT q.ordering_key) FILTER (WHERE q.ordering_key IS NOT NULL) INTO affected, keys FROM queued q;
+    SELECT count(*), array_agg(q.topic) FILTER (WHERE q.ordering_key IS NOT NULL),
+           array_agg(q.ordering_key) FILTER (WHERE q.ordering_key IS NOT NULL) INTO affected, topics, keys FROM queued q;
     IF keys IS NOT NULL THEN
-        PERFORM outboxd._admit(keys);
+        PERFORM outboxd._admit(topics, keys);
     END IF;
     PERFORM outboxd._ring();
     RETURN affected;

@@ -40,7 +40,7 @@ COMMENT ON COLUMN outboxd.notifications.http_status IS
 COMMENT ON COLUMN outboxd.notifications.payload IS 'As the app gave it.';
 COMMENT ON COLUMN outboxd.notifications.headers IS 'As the app gave them.';
 COMMENT ON COLUMN outboxd.notifications.dedup_key IS 'Enqueued once per topic: the same key in another topic is another notification.';
-COMMENT ON COLUMN outboxd.notifications.ordering_key IS 'Rows with the same key are sent one after the other.';
+COMMENT ON COLUMN outboxd.notifications.ordering_key IS 'Rows of a topic with the same key are sent one after the other: the same key in another topic is another key.';
 COMMENT ON COLUMN outboxd.notifications.created_at IS 'When notify() ran.';
 COMMENT ON COLUMN outboxd.notifications.send_at IS 'Not before this time.';
 COMMENT ON COLUMN outboxd.notifications.expires_at IS 'Past this time it is not sent but FAILED.';

@@ -62,4 +62,4 @@ COMMENT ON COLUMN outboxd.stuck.channel IS 'The channel it waits for, by the rou
 COMMENT ON COLUMN outboxd.stuck.attempts IS 'Calls to providers so far, all channels.';
 COMMENT ON COLUMN outboxd.stuck.worker IS 'The instance that has, or had, claimed it (see outboxd.workers).';
 COMMENT ON COLUMN outboxd.stuck.ordering_key IS
-    'The key it waits behind, if that is the reason: SELECT * FROM outboxd.notifications WHERE ordering_key = …';
+    'The key of its topic that it waits behind, if that is the reason: SELECT * FROM outboxd.notifications WHERE topic = … AND ordering_key = …';

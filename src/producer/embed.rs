@@ -50,7 +50,7 @@ pub struct Notification<'a> {
     pub send_at: Option<DateTime<Utc>>,
     /// The same (topic, dedup_key) is enqueued once.
     pub dedup_key: Option<&'a str>,
-    /// Rows with the same key are sent one after the other.
+    /// Rows of a topic with the same key are sent one after the other.
     pub ordering_key: Option<&'a str>,
     /// Past this time it is not sent.
     pub expires_at: Option<DateTime<Utc>>,

@@ -29,6 +29,7 @@ use crate::queue::{Loss, Queue};
 use crate::retry;
 use crate::store::claim::{Calls, Key};
 use crate::store::instance::{InstanceId, Presence};
+use crate::store::publish::OrderingKey;
 use crate::store::repair::{Dead, PAGES_MAX, Scan, Undelivered};
 use crate::store::{BATCH_ROWS, StageError, Store};
 use crate::telemetry::outage::Outage;
@@ -86,7 +87,7 @@ pub struct SweepState {
     scan: ScanState,
     keys_at: Instant,
     /// Where the scan of the keys goes on.
-    keys_after: String,
+    keys_after: OrderingKey,
     reconcile_at: Instant,
     /// Dead instances whose in-process queues have been dealt with, as of their last heartbeat: one that was only
     /// stopped goes on under its number, publishes, and may die again.
@@ -116,7 +117,7 @@ impl SweepState {
         SweepState {
             scan: ScanState::default(),
             keys_at: now + KEYS_EVERY,
-            keys_after: String::new(),
+            keys_after: OrderingKey::default(),
             reconcile_at: now + reconcile.every,
             dealt_with: HashSet::new(),
             locked: HashMap::new(),
@@ -294,7 +295,7 @@ impl Repair {
     }
 
     /// Goes on through the keys, a bounded way.
-    async fn admit_forgotten(&self, after: &mut String) -> Result<u64, StageError> {
+    async fn admit_forgotten(&self, after: &mut OrderingKey) -> Result<u64, StageError> {
         let (keys, next) = self.store.waiting_keys(after, KEYS_MAX).await?;
         *after = next.unwrap_or_default();
         if keys.is_empty() {

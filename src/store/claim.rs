@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 
 use super::instance::millis;
+use super::publish::OrderingKey;
 use super::refusal::{Unusable, Values, freed_keys};
 use super::{Error, Result, Store, query};
 use crate::queue::Message;
@@ -79,7 +80,7 @@ pub struct PutBack {
 #[derive(Debug, Default)]
 pub struct ReleaseRecord {
     /// Ordering keys of those that were canceled meanwhile: free for their next row.
-    pub released_keys: Vec<String>,
+    pub released_keys: Vec<OrderingKey>,
     /// Rows that cannot be released: to be given up.
     pub unusable: Vec<Unusable>,
     /// Claims whose rows are locked: to be released again.

@@ -35,7 +35,7 @@ pub struct Found {
     pub http_status: Option<i16>,
     /// The same (topic, dedup_key) is enqueued once.
     pub dedup_key: Option<String>,
-    /// Those with the same key are sent one after the other.
+    /// Those of a topic with the same key are sent one after the other.
     pub ordering_key: Option<String>,
     /// When notify() ran.
     pub created_at: DateTime<Utc>,

@@ -14,6 +14,15 @@ use crate::queue::Message;
 /// How often an admission that lost a race is tried again; then the sweep does it.
 const ADMISSIONS_MAX: usize = 5;
 
+/// An `ordering_key` and the topic that it belongs to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OrderingKey {
+    /// The topic.
+    pub topic: String,
+    /// Its key.
+    pub key: String,
+}
+
 /// Rows reserved for this instance to push, in the order to push them, and the publications they stand under.
 #[derive(Debug, Default)]
 pub struct Reserved {
@@ -85,7 +94,7 @@ pub struct Fresh {
     /// Ready rows, now reserved.
     pub found: Found,
     /// Keys whose head waits to be admitted.
-    pub keys: Vec<String>,
+    pub keys: Vec<OrderingKey>,
     /// The last id drawn when it scanned.
     pub last_id: i64,
 }
@@ -140,7 +149,7 @@ impl Store {
         for row in &rows {
             match (row.value::<Option<i32>>(1)?, row.value::<Option<String>>(6)?) {
                 (Some(_), _) => reserved.push(row),
-                (None, Some(key)) => fresh.keys.push(key),
+                (None, Some(key)) => fresh.keys.push(OrderingKey { topic: row.value(3)?, key }),
                 (None, None) => fresh.last_id = row.value(0)?,
             }
         }
@@ -207,7 +216,7 @@ impl Store {
     }
 
     /// Gives the heads of these keys their turn, if nobody of the key has it: they are due at once. Returns how many.
-    pub async fn admit(&self, keys: &[String]) -> Result<u64> {
+    pub async fn admit(&self, keys: &[OrderingKey]) -> Result<u64> {
         let mut admitted = 0;
         // Each key takes an entry in the server's table of locks, which all sessions share.
         for keys in keys.chunks(BATCH_ROWS as usize) {
@@ -216,12 +225,13 @@ impl Store {
         Ok(admitted)
     }
 
-    async fn admit_some(&self, keys: &[String]) -> Result<u64> {
-        let query = query!("relay/admit_heads", Durable, [TEXT_ARRAY]);
+    async fn admit_some(&self, keys: &[OrderingKey]) -> Result<u64> {
+        let query = query!("relay/admit_heads", Durable, [TEXT_ARRAY, TEXT_ARRAY]);
+        let (topics, keys): (Vec<&str>, Vec<&str>) = keys.iter().map(|key| (&*key.topic, &*key.key)).unzip();
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.query(query, &[&keys]).await {
+            match self.query(query, &[&topics, &keys]).await {
                 Ok(rows) => return Ok(rows.len() as u64),
                 // Somebody else admitted a head meanwhile: try again.
                 Err(Error::Contention(_)) if tries < ADMISSIONS_MAX => {}

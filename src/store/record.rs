@@ -9,6 +9,7 @@ use tokio_postgres::types::ToSql;
 
 use super::claim::Key;
 use super::instance::millis;
+use super::publish::OrderingKey;
 use super::refusal::{Bisection, Unusable, Values, freed_keys, in_ascii};
 use super::{Error, Result, Store, query};
 
@@ -56,7 +57,7 @@ pub struct SentRecord {
     /// They were SENT before: the provider got them twice.
     pub duplicates: Vec<i64>,
     /// Ordering keys that are free for their next row.
-    pub released_keys: Vec<String>,
+    pub released_keys: Vec<OrderingKey>,
     /// Rows of which this cannot be recorded: to be given up.
     pub unusable: Vec<Unusable>,
     /// Deliveries whose rows are locked: to be recorded again.
@@ -117,7 +118,7 @@ pub struct FailureRecord {
     /// Failures under an old token: noted, and nothing changed.
     pub late: u64,
     /// Ordering keys that are free for their next row.
-    pub released_keys: Vec<String>,
+    pub released_keys: Vec<OrderingKey>,
     /// Rows of which this cannot be recorded: to be given up.
     pub unusable: Vec<Unusable>,
     /// Attempts whose rows are locked: to be recorded again.

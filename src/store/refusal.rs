@@ -15,6 +15,7 @@ use tokio_postgres::types::FromSql;
 use tracing::error;
 
 use super::claim::Key;
+use super::publish::OrderingKey;
 use super::record::Failed;
 use super::{Error, Result, Store, query};
 
@@ -103,8 +104,12 @@ impl Bisection {
 }
 
 /// Keys that rows free for their next one. The change is made already: what cannot be read is left to the sweep.
-pub(super) fn freed_keys(rows: &[Row], column: usize) -> impl Iterator<Item = String> {
-    rows.iter().filter_map(move |row| row.value::<Option<String>>(column).ok().flatten())
+pub(super) fn freed_keys(rows: &[Row], column: usize) -> impl Iterator<Item = OrderingKey> {
+    let freed = move |row: &Row| {
+        let [topic, key] = <[String; 2]>::try_from(row.value::<Option<Vec<String>>>(column).ok()??).ok()?;
+        Some(OrderingKey { topic, key })
+    };
+    rows.iter().filter_map(freed)
 }
 
 /// The same failure in words that every database can write.
@@ -123,7 +128,7 @@ pub(super) fn in_ascii(failed: &Failed) -> Failed {
 impl Store {
     /// Rows that cannot be worked with end FAILED, each by itself. Returns the keys they free, and those that are
     /// locked.
-    pub async fn give_up(&self, rows: &[Unusable]) -> Result<(Vec<String>, Vec<Key>)> {
+    pub async fn give_up(&self, rows: &[Unusable]) -> Result<(Vec<OrderingKey>, Vec<Key>)> {
         let query = query!("worker/give_up", Durable, [INT8, INT4, TEXT]);
         let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
         let known = if ids.is_empty() { HashSet::new() } else { self.find_locked_if_met(&ids).await? };

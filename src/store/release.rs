@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::publish::OrderingKey;
 use super::refusal::Values;
 use super::{Result, Store, query};
 
@@ -13,7 +14,7 @@ pub struct Released {
     /// Rows released.
     pub rows: u64,
     /// Keys of released rows, to be admitted.
-    pub keys: Vec<String>,
+    pub keys: Vec<OrderingKey>,
     /// Per topic in which anything was found.
     pub topics: Vec<TopicFound>,
 }
@@ -78,7 +79,7 @@ impl Store {
         let mut released = Released::default();
         for row in &rows {
             let found: i64 = row.value("found")?;
-            match row.value::<Option<i64>>("topic")? {
+            match row.value::<Option<i64>>("scan")? {
                 Some(n) => released.topics.push(TopicFound {
                     scan: usize::try_from(n - 1).unwrap_or(0),
                     rows: u32::try_from(found).unwrap_or(u32::MAX),
@@ -86,7 +87,9 @@ impl Store {
                 }),
                 None => {
                     released.rows += u64::try_from(found).unwrap_or(0);
-                    released.keys.extend(row.value::<Option<String>>("ordering_key")?);
+                    if let Some(key) = row.value("ordering_key")? {
+                        released.keys.push(OrderingKey { topic: row.value("topic")?, key });
+                    }
                 }
             }
         }

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 
 use super::instance::millis;
+use super::publish::OrderingKey;
 use super::refusal::{Unusable, Values};
 use super::release::bounded;
 use super::{Error, Result, Store, query};
@@ -148,11 +149,15 @@ impl Store {
 
     /// Reads up to so many keys after this one. Returns those whose head waits to be admitted, and where the next scan
     /// goes on; `None`: there are no more.
-    pub async fn waiting_keys(&self, after: &str, keys_max: u32) -> Result<(Vec<String>, Option<String>)> {
-        let query = query!("relay/find_waiting_keys", Relaxed, [TEXT, INT4]);
-        let rows = self.query(query, &[&after, &bounded(keys_max)]).await?;
-        let keys: Vec<(String, bool)> =
-            rows.iter().map(|row| Ok((row.value(0)?, row.value(1)?))).collect::<Result<_>>()?;
+    pub async fn waiting_keys(
+        &self,
+        after: &OrderingKey,
+        keys_max: u32,
+    ) -> Result<(Vec<OrderingKey>, Option<OrderingKey>)> {
+        let query = query!("relay/find_waiting_keys", Relaxed, [TEXT, TEXT, INT4]);
+        let rows = self.query(query, &[&after.topic, &after.key, &bounded(keys_max)]).await?;
+        let key = |row: &Row| Ok((OrderingKey { topic: row.value(0)?, key: row.value(1)? }, row.value(2)?));
+        let keys: Vec<(OrderingKey, bool)> = rows.iter().map(key).collect::<Result<_>>()?;
         let next = keys.last().filter(|_| rows.len() >= keys_max as usize).map(|(key, _)| key.clone());
         Ok((keys.into_iter().filter(|(_, waits)| *waits).map(|(key, _)| key).collect(), next))
     }

@@ -19,6 +19,7 @@ use crate::queue::{Acker, Delivery};
 use crate::retry::ErrorWait;
 use crate::store::claim::{Key, PutBack};
 use crate::store::locks::ASK_AGAIN_AFTER;
+use crate::store::publish::OrderingKey;
 use crate::store::record::{Failed, Recorder, Sent, SentRecord};
 use crate::store::refusal::Unusable;
 use crate::store::{self, BATCH_ROWS};
@@ -200,7 +201,7 @@ impl Batch {
 }
 
 /// Keys that are free for their next row, rows of which this cannot be recorded, and those that are locked.
-type Recorded = (Vec<String>, Vec<Unusable>, Vec<Key>);
+type Recorded = (Vec<OrderingKey>, Vec<Unusable>, Vec<Key>);
 
 async fn patiently<T, F>(what: &'static str, mut record: impl FnMut() -> F) -> T
 where
@@ -277,7 +278,7 @@ async fn release(worker: &Worker, released: &[PutBack]) -> store::Result<Recorde
     Ok((record.released_keys, record.unusable, record.locked))
 }
 
-async fn give_up(worker: &Worker, rows: &[Unusable]) -> store::Result<(Vec<String>, Vec<Key>)> {
+async fn give_up(worker: &Worker, rows: &[Unusable]) -> store::Result<(Vec<OrderingKey>, Vec<Key>)> {
     for row in rows {
         warn!(id = row.id, error = row.error, "a row cannot be worked with; it is given up");
     }

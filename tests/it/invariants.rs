@@ -263,7 +263,7 @@ async fn i5_whatever_comes_late_sent_stays_sent() {
     let store = Store::open(&config(&database, &[])).unwrap();
     let (one, other) = (register(&client).await, register(&client).await);
     let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k')").await;
-    sql::run(&client, "SELECT outboxd._admit('{k}')").await;
+    sql::run(&client, "SELECT outboxd._admit('{orders}', '{k}')").await;
     let claim = |epoch, instance| {
         let store = store.clone();
         async move { store.claim(&[message(id, epoch)], instance, Duration::ZERO).await.unwrap().remove(0).1 }

@@ -132,9 +132,9 @@ async fn canceling_the_live_row_of_a_key_admits_the_next() {
     let client = postgres::database().await.connect().await;
     let first = notify(&client, ", ordering_key => 'k'").await;
     let second = notify(&client, ", ordering_key => 'k'").await;
-    run(&client, "SELECT outboxd._admit(ARRAY['k', 'k', NULL, 'nobody''s'])").await;
+    run(&client, "SELECT outboxd._admit('{t,t,t,t}', ARRAY['k', 'k', NULL, 'nobody''s'])").await;
     assert_eq!(state_of(&client, first).await, "QUEUED ready 0 0");
-    run(&client, "SELECT outboxd._admit(ARRAY['k'])").await;
+    run(&client, "SELECT outboxd._admit('{t}', '{k}')").await;
     assert_eq!(state_of(&client, second).await, "QUEUED blocked 0 0", "one live row a key");
     assert_eq!(cancel(&client, first).await, "canceled");
     assert_eq!(state_of(&client, second).await, "QUEUED ready 0 0");

@@ -217,7 +217,7 @@ async fn cancel_where_takes_back_what_waits_and_flags_what_is_in_flight() {
     let client = postgres::database().await.connect().await;
     run(&client, "SELECT outboxd.notify('t', 'r' || n, '{}') FROM generate_series(1, 4) n").await;
     run(&client, "SELECT outboxd.notify('t', 'r' || n, '{}', ordering_key => 'k') FROM generate_series(5, 6) n").await;
-    run(&client, "SELECT outboxd._admit('{k}')").await;
+    run(&client, "SELECT outboxd._admit('{t}', '{k}')").await;
     run(&client, "SELECT outboxd.notify('t', 'later', '{}', send_at => now() + interval '1 day')").await;
     run(&client, "SELECT outboxd.notify('keep', 'r', '{}')").await;
     run(&client, "UPDATE outboxd.outbox SET state = 'processing', instance = 1, epoch = 1, attempts = 1 WHERE id = 1")

@@ -109,6 +109,37 @@ async fn a_head_that_is_canceled_while_it_waits_lets_the_next_one_go() {
 }
 
 #[tokio::test]
+async fn a_head_that_fails_holds_its_key_in_its_own_topic_alone() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let provider = Provider::start();
+    provider.script([Reply::status(503)]);
+    let setup = Setup::new(&database.url())
+        .webhook(&provider.url("/hook"))
+        .set("routes.default.backoff.base", "60s")
+        .set("routes.default.backoff.max", "60s");
+    let _instance = setup.start().await;
+    let notify = async |topic: &str, recipient: &str| {
+        let notify = format!("SELECT outboxd.notify('{topic}', '{recipient}', '{{}}', ordering_key => 'k')");
+        sql::run(&client, &notify).await;
+    };
+    notify("failing", "head").await;
+    sql::until(&client, "SELECT count(*) = 1 FROM outboxd.attempts").await;
+    notify("failing", "behind").await;
+    notify("honest", "1").await;
+    sql::run(
+        &client,
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, ordering_key) VALUES ('honest', '2', '{}', 'k')",
+    )
+    .await;
+    provider.wait_for(3, SOON).await;
+    assert_eq!(calls(&provider), ["head", "1", "2"]);
+    sql::until(&client, "SELECT count(*) = 2 FROM outboxd.notifications WHERE status = 'SENT'").await;
+    let waiting = "SELECT string_agg(o.state::text, ' ' ORDER BY o.seq) FROM outboxd.outbox o";
+    assert_eq!(sql::value::<String>(&client, waiting).await, "ready blocked");
+}
+
+#[tokio::test]
 async fn a_head_that_is_retried_by_hand_goes_behind_those_that_wait() {
     let (_database, client, provider, _instance) = start().await;
     provider.script([Reply::status(400), Reply::ok().after(Duration::from_millis(700))]);

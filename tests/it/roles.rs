@@ -218,7 +218,7 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
         "SELECT outboxd._reject_filter('x', '{}', '{}')",
         "SELECT outboxd._ring()",
         "SELECT outboxd._requeue('{1}')",
-        "SELECT outboxd._admit('{k}')",
+        "SELECT outboxd._admit('{t}', '{k}')",
         "SELECT outboxd._items('[]')",
         "SELECT outboxd._reject_headers('x', '{}')",
         "CREATE TABLE outboxd.mine (a int)",

@@ -92,7 +92,8 @@ impl Protocol {
 
     /// Whether an earlier due row of its key is left out, perhaps because another producer holds it.
     fn must_wait(&self, steps: &Steps<'_>, row: u8) -> bool {
-        let is_earlier = |earlier: u8| self.has_key(earlier) && steps.before.row(earlier).status == Status::Pending;
-        self.guards.release_waits_for_earlier && self.has_key(row) && (0..row).any(is_earlier)
+        let is_earlier =
+            |earlier: u8| self.share_key(earlier, row) && steps.before.row(earlier).status == Status::Pending;
+        self.guards.release_waits_for_earlier && (0..row).any(is_earlier)
     }
 }

@@ -3,7 +3,7 @@
 use super::{Protocol, Steps};
 use crate::action::{Action, How};
 use crate::scope::Event;
-use crate::state::{Flight, PUSHES_MAX, Push, Status, WorkState};
+use crate::state::{Flight, PUSHES_MAX, Push, State, Status, WorkState};
 
 impl Protocol {
     pub(super) fn relay_steps(&self, steps: &mut Steps<'_>, by: usize) {
@@ -105,7 +105,7 @@ impl Protocol {
         if let Some((row, seq)) = before.processes[by].admission {
             let is_there =
                 before.row(row).seq == seq && before.work(row).is_some_and(|work| work.state == WorkState::Blocked);
-            let has_lost = self.guards.one_turn_per_key && self.turn_is_taken(steps);
+            let has_lost = self.guards.one_turn_per_key && self.turn_is_taken(steps, row);
             steps.add(Action::Admit { by, row, has_lost: has_lost || !is_there }, |after| {
                 after.processes[by].admission = None;
                 if let Some(work) = after.row_mut(row).work.as_mut().filter(|_| is_there && !has_lost) {
@@ -115,17 +115,25 @@ impl Protocol {
             });
             return;
         }
-        let waiting = self.ids().filter(|row| self.has_key(*row) && before.row(*row).status == Status::Queued);
-        let Some(head) = waiting.min_by_key(|row| before.row(*row).seq) else { return };
-        let is_blocked = before.work(head).is_some_and(|work| work.state == WorkState::Blocked);
-        if is_blocked && !(self.guards.admission_checks_turn && self.turn_is_taken(steps)) {
-            steps.add(Action::ReadHead { by, row: head }, |after| {
-                after.processes[by].admission = Some((head, after.row(head).seq));
-            });
+        for head in self.ids().filter(|row| self.is_head(before, *row)) {
+            let is_blocked = before.work(head).is_some_and(|work| work.state == WorkState::Blocked);
+            if is_blocked && !(self.guards.admission_checks_turn && self.turn_is_taken(steps, head)) {
+                steps.add(Action::ReadHead { by, row: head }, |after| {
+                    after.processes[by].admission = Some((head, after.row(head).seq));
+                });
+            }
         }
     }
 
-    fn turn_is_taken(&self, steps: &Steps<'_>) -> bool {
-        steps.before.rows.iter().filter_map(|row| row.work).any(|work| work.has_turn)
+    /// Whether no live row of its key has a lower number.
+    fn is_head(&self, before: &State, row: u8) -> bool {
+        let is_live = |row: u8| before.row(row).status == Status::Queued;
+        let is_lower = |other: u8| is_live(other) && before.row(other).seq < before.row(row).seq;
+        self.has_key(row) && is_live(row) && !self.ids().any(|other| self.share_key(row, other) && is_lower(other))
+    }
+
+    fn turn_is_taken(&self, steps: &Steps<'_>, row: u8) -> bool {
+        let has_turn = |row: u8| steps.before.work(row).is_some_and(|work| work.has_turn);
+        self.ids().any(|other| self.share_key(row, other) && has_turn(other))
     }
 }

@@ -4,7 +4,7 @@ use outboxd_model::protocol::Protocol;
 use outboxd_model::scope::Event::{
     Cancel, Crash, Cut, Delay, Expiry, Fallback, Loss, Missed, PutBack, Refusal, Retry, Stall, Undo,
 };
-use outboxd_model::scope::{App, Event, KEYED, KEYED_INSERT, PLAIN, Queue, Scope};
+use outboxd_model::scope::{App, Event, KEYED, KEYED_ELSEWHERE, KEYED_INSERT, PLAIN, Queue, Scope};
 
 use crate::{assert_holds, world};
 
@@ -37,6 +37,11 @@ fn two_rows_of_a_key_survive_any_two_events_in_order() {
 #[test]
 fn a_plain_row_beside_two_of_a_key_survives_any_event() {
     assert_holds("three rows", &Protocol::today(world(&[PLAIN, KEYED, KEYED], 1, &ALL)));
+}
+
+#[test]
+fn the_same_key_in_another_topic_is_another_key_whatever_happens() {
+    assert_holds("a key of two topics", &Protocol::today(world(&[KEYED, KEYED_ELSEWHERE, KEYED], 1, &ALL)));
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use outboxd_model::guards::Guards;
 use outboxd_model::properties::{
-    BACKOFF_IS_KEPT, CALLS_HAVE_WITNESSES, CANCEL_KEEPS_ITS_WORD, EPOCHS_RISE, KEYS_ARE_IN_ORDER, NOTHING_IS_LOST,
-    ONE_LIVE_ROW_PER_KEY, QUEUED_HAS_WORK, SENT_IS_FINAL, SUCCESS_WINS,
+    BACKOFF_IS_KEPT, CALLS_HAVE_WITNESSES, CANCEL_KEEPS_ITS_WORD, EPOCHS_RISE, KEYS_ARE_IN_ORDER,
+    KEYS_BELONG_TO_TOPICS, NOTHING_IS_LOST, ONE_LIVE_ROW_PER_KEY, QUEUED_HAS_WORK, SENT_IS_FINAL, SUCCESS_WINS,
 };
 use outboxd_model::protocol::Protocol;
 use outboxd_model::scope::Event::{
     Cancel, Crash, Delay, Expiry, Fallback, Loss, Missed, PutBack, Refusal, Retry, Stall,
 };
-use outboxd_model::scope::{App, KEYED, KEYED_INSERT, PLAIN, Queue, Scope};
+use outboxd_model::scope::{App, KEYED, KEYED_ELSEWHERE, KEYED_INSERT, PLAIN, Queue, Scope};
 
 use crate::{assert_breaks, assert_finds, assert_holds, world};
 
@@ -138,6 +138,12 @@ fn a_return_that_drops_the_in_process_queue_loses_it() {
 fn without_the_unique_index_two_rows_of_a_key_have_the_turn() {
     let scope = Scope { app: App::AtOnce, ..world(&[KEYED, KEYED], 0, &[]) };
     assert_finds(scope, |guards| guards.one_turn_per_key = false, ONE_LIVE_ROW_PER_KEY, 8);
+}
+
+#[test]
+fn a_key_that_ignores_its_topic_waits_for_another_topic() {
+    let scope = Scope { app: App::AtOnce, ..world(&[KEYED, KEYED_ELSEWHERE], 0, &[]) };
+    assert_finds(scope, |guards| guards.key_belongs_to_topic = false, KEYS_BELONG_TO_TOPICS, 8);
 }
 
 #[test]

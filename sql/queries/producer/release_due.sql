@@ -18,17 +18,18 @@ WITH due AS MATERIALIZED (
 ), taken AS MATERIALIZED (
     SELECT array_agg(d.id) AS ids FROM due d WHERE d.ordering_key IS NOT NULL
 ), missing AS MATERIALIZED (
-    SELECT k.ordering_key, m.due_at, m.id
-      FROM (SELECT DISTINCT d.ordering_key FROM due d WHERE d.ordering_key IS NOT NULL) k
+    SELECT k.topic, k.ordering_key, m.due_at, m.id
+      FROM (SELECT DISTINCT d.topic, d.ordering_key FROM due d WHERE d.ordering_key IS NOT NULL) k
      CROSS JOIN LATERAL (
            SELECT e.due_at, e.id FROM outboxd.notification_log e
-            WHERE e.ordering_key = k.ordering_key AND e.due_at <= now()
+            WHERE e.topic = k.topic AND e.ordering_key = k.ordering_key AND e.due_at <= now()
               AND e.id <> ALL ((SELECT t.ids FROM taken t)::bigint[])
-            ORDER BY e.ordering_key, e.due_at, e.id LIMIT 1) m
+            ORDER BY e.topic, e.ordering_key, e.due_at, e.id LIMIT 1) m
 ), going AS MATERIALIZED (
     SELECT d.ctid, d.id, d.topic, d.ordering_key, d.epoch, d.due_at FROM due d
      WHERE d.ordering_key IS NULL
-        OR NOT EXISTS (SELECT FROM missing m WHERE m.ordering_key = d.ordering_key AND (m.due_at, m.id) < (d.due_at, d.id))
+        OR NOT EXISTS (SELECT FROM missing m WHERE m.topic = d.topic AND m.ordering_key = d.ordering_key
+                                               AND (m.due_at, m.id) < (d.due_at, d.id))
 ), released AS (
     UPDATE outboxd.notification_log l SET status = 'QUEUED'
      WHERE l.ctid = ANY (ARRAY(SELECT g.ctid FROM going g)) AND l.status = 'PENDING'
@@ -41,7 +42,7 @@ WITH due AS MATERIALIZED (
       FROM going g WHERE g.id = ANY (ARRAY(SELECT r.id FROM released r)) ORDER BY g.due_at, g.id
     RETURNING topic, ordering_key
 )
-SELECT NULL::bigint AS topic, NULL::timestamptz AS last_at, NULL::bigint AS last_id, count(*) AS found, q.ordering_key
-  FROM queued q GROUP BY q.ordering_key
+SELECT NULL::bigint AS scan, NULL::timestamptz AS last_at, NULL::bigint AS last_id, count(*) AS found, q.topic, q.ordering_key
+  FROM queued q GROUP BY q.topic, q.ordering_key
 UNION ALL
-SELECT d.n, max(d.due_at), (array_agg(d.id ORDER BY d.due_at DESC, d.id DESC))[1], count(*), NULL FROM due d GROUP BY d.n
+SELECT d.n, max(d.due_at), (array_agg(d.id ORDER BY d.due_at DESC, d.id DESC))[1], count(*), NULL, NULL FROM due d GROUP BY d.n

@@ -16,12 +16,13 @@ WITH confirmed AS (
 ), drawn AS MATERIALIZED (
     SELECT s.last_value FROM outboxd.notification_log_id_seq s
 ), found AS MATERIALIZED (
-    SELECT o.ctid, o.id, o.state, o.ordering_key FROM outboxd.outbox o
+    SELECT o.ctid, o.id, o.state, o.topic, o.ordering_key FROM outboxd.outbox o
      WHERE o.id > (SELECT least($1::bigint, d.last_value) - $2::bigint FROM drawn d)
        AND o.state IN ('ready', 'blocked') AND o.retry_at IS NULL AND o.topic <> ALL ($3::text[])
        AND ($7::text[] IS NULL OR o.topic = ANY ($7::text[]))
        AND (o.ordering_key IS NULL
-            OR (SELECT v.id FROM outboxd.outbox v WHERE v.ordering_key = o.ordering_key AND v.has_turn LIMIT 1) IS NULL)
+            OR (SELECT v.id FROM outboxd.outbox v
+                 WHERE v.topic = o.topic AND v.ordering_key = o.ordering_key AND v.has_turn LIMIT 1) IS NULL)
      ORDER BY o.id LIMIT $4::int FOR UPDATE OF o SKIP LOCKED
 ), published AS (
     INSERT INTO outboxd.publication (instance, ids)
@@ -33,6 +34,6 @@ WITH confirmed AS (
 )
 SELECT r.id, r.epoch, r.route_step, r.topic, r.seq, (SELECT p.id FROM published p) AS publication, NULL AS ordering_key FROM reserved r
 UNION ALL
-SELECT f.id, NULL, NULL, NULL, NULL, NULL, f.ordering_key FROM found f WHERE f.state = 'blocked'
+SELECT f.id, NULL, NULL, f.topic, NULL, NULL, f.ordering_key FROM found f WHERE f.state = 'blocked'
 UNION ALL
 SELECT d.last_value, NULL, NULL, NULL, NULL, NULL, NULL FROM drawn d

@@ -6,4 +6,4 @@
 -- Locks: the rows. Index: outbox_pkey, notification_log_pkey.
 DELETE FROM outboxd.outbox o USING outboxd.notification_log l
  WHERE o.id = ANY ($1::bigint[]) AND l.id = ANY ($1::bigint[]) AND l.id = o.id AND l.status = 'SENT'
-RETURNING CASE WHEN o.has_turn THEN o.ordering_key END AS released_key
+RETURNING CASE WHEN o.has_turn THEN ARRAY[o.topic, o.ordering_key] END AS released_key

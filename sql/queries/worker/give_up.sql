@@ -6,7 +6,7 @@
 -- Locks: the outbox row, then the log row. Index: outbox_pkey, notification_log_pkey.
 WITH ended AS (
     DELETE FROM outboxd.outbox o WHERE o.id = $1::bigint AND o.epoch = $2::int AND o.state <> 'blocked'
-    RETURNING o.id, o.epoch, o.attempts, o.cancel, clock_timestamp() AS ended_at, CASE WHEN o.has_turn THEN o.ordering_key END AS released_key
+    RETURNING o.id, o.epoch, o.attempts, o.cancel, clock_timestamp() AS ended_at, CASE WHEN o.has_turn THEN ARRAY[o.topic, o.ordering_key] END AS released_key
 ), logged AS (
     UPDATE outboxd.notification_log l
        SET status = CASE WHEN e.cancel THEN 'CANCELED' ELSE 'FAILED' END::outboxd.notification_status, finished_at = e.ended_at,

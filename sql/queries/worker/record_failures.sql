@@ -16,7 +16,7 @@ WITH outcome AS MATERIALIZED (
                   $9::bigint[], $10::smallint[], $14::timestamptz[], $15::bool[], $16::text[])
            u(id, token, outcome, error, http_status, channel, duration_ms, response, wait, next_step, created_at, is_probe, provider_id)
 ), held AS MATERIALIZED (
-    SELECT o.id, o.epoch, o.attempts, o.cancel, o.has_turn, o.ordering_key
+    SELECT o.id, o.epoch, o.attempts, o.cancel, o.has_turn, o.topic, o.ordering_key
       FROM outboxd.outbox o JOIN outcome u ON o.id = u.id AND u.is_ours
      WHERE o.id = ANY ($1::bigint[]) AND o.state = 'processing' AND o.epoch = u.token
        AND (NOT $12::bool OR o.lease_until < clock_timestamp() OR o.instance = ANY ($13::int[]))
@@ -49,5 +49,5 @@ WITH outcome AS MATERIALIZED (
      WHERE h.id IS NOT NULL OR (u.is_ours AND NOT $12::bool)
 )
 SELECT u.id, h.id IS NOT NULL AS applied, e.id IS NOT NULL AS ended, e.status::text AS status,
-       CASE WHEN e.id IS NOT NULL AND h.has_turn THEN h.ordering_key END AS released_key
+       CASE WHEN e.id IS NOT NULL AND h.has_turn THEN ARRAY[h.topic, h.ordering_key] END AS released_key
   FROM outcome u LEFT JOIN held h ON h.id = u.id LEFT JOIN ended e ON e.id = u.id

@@ -12,7 +12,7 @@ WITH found AS MATERIALIZED (
      WHERE l.id = ANY ($1::bigint[]) AND l.created_at = ($5::timestamptz[])[width_bucket(l.id, $1::bigint[])]
 ), gone AS (
     DELETE FROM outboxd.outbox o WHERE o.id = ANY (ARRAY(SELECT f.id FROM found f))
-    RETURNING o.id, o.epoch, o.state, o.attempts, CASE WHEN o.has_turn THEN o.ordering_key END AS released_key,
+    RETURNING o.id, o.epoch, o.state, o.attempts, CASE WHEN o.has_turn THEN ARRAY[o.topic, o.ordering_key] END AS released_key,
               width_bucket(o.id, $1::bigint[]) AS n
 )
 UPDATE outboxd.notification_log l

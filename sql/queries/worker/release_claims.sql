@@ -17,7 +17,7 @@ WITH held AS MATERIALIZED (
       FROM held h WHERE o.id = ANY ($1::bigint[]) AND o.id = h.id AND NOT h.cancel
 ), ended AS (
     DELETE FROM outboxd.outbox o USING held h WHERE o.id = ANY ($1::bigint[]) AND o.id = h.id AND h.cancel
-    RETURNING o.id, o.epoch, o.attempts, CASE WHEN o.has_turn THEN o.ordering_key END AS released_key
+    RETURNING o.id, o.epoch, o.attempts, CASE WHEN o.has_turn THEN ARRAY[o.topic, o.ordering_key] END AS released_key
 ), logged AS (
     UPDATE outboxd.notification_log l
        SET status = 'CANCELED', finished_at = clock_timestamp(), epoch = e.epoch, attempts = e.attempts - 1

@@ -47,7 +47,7 @@ struct Draft<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 512)]
     dedup_key: Option<String>,
-    /// Those with the same key are sent one after the other.
+    /// Those of a topic with the same key are sent one after the other.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 512)]
     ordering_key: Option<String>,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use outboxd::store::Store;
+use outboxd::store::publish::OrderingKey;
 use outboxd::store::release::TopicScan;
 use tokio::task::JoinSet;
 use tokio_postgres::Client;
@@ -44,9 +45,31 @@ async fn producers_that_race_for_due_rows_of_the_same_keys_release_each_key_in_o
     println!("released by each: {shares:?}");
     assert!(shares.iter().all(|share| *share > 100) && shares.iter().sum::<u64>() == ROWS as u64, "{shares:?}");
     let inversions = "SELECT count(*) FROM (
-        SELECT o.seq, lag(o.seq) OVER (PARTITION BY o.ordering_key ORDER BY l.send_at, l.id) AS before
+        SELECT o.seq, lag(o.seq) OVER (PARTITION BY o.topic, o.ordering_key ORDER BY l.send_at, l.id) AS before
           FROM outboxd.outbox o JOIN outboxd.notification_log l USING (id)) s WHERE s.seq < s.before";
     assert_eq!(sql::value::<i64>(&app, inversions).await, 0);
+}
+
+#[tokio::test]
+async fn a_due_row_that_somebody_holds_keeps_no_row_of_another_topic_with_its_key_waiting() {
+    let database = postgres::database().await;
+    let (app, mut holder) = (database.connect().await, database.connect().await);
+    let insert = "INSERT INTO outboxd.notification_log (topic, recipient, payload, ordering_key, send_at)
+                  SELECT t, 'r', '{}', 'k', now() - n * interval '1 min' FROM unnest('{a,b}'::text[]) t, generate_series(1, 2) n";
+    sql::run(&app, insert).await;
+    let holding = holder.transaction().await.unwrap();
+    let first = "SELECT FROM outboxd.notification_log WHERE topic = 'a' ORDER BY send_at LIMIT 1 FOR UPDATE";
+    holding.execute(first, &[]).await.unwrap();
+    let store = Store::open(&config(&database, &[])).unwrap();
+    let scan =
+        |topic: &str| TopicScan { topic: topic.to_owned(), after: (DateTime::<Utc>::UNIX_EPOCH, 0), rows_max: 10 };
+    assert_eq!(store.release_due(&[scan("a"), scan("b")]).await.unwrap().rows, 2, "both of b");
+    let released = "SELECT string_agg(topic, ' ') FROM outboxd.outbox";
+    assert_eq!(sql::value::<String>(&app, released).await, "b b");
+}
+
+fn key(key: &str) -> OrderingKey {
+    OrderingKey { topic: "t".to_owned(), key: key.to_owned() }
 }
 
 /// Two rows of one key. The one with the lower position is not committed yet, and somebody is about to give the other
@@ -62,16 +85,16 @@ async fn race(
     let (late, other) = (late.transaction().await.unwrap(), other.transaction().await.unwrap());
     late.query_one(notify, &[]).await.unwrap();
     sql::run(app, notify).await;
-    other.execute("SELECT outboxd._admit('{k}')", &[]).await.unwrap();
+    other.execute("SELECT outboxd._admit('{t}', '{k}')", &[]).await.unwrap();
     late.commit().await.unwrap();
     // It sees the lower one, and nobody with the turn: the other's is not committed.
-    assert_eq!(store.admit(&["k".to_owned()]).await.unwrap(), 0, "and does not wait");
+    assert_eq!(store.admit(&[key("k")]).await.unwrap(), 0, "and does not wait");
     if other_commits {
         other.commit().await.unwrap();
     } else {
         other.rollback().await.unwrap();
     }
-    let admitted = store.admit(&["k".to_owned()]).await.unwrap();
+    let admitted = store.admit(&[key("k")]).await.unwrap();
     let turns = "SELECT string_agg(has_turn::text, ' ' ORDER BY seq) FROM outboxd.outbox";
     (admitted, sql::value(app, turns).await)
 }
@@ -107,7 +130,7 @@ async fn an_admission_of_two_keys_and_a_cancel_of_their_heads_do_not_wait_for_ea
         operator.query_one(cancel, &[]).await.map(|row| row.get::<_, i64>(0))
     });
     sql::until_blocked(&app, pid).await;
-    let admitting = tokio::spawn(async move { store.admit(&["a".to_owned(), "b".to_owned()]).await });
+    let admitting = tokio::spawn(async move { store.admit(&[key("a"), key("b")]).await });
     tokio::time::timeout(Duration::from_secs(10), admitting).await.expect("it does not wait").unwrap().unwrap();
     holding.rollback().await.unwrap();
     assert_eq!(canceling.await.unwrap().expect("no deadlock"), 2);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use outboxd::store::Store;
 use outboxd::store::claim::{Case, Claimed, PutBack};
 use outboxd::store::publish::FreshScan;
+use outboxd::store::publish::OrderingKey;
 use outboxd::store::record::{Failed, Next, Recorder, Sent};
 use tokio_postgres::Client;
 
@@ -107,19 +108,20 @@ async fn an_outcome_of_what_a_restore_took_away_does_not_touch_the_row_with_its_
 async fn a_claim_that_is_given_back_after_a_cancel_ends_canceled_and_frees_its_key() {
     let (client, store, instance) = open().await;
     let notify = "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k')";
+    let key = OrderingKey { topic: "orders".to_owned(), key: "k".to_owned() };
     let (first, second): (i64, i64) = (sql::value(&client, notify).await, sql::value(&client, notify).await);
-    assert_eq!(store.admit(&["k".to_owned()]).await.unwrap(), 1);
+    assert_eq!(store.admit(std::slice::from_ref(&key)).await.unwrap(), 1);
     let claimed = claim(&store, first, 0, instance).await;
     let answer: String = sql::value(&client, &format!("SELECT outboxd.cancel({first})")).await;
     assert_eq!(answer, "in flight: no further attempt");
     let release = PutBack { id: first, epoch: claimed.token, wait: Duration::ZERO, next_step: None };
-    assert_eq!(store.release(&[release]).await.unwrap().released_keys, ["k"]);
+    assert_eq!(store.release(&[release]).await.unwrap().released_keys, std::slice::from_ref(&key));
     let ended = format!(
         "SELECT concat_ws(' ', status, attempts, finished_at IS NOT NULL) FROM outboxd.notification_log WHERE id = {first}"
     );
     assert_eq!(sql::value::<String>(&client, &ended).await, "CANCELED 0 t");
     assert_eq!(sql::values::<i64>(&client, "SELECT id FROM outboxd.outbox").await, [second]);
-    assert_eq!(store.admit(&["k".to_owned()]).await.unwrap(), 1, "the next of its key may go");
+    assert_eq!(store.admit(std::slice::from_ref(&key)).await.unwrap(), 1, "the next of its key may go");
 }
 
 #[tokio::test]

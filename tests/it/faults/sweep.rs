@@ -11,6 +11,7 @@ use outboxd::store::Store;
 use outboxd::store::claim::Calls;
 use outboxd::store::instance::InstanceId;
 use outboxd::store::publish::FreshScan;
+use outboxd::store::publish::OrderingKey;
 use outboxd::store::repair::{Scan, Undelivered};
 
 use crate::leader::{config, register};
@@ -116,17 +117,18 @@ async fn a_scan_of_keys_reads_no_more_of_them_than_asked_and_goes_on_where_it_wa
     let database = postgres::database().await;
     let client = database.connect().await;
     let store = Store::open(&config(&database, &[])).unwrap();
-    let keyed =
-        "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k' || 100 + n) FROM generate_series(1, 25) n";
+    let keyed = "SELECT outboxd.notify(t, 'r', '{}', ordering_key => 'k' || 10 + n) FROM unnest('{a,b}'::text[]) t, generate_series(1, 13) n";
     sql::run(&client, keyed).await;
-    let (mut found, mut after, mut scans) = (Vec::new(), Some(String::new()), 0);
+    let (mut found, mut after, mut scans) = (Vec::new(), Some(OrderingKey::default()), 0);
     while let Some(from) = after {
         let (keys, next) = store.waiting_keys(&from, 10).await.unwrap();
         assert!(keys.len() <= 10, "{keys:?}");
         found.extend(keys);
         (after, scans) = (next, scans + 1);
     }
-    assert_eq!((found, scans), ((101..=125).map(|n| format!("k{n}")).collect(), 3));
+    let of =
+        |topic: &'static str| (11..=23).map(move |n| OrderingKey { topic: topic.to_owned(), key: format!("k{n}") });
+    assert_eq!((found, scans), (of("a").chain(of("b")).collect(), 3));
 }
 
 #[tokio::test]
