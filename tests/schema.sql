@@ -434,7 +434,7 @@ END
     CONSTRAINT topic_has_1_to_200_and_recipient_1_to_2048_bytes CHECK ((('[1,201)'::int4range @> octet_length(topic)) AND ('[1,2049)'::int4range @> octet_length(recipient))))
     CREATE UNIQUE INDEX notification_log_dedup ON outboxd.notification_log USING btree (topic, dedup_key) WHERE (dedup_key IS NOT NULL)
     CREATE INDEX notification_log_due ON outboxd.notification_log USING btree (topic, due_at, id) WHERE (due_at IS NOT NULL)
-    CREATE INDEX notification_log_due_key ON outboxd.notification_log USING btree (ordering_key, due_at, id) WHERE ((due_at IS NOT NULL) AND (ordering_key IS NOT NULL))
+    CREATE INDEX notification_log_due_key ON outboxd.notification_log USING btree (topic, ordering_key, due_at, id) WHERE ((due_at IS NOT NULL) AND (ordering_key IS NOT NULL))
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
     CREATE INDEX notification_log_recipient ON outboxd.notification_log USING btree (recipient, id)
@@ -498,10 +498,10 @@ TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_v
     topic text NOT NULL
     ordering_key text
     CONSTRAINT outbox_pkey PRIMARY KEY (id)
-    CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox USING btree (ordering_key) WHERE has_turn
+    CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox USING btree (topic, ordering_key) WHERE has_turn
     CREATE INDEX outbox_due ON outboxd.outbox USING btree (topic, retry_at) WHERE (retry_at IS NOT NULL)
     CREATE INDEX outbox_fresh ON outboxd.outbox USING btree (topic, seq) WHERE ((ordering_key IS NULL) AND (retry_at IS NULL))
-    CREATE INDEX outbox_key ON outboxd.outbox USING btree (ordering_key, seq) WHERE (ordering_key IS NOT NULL)
+    CREATE INDEX outbox_key ON outboxd.outbox USING btree (topic, ordering_key, seq) WHERE (ordering_key IS NOT NULL)
     CREATE UNIQUE INDEX outbox_pkey ON outboxd.outbox USING btree (id)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
@@ -796,7 +796,7 @@ VIEW workers
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
-FUNCTION _admit(keys text[]) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _admit(topics text[], keys text[]) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _begin_retention_step(name text, owner integer, rescan interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _bulk_start(action text, filter jsonb, rows_max bigint, dry_run boolean) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _bulk_step() RETURNS TABLE(bulk_id bigint, changed bigint, ended boolean) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
