@@ -8,8 +8,6 @@
 //!
 //! Limit: a call whose worker dies leaves no `send` span.
 
-use std::sync::Arc;
-
 use chrono::{DateTime, Utc};
 use opentelemetry::Context;
 use opentelemetry::InstrumentationScope;
@@ -18,6 +16,7 @@ use opentelemetry_sdk::trace::{
     Sampler, SamplingDecision, SdkTracerProvider, ShouldSample as _, SpanLimits, TracerProviderBuilder,
 };
 use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
 use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
 use tracing::{Dispatch, Span, dispatcher, info_span};
@@ -29,15 +28,11 @@ use super::VERSION;
 use super::trace::{self, Traceparent};
 use crate::config::TelemetryConfig;
 
-mod collector;
 mod exporter;
 mod given;
-mod processor;
 
-use exporter::Tally;
-pub use exporter::{Error, Exporter};
+pub use exporter::Error;
 use given::{GivenIds, GivenStart, GivenTrace, GivenTracer};
-use processor::Processor;
 
 /// The spans that are exported.
 const TARGET: &str = "outboxd::call";
@@ -46,12 +41,19 @@ const TARGET: &str = "outboxd::call";
 /// are made on the runtime that calls this.
 pub fn open(config: &TelemetryConfig, instance: &str) -> Result<Option<(Tracer, Exporter)>, Error> {
     let Some(endpoint) = &config.otlp_endpoint else { return Ok(None) };
-    let tally = Arc::new(Tally::default());
-    let batches = exporter::batches(endpoint, config, instance, &tally)?;
-    let cut_off = batches.cut_off.clone();
-    let processor = Processor::new(batches, &tally);
-    let provider = provider().with_span_processor(processor).build();
-    Ok(Some((Tracer::new(&provider, config.otlp_sample_ratio), Exporter { provider, tally, cut_off })))
+    let provider = provider().with_span_processor(exporter::processor(endpoint, config, instance)?).build();
+    Ok(Some((Tracer::new(&provider, config.otlp_sample_ratio), Exporter(provider))))
+}
+
+/// Brings the last spans to the collector.
+#[derive(Debug)]
+pub struct Exporter(SdkTracerProvider);
+
+impl Exporter {
+    /// Waits for `stop`, and then for what is left, as far as that goes quickly.
+    pub async fn run(self, stop: &CancellationToken) {
+        exporter::run(self.0, stop).await;
+    }
 }
 
 /// All of it said, so that the platform's OTEL_* variables do not count. Of what is not sampled no span is made.

@@ -1,30 +1,41 @@
-//! Batches of spans on their way to the collector, beside the work and never in its way.
+//! Spans on their way to the collector, beside the work and never in its way.
 //!
-//! The OTLP exporter encodes a batch and sends it, again and again while the collector is away; what the collector
-//! refuses is dropped. It runs on the service's runtime, so that the end of a stop's time cuts it off at once, waits
-//! included.
+//! OpenTelemetry's batch processor and OTLP exporter do the work. Around them stands what they do not do: their numbers
+//! become our metrics, an outage is told once, requests run on the service's runtime, and a request carries no header of
+//! `OTEL_EXPORTER_OTLP_HEADERS`, which may be a token of another collector.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use http::{Request, Response};
 use metrics::counter;
-use opentelemetry::KeyValue;
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{Protocol, RetryPolicy, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
-use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider, Span, SpanData, SpanExporter, SpanProcessor,
+};
+use reqwest::{Client, redirect};
+use secrecy::ExposeSecret as _;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use url::Url;
 
-use super::collector::Collector;
-use super::processor::WAITING_MAX;
 use crate::config::TelemetryConfig;
 use crate::telemetry::VERSION;
+use crate::telemetry::outage::Outage;
+use crate::{telemetry, tls};
 
-/// The longest wait between tries while the collector is away; shorter than a stop's time, so that it tries once more.
+/// Spans that wait for the collector at most: two for each of 8,192 calls, some 14 MB, of which the queue takes 6 when made.
+const WAITING_MAX: usize = 2 * 8192;
+/// The longest wait between tries of a batch.
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
 /// How long a stop waits for the last spans.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
@@ -34,62 +45,19 @@ const FLUSH_MAX: Duration = Duration::from_secs(2);
 #[error("telemetry: {0}")]
 pub struct Error(pub(super) String);
 
-/// Spans between the calls and the collector, by number.
-#[derive(Debug, Default)]
-pub(super) struct Tally {
-    waiting: AtomicUsize,
-    /// Of the batch under way, those that the collector did not want.
-    rejected: AtomicUsize,
-    /// Those that the end of a stop's time left behind.
-    left: AtomicU64,
-}
-
-impl Tally {
-    /// Counts a span as waiting, if there is room.
-    pub(super) fn may_wait(&self) -> bool {
-        let room = |waiting| (waiting < WAITING_MAX).then_some(waiting + 1);
-        self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok()
-    }
-
-    pub(super) fn reject(&self, spans: usize) {
-        self.rejected.store(spans, Ordering::Relaxed);
-    }
-
-    fn ended(&self, spans: usize, result: &OTelSdkResult) {
-        let rejected = match result {
-            Ok(()) => self.rejected.swap(0, Ordering::Relaxed).min(spans),
-            Err(_) => spans,
-        };
-        counter!("outboxd_spans_exported_total").increment((spans - rejected) as u64);
-        counter!("outboxd_spans_dropped_total").increment(rejected as u64);
-        self.waiting.fetch_sub(spans, Ordering::Relaxed);
-    }
-}
-
-/// Takes batches from the processor's thread to the runtime.
-#[derive(Debug)]
-pub(super) struct Batches {
-    otlp: Arc<opentelemetry_otlp::SpanExporter>,
-    runtime: Handle,
-    tally: Arc<Tally>,
-    /// Whatever is under way ends.
-    pub(super) cut_off: CancellationToken,
-}
-
-/// To the collector at `endpoint`, in the name of `instance`.
-pub(super) fn batches(
+/// Takes spans to the collector at `endpoint`, in the name of `instance`.
+pub(super) fn processor(
     endpoint: &str,
     config: &TelemetryConfig,
     instance: &str,
-    tally: &Arc<Tally>,
-) -> Result<Batches, Error> {
+) -> Result<impl SpanProcessor + 'static, Error> {
     let mut otlp = opentelemetry_otlp::SpanExporter::builder()
         .with_http()
-        .with_http_client(Collector::new(config, Arc::clone(tally))?)
+        .with_http_client(Collector::new(config)?)
         .with_endpoint(traces_url(endpoint)?)
         .with_protocol(Protocol::HttpBinary)
-        // A batch waits as long as it takes: the bound is the number of spans that wait, not their age.
-        .with_timeout(Duration::MAX)
+        // How long a batch is tried again; what waits behind it is bounded by its number.
+        .with_timeout(Duration::from_secs(60))
         .with_retry_policy(RetryPolicy::default().with_max_retries(usize::MAX).with_max_delay(RETRY_WAIT_MAX))
         .build()
         .map_err(|error| Error(error.to_string()))?;
@@ -100,69 +68,138 @@ pub(super) fn batches(
         KeyValue::new("service.instance.id", instance.to_owned()),
     ]);
     otlp.set_resource(&resource.build());
-    Ok(Batches {
-        otlp: Arc::new(otlp),
-        runtime: Handle::current(),
-        tally: Arc::clone(tally),
-        cut_off: CancellationToken::new(),
-    })
+    // All of it said, so that the platform's OTEL_BSP_* variables do not count.
+    let batching = BatchConfigBuilder::default()
+        .with_max_queue_size(WAITING_MAX)
+        .with_max_export_batch_size(1024)
+        .with_scheduled_delay(Duration::from_secs(1))
+        .build();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let exporter = Counted { otlp: Arc::new(otlp), runtime: Handle::current(), waiting: Arc::clone(&waiting) };
+    Ok(Bounded { batches: BatchSpanProcessor::new(exporter, batching), waiting })
 }
 
-impl SpanExporter for Batches {
+/// Waits for `stop`, and then for the last spans, as far as that goes quickly.
+pub(super) async fn run(provider: SdkTracerProvider, stop: &CancellationToken) {
+    stop.cancelled().await;
+    // Its thread waits for tasks of this runtime, so no thread of the runtime may wait for it.
+    match tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_MAX)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => warn!(%error, "the last spans did not reach the collector"),
+        Err(error) => warn!(%error, "the span processor did not stop"),
+    }
+}
+
+/// The batch processor, with a count of what it has no room for, which it keeps to itself.
+#[derive(Debug)]
+struct Bounded {
+    batches: BatchSpanProcessor,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl SpanProcessor for Bounded {
+    fn on_start(&self, span: &mut Span, context: &Context) {
+        self.batches.on_start(span, context);
+    }
+
+    fn on_end(&self, mut span: SpanData) {
+        let room = |waiting| (waiting < WAITING_MAX).then_some(waiting + 1);
+        if self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_err() {
+            counter!("outboxd_spans_dropped_total").increment(1);
+            return;
+        }
+        // A clock that was set back meanwhile makes no span negative.
+        span.end_time = span.end_time.max(span.start_time);
+        self.batches.on_end(span);
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.batches.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.batches.shutdown_with_timeout(timeout)
+    }
+}
+
+/// The OTLP exporter, on the service's runtime instead of the processor's thread, which has none.
+#[derive(Debug)]
+struct Counted {
+    otlp: Arc<opentelemetry_otlp::SpanExporter>,
+    runtime: Handle,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl SpanExporter for Counted {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        let spans = batch.len();
-        let (otlp, cut_off) = (Arc::clone(&self.otlp), self.cut_off.clone());
-        let sending = self.runtime.spawn(async move {
-            if cut_off.is_cancelled() {
-                return None;
-            }
-            cut_off.run_until_cancelled(otlp.export(batch)).await
-        });
-        let result = match sending.await {
-            Ok(Some(result)) => result,
-            Ok(None) => {
-                self.tally.left.fetch_add(spans as u64, Ordering::Relaxed);
-                Err(OTelSdkError::Timeout(FLUSH_MAX))
-            }
-            Err(error) => Err(OTelSdkError::InternalFailure(error.to_string())),
-        };
-        self.tally.ended(spans, &result);
+        let (otlp, spans) = (Arc::clone(&self.otlp), batch.len());
+        let sending = self.runtime.spawn(async move { otlp.export(batch).await }).await;
+        let result = sending.unwrap_or_else(|error| Err(OTelSdkError::InternalFailure(error.to_string())));
+        let metric = if result.is_ok() { "outboxd_spans_exported_total" } else { "outboxd_spans_dropped_total" };
+        counter!(metric).increment(spans as u64);
+        self.waiting.fetch_sub(spans, Ordering::Relaxed);
         result
     }
 }
 
-/// Brings the last spans to the collector.
+/// The exporter's HTTP client: our trust store, our headers, one line in the log for an outage.
 #[derive(Debug)]
-pub struct Exporter {
-    pub(super) provider: SdkTracerProvider,
-    pub(super) tally: Arc<Tally>,
-    pub(super) cut_off: CancellationToken,
+struct Collector {
+    client: Client,
+    headers: HeaderMap,
+    outage: Mutex<Outage>,
 }
 
-impl Exporter {
-    /// Waits for `stop`, and then for what is left, as far as that goes quickly. The processor's thread has ended then.
-    pub async fn run(self, stop: &CancellationToken) {
-        stop.cancelled().await;
-        let provider = self.provider;
-        // Its thread waits for tasks of this runtime, so no thread of the runtime may wait for it.
-        let mut flush = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(Duration::MAX));
-        let flushed = match tokio::time::timeout(FLUSH_MAX, &mut flush).await {
-            Ok(flushed) => flushed,
-            Err(_) => {
-                self.cut_off.cancel();
-                flush.await
-            }
-        };
-        match flushed {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => warn!(%error, "the span processor did not stop"),
-            Err(error) => warn!(%error, "the span processor did not stop"),
-        }
-        let spans = self.tally.left.load(Ordering::Relaxed);
-        if spans > 0 {
-            warn!(spans, "the last spans did not reach the collector");
-        }
+impl Collector {
+    fn new(config: &TelemetryConfig) -> Result<Collector, Error> {
+        let tls = tls::client_config().map_err(|error| Error(error.to_string()))?;
+        // Follows the environment's proxies, as any client of a collector does.
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .timeout(Duration::from_secs(5))
+            .redirect(redirect::Policy::none())
+            .build()
+            .map_err(|error| Error(error.to_string()))?;
+        Ok(Collector { client, headers: headers(config)?, outage: Mutex::default() })
     }
+}
+
+#[async_trait]
+impl HttpClient for Collector {
+    async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let content_type = request.headers_mut().remove(CONTENT_TYPE);
+        *request.headers_mut() = self.headers.clone();
+        request.headers_mut().extend(content_type.map(|value| (CONTENT_TYPE, value)));
+        let answer = self.client.send_bytes(request).await;
+        let told = match &answer {
+            Ok(response) if response.status().is_success() => Ok(()),
+            Ok(response) => Err(format!("status {}", response.status())),
+            Err(error) => Err(innermost(&**error)),
+        };
+        let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        outage.note(told, "spans wait for the collector, or are refused by it; deliveries go on");
+        answer
+    }
+}
+
+fn headers(config: &TelemetryConfig) -> Result<HeaderMap, Error> {
+    let mut map = HeaderMap::new();
+    map.insert(USER_AGENT, HeaderValue::from_static(telemetry::USER_AGENT));
+    for header in &config.otlp_headers {
+        // What was written stays unsaid: it is a secret.
+        let wrong = || Error("otlp_headers holds what is no header".to_owned());
+        let (name, value) = header.expose_secret().split_once('=').ok_or_else(wrong)?;
+        let name = HeaderName::try_from(name.trim()).map_err(|_| wrong())?;
+        let mut value = HeaderValue::try_from(value.trim()).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        map.insert(name, value);
+    }
+    Ok(map)
+}
+
+/// The outer causes would only repeat the address.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    std::iter::successors(Some(error), |error| error.source()).last().map(ToString::to_string).unwrap_or_default()
 }
 
 /// The collector's address for traces: told as such, or its base.

@@ -1,15 +1,13 @@
 //! What arrives at a collector, read with the types that are generated from OpenTelemetry's protocol.
 
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 
-use super::provider::{Call, Reply};
+use super::provider::Call;
 
 /// The body of an export request.
 pub fn request(call: &Call) -> ExportTraceServiceRequest {
@@ -41,10 +39,4 @@ pub fn attribute(attributes: &[KeyValue], key: &str) -> Option<String> {
 /// An id as it is written in a `traceparent`.
 pub fn hex(id: &[u8]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// 200, but for so many of the spans.
-pub fn partly(rejected_spans: i64) -> Reply {
-    let partial_success = Some(ExportTracePartialSuccess { rejected_spans, error_message: "too old".to_owned() });
-    Reply::ok().body(ExportTraceServiceResponse { partial_success }.encode_to_vec())
 }
