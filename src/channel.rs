@@ -13,6 +13,7 @@
 //! May change: what a call carries, how it is limited. Must not: a channel knows no database, follows no redirect, and
 //! never repeats a request by itself.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -47,7 +48,7 @@ mod template;
 pub use envelope::webhook_id;
 pub use outcome::{Cause, Failed, Outcome};
 
-use crate::config::ChannelConfig;
+use crate::config::{ChannelConfig, Method};
 use crate::notification::NotificationId;
 use crate::telemetry::trace::Traceparent;
 use compile::Address;
@@ -92,6 +93,7 @@ pub struct Outgoing<'a> {
 #[derive(Debug)]
 pub struct Channel {
     name: Arc<str>,
+    method: Method,
     templates: Templates,
     address: Address,
     headers: Headers,
@@ -195,9 +197,19 @@ impl Channel {
             Some(Text::Template(name)) => self.templates.render(name, context, BODY_BYTES_MAX)?.into_bytes(),
         };
         let now = SystemTime::now();
+        let signed = self.templates.with_request(context, self.method.name(), &path(&target.url), &body);
+        let context = signed.as_ref().unwrap_or(context);
         let mut headers = self.headers.render(&self.templates, context, outgoing, now)?;
         headers::sign(&mut headers, &self.signer, outgoing.webhook_id, &body)?;
         Ok((headers, Bytes::from(body)))
+    }
+}
+
+/// The path as it is written in a request, with the query.
+fn path(url: &Url) -> Cow<'_, str> {
+    match url.query() {
+        Some(query) => Cow::Owned(format!("{}?{query}", url.path())),
+        None => Cow::Borrowed(url.path()),
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) fn channel(name: &str, config: &ChannelConfig, resolver: Arc<dyn Reso
         // It is part of the Idempotency-Key.
         return Err("the name must be printable ASCII without spaces".to_owned());
     }
-    let mut templates = Templates::new(template::REQUEST);
+    let mut templates = Templates::new(template::REQUEST).with(&config.with);
     let (address, guard) = address(&mut templates, config)?;
     let headers = Headers::new(&mut templates, name, config)?;
     let body = config.body.as_deref().map(|source| templates.add("body", source)).transpose()?;
@@ -69,7 +69,7 @@ pub(super) fn channel(name: &str, config: &ChannelConfig, resolver: Arc<dyn Reso
     let name = Arc::from(name);
     let answers = Answers::new(&name, config)?;
     let http = Http::new(config, Arc::new(resolver), egress, answers).map_err(|error| format!("client: {error}"))?;
-    Ok(Channel { name, templates, address, headers, body, signer, guard, http })
+    Ok(Channel { name, method: config.method, templates, address, headers, body, signer, guard, http })
 }
 
 fn address(templates: &mut Templates, config: &ChannelConfig) -> Result<(Address, Guard), String> {

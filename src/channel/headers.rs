@@ -10,8 +10,8 @@ use super::Outgoing;
 use super::forward::{Forward, Trace};
 use super::sign::Signer;
 use super::template::{Templates, Text};
-use crate::config::ChannelConfig;
 use crate::config::forward::OWN_HEADERS;
+use crate::config::{ChannelConfig, template};
 use crate::telemetry;
 
 /// Bytes of a rendered header at most.
@@ -55,7 +55,7 @@ impl Headers {
                 return Err(format!("headers: `{name}` is set by outboxd"));
             }
             let name_in_channel = format!("headers.{name}");
-            match templates.add(&name_in_channel, value.expose_secret())? {
+            match templates.add_knowing(&name_in_channel, value.expose_secret(), template::HEADER)? {
                 Text::Fixed(text) => headers.fixed.push((header, header_value(&name_in_channel, &text)?)),
                 Text::Template(template) => headers.templates.push((header, template)),
             }

@@ -3,14 +3,21 @@
 //! A template that names a variable which does not exist is refused at start; a field that is missing in the
 //! data of one notification fails that notification, with the field's name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
-use minijinja::{Environment, ErrorKind, Value};
+use chrono::{DateTime, SecondsFormat, Utc};
+use minijinja::value::{Object, merge_maps};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::Outgoing;
-use crate::config::template::{self, UsedHeaders};
+use crate::config::template::{self, Fields, digest};
+
+/// Bytes of a nonce at most.
+const NONCE_BYTES_MAX: usize = 64;
 
 /// A text of the configuration, compiled if it is a template.
 #[derive(Debug)]
@@ -28,7 +35,9 @@ pub(super) struct Templates {
     known: &'static [&'static str],
     /// What any of them names, so that the payload is parsed only where it is needed.
     used: BTreeSet<&'static str>,
-    headers: UsedHeaders,
+    headers: Fields,
+    /// The channel's own constants.
+    with: Value,
 }
 
 /// Leaves out the engine, which would print the templates with the tokens in them.
@@ -41,15 +50,32 @@ impl fmt::Debug for Templates {
 impl Templates {
     /// None yet; they may name what is `known`.
     pub(super) fn new(known: &'static [&'static str]) -> Templates {
-        Templates { engine: template::engine(), known, used: BTreeSet::new(), headers: UsedHeaders::default() }
+        let (used, headers) = (BTreeSet::new(), Fields::default());
+        Templates { engine: template::engine(), known, used, headers, with: Value::UNDEFINED }
+    }
+
+    /// With the channel's own constants.
+    pub(super) fn with(self, with: &BTreeMap<String, SecretString>) -> Templates {
+        let pairs = with.iter().map(|(name, value)| (name.as_str(), Value::from(value.expose_secret())));
+        Templates { with: Value::from_pairs(pairs), ..self }
     }
 
     /// Compiles `source` under `name`. The error is a reason for an operator.
     pub(super) fn add(&mut self, name: &str, source: &str) -> Result<Text, String> {
+        self.add_knowing(name, source, self.known)
+    }
+
+    /// As [`Templates::add`], of a text that may name what is `known`.
+    pub(super) fn add_knowing(
+        &mut self,
+        name: &str,
+        source: &str,
+        known: &'static [&'static str],
+    ) -> Result<Text, String> {
         if first_tag(source).is_none() {
             return Ok(Text::Fixed(source.to_owned()));
         }
-        let used = template::add(&mut self.engine, name, source, self.known)
+        let used = template::add(&mut self.engine, name, source, known)
             .map_err(|reasons| format!("template {name}: {}", reasons.join("; ")))?;
         self.used.extend(used.variables);
         self.headers.names.extend(used.headers.names);
@@ -62,7 +88,7 @@ impl Templates {
         self.headers.any || self.headers.names.contains(name)
     }
 
-    /// What the templates see of one notification; none if they read nothing.
+    /// What the templates see of one attempt; none if they read nothing.
     pub(super) fn context(&self, outgoing: &Outgoing<'_>) -> Result<Option<Value>, String> {
         if self.used.is_empty() {
             return Ok(None);
@@ -76,11 +102,25 @@ impl Templates {
                 "recipient" => Value::from(outgoing.recipient),
                 "created_at" => Value::from(super::envelope::timestamp(outgoing.created_at)),
                 "payload" => json(outgoing.payload.get(), "payload")?,
+                "now" => now(Utc::now()),
+                "nonce" => Value::from_object(Nonce(rand::random())),
+                "with" => self.with.clone(),
+                // Not known before the rest of it is rendered.
+                "request" => continue,
                 _ => json(outgoing.headers.map_or("{}", |headers| headers.get()), "headers")?,
             };
             pairs.push((*variable, value));
         }
         Ok(Some(Value::from_pairs(pairs)))
+    }
+
+    /// The same with the request that headers sign, if one does.
+    pub(super) fn with_request(&self, context: &Value, method: &str, path: &str, body: &[u8]) -> Option<Value> {
+        self.used.contains("request").then(|| {
+            let body = std::str::from_utf8(body).map_or_else(|_| Value::from_bytes(body.to_vec()), Value::from);
+            let request = [("method", Value::from(method)), ("path", Value::from(path)), ("body", body)];
+            merge_maps([context.clone(), Value::from_pairs([("request", Value::from_pairs(request))])])
+        })
     }
 
     /// Renders into at most `bytes_max` bytes. The error is a reason for an operator.
@@ -95,6 +135,31 @@ impl Templates {
             }
             Err(error) => Err(format!("template {name}: {}", template::reason(&error))),
         }
+    }
+}
+
+/// One instant, in the forms that providers ask for.
+fn now(now: DateTime<Utc>) -> Value {
+    Value::from_pairs([
+        ("unix", Value::from(now.timestamp())),
+        ("unix_ms", Value::from(now.timestamp_millis())),
+        ("rfc3339", Value::from(now.to_rfc3339_opts(SecondsFormat::Secs, true))),
+    ])
+}
+
+/// `nonce(16)`: so many random bytes in hexadecimal digits, the same all through one attempt.
+#[derive(Debug)]
+struct Nonce([u8; NONCE_BYTES_MAX]);
+
+impl Object for Nonce {
+    fn call(self: &Arc<Self>, _state: &mut State<'_, '_>, args: &[Value]) -> Result<Value, Error> {
+        let length = match args {
+            [length] => usize::try_from(length.clone()).ok(),
+            _ => None,
+        };
+        let bytes = length.filter(|length| *length > 0).and_then(|length| self.0.get(..length));
+        let bytes = bytes.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "nonce takes 1 to 64 bytes"))?;
+        Ok(Value::from(digest::hex(bytes)))
     }
 }
 

@@ -29,6 +29,9 @@ pub struct ChannelConfig {
     /// Templates, by header name.
     #[serde(default)]
     pub headers: BTreeMap<String, SecretString>,
+    /// Constants of the channel, for its templates.
+    #[serde(default)]
+    pub with: BTreeMap<String, SecretString>,
     /// Which of a row's headers are sent on: names, or beginnings of names as in `x-*`.
     pub forward_headers: Vec<String>,
     /// A template; absent: the standard envelope.
@@ -94,6 +97,16 @@ pub enum Method {
     Post,
     /// For providers that want it.
     Put,
+}
+
+impl Method {
+    /// As it stands in a request.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Post => "POST",
+            Method::Put => "PUT",
+        }
+    }
 }
 
 /// So many calls per span of time.

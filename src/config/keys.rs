@@ -80,6 +80,7 @@ pub const KEYS: &[Key] = &[
     key("channels.*.connect_timeout", PAUSE, Derived("2s, or the timeout if that is less"), "Connecting alone, TLS included."),
     key("channels.*.first_byte_timeout", PAUSE, Derived("the timeout"), "From the request sent to the response's head."),
     key("channels.*.headers.*", Secret, Absent("none"), "A header's value, a template; its name is the key."),
+    key("channels.*.with.*", Secret, Absent("none"), "A constant of the channel, which templates read as with.NAME."),
     key("channels.*.forward_headers", Texts, Value(""), "Headers of a row that are sent on: names, or beginnings as x-*. traceparent and tracestate always are; one that neither this names nor a template reads fails the attempt."),
     key("channels.*.body", Text, Absent("the standard envelope"), "A template."),
     key("channels.*.content_type", Text, Value("application/json"), "The body's content type."),

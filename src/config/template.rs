@@ -12,11 +12,17 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Template, Unde
 
 use super::suggest::did_you_mean;
 
+pub(crate) mod digest;
+
 /// Instructions one rendering may execute: a loop over some ten thousand elements.
 const FUEL: u64 = 1_000_000;
 
 /// What templates of a request may name.
-pub(crate) const REQUEST: &[&str] = &["id", "webhook_id", "topic", "recipient", "payload", "headers", "created_at"];
+pub(crate) const REQUEST: &[&str] =
+    &["id", "webhook_id", "topic", "recipient", "payload", "headers", "created_at", "now", "nonce", "with"];
+/// What templates of its headers may name: the rest of the request too, so that they can sign it.
+pub(crate) const HEADER: &[&str] =
+    &["id", "webhook_id", "topic", "recipient", "payload", "headers", "created_at", "now", "nonce", "with", "request"];
 /// What templates of an answer may name.
 pub(crate) const ANSWER: &[&str] = &["response"];
 
@@ -34,6 +40,7 @@ pub(crate) fn engine() -> Environment<'static> {
         filters::tojson(defined(value)?, indent, args)
     });
     engine.add_filter("urlencode", |value: &Value| filters::urlencode(defined(value)?));
+    digest::add(&mut engine);
     // Without it an error does not say which variable was missing.
     engine.set_debug(true);
     engine
@@ -44,14 +51,16 @@ pub(crate) fn engine() -> Environment<'static> {
 pub(crate) struct Used {
     /// Of the variables that it may name.
     pub(crate) variables: Vec<&'static str>,
-    /// Which of the row's headers.
-    pub(crate) headers: UsedHeaders,
+    /// Which of the row's headers, in lower case.
+    pub(crate) headers: Fields,
+    /// Which of the channel's own constants.
+    pub(crate) with: Fields,
 }
 
-/// Which of the row's headers templates read.
+/// Which fields of a variable templates read.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct UsedHeaders {
-    /// By these names, in lower case.
+pub(crate) struct Fields {
+    /// By these names.
     pub(crate) names: BTreeSet<String>,
     /// By names that are worked out, or by a loop over all.
     pub(crate) any: bool,
@@ -68,7 +77,11 @@ pub(crate) fn add(
     let template = engine.get_template(name).map_err(|error| vec![reason(&error)])?;
     let instructions = &get_compiled_template(&template).instructions;
     let mut unknown = unknown_filters(&template, instructions);
-    let reads = |known: &str| all(instructions).any(|i| matches!(i, Instruction::Lookup(name) if *name == known));
+    let names = |i: &Instruction<'_>, known: &str| match i {
+        Instruction::Lookup(name) | Instruction::CallFunction(name, _) => *name == known,
+        _ => false,
+    };
+    let reads = |known: &str| all(instructions).any(|i| names(i, known));
     let variables = known.iter().copied().filter(|known| reads(known)).collect();
     for variable in template.undeclared_variables(false) {
         if !known.contains(&variable.as_str()) && !engine.globals().any(|(global, _)| global == variable) {
@@ -77,13 +90,15 @@ pub(crate) fn add(
             unknown.insert(format!("there is no variable `{variable}`{hint}"));
         }
     }
-    let used = Used { variables, headers: used_headers(instructions) };
+    let mut headers = fields(instructions, "headers");
+    headers.names = headers.names.iter().map(|name| name.to_ascii_lowercase()).collect();
+    let used = Used { variables, headers, with: fields(instructions, "with") };
     if unknown.is_empty() { Ok(used) } else { Err(unknown.into_iter().collect()) }
 }
 
 /// Checks `source` as [`add`] does.
-pub(super) fn check(source: &str, known: &'static [&'static str]) -> Result<(), Vec<String>> {
-    add(&mut engine(), "template", source, known).map(|_| ())
+pub(super) fn check(source: &str, known: &'static [&'static str]) -> Result<Used, Vec<String>> {
+    add(&mut engine(), "template", source, known)
 }
 
 /// The engine finds these only when it comes across them, which may be in a branch that is seldom taken.
@@ -97,7 +112,10 @@ fn unknown_filters(template: &Template<'_, '_>, instructions: &Instructions<'_>)
                 (
                     tried,
                     ErrorKind::UnknownFilter,
-                    format!("there is no filter `{filter}`{}", did_you_mean(filter, FILTERS)),
+                    format!(
+                        "there is no filter `{filter}`{}",
+                        did_you_mean(filter, FILTERS.into_iter().chain(digest::FILTERS))
+                    ),
                 )
             }
             Instruction::PerformTest(test, ..) => {
@@ -113,17 +131,19 @@ fn unknown_filters(template: &Template<'_, '_>, instructions: &Instructions<'_>)
     unknown
 }
 
-fn used_headers(instructions: &Instructions<'_>) -> UsedHeaders {
-    let mut used = UsedHeaders::default();
+fn fields(instructions: &Instructions<'_>, variable: &str) -> Fields {
+    let mut used = Fields::default();
     for (index, instruction) in (0u32..).zip(all(instructions)) {
-        let Instruction::Lookup("headers") = instruction else { continue };
+        if !matches!(instruction, Instruction::Lookup(name) if *name == variable) {
+            continue;
+        }
         let named = match (instructions.get(index + 1), instructions.get(index + 2)) {
             (Some(Instruction::GetAttr(name)), _) => Some(*name),
             (Some(Instruction::LoadConst(name)), Some(Instruction::GetItem)) => name.as_str(),
             _ => None,
         };
         match named {
-            Some(name) => used.names.insert(name.to_ascii_lowercase()),
+            Some(name) => used.names.insert(name.to_owned()),
             None => std::mem::replace(&mut used.any, true),
         };
     }
@@ -162,14 +182,16 @@ mod tests {
 
     #[test]
     fn what_a_template_cannot_name_is_found_before_it_is_rendered() {
-        let source = "{% if payload.rare %}{{ payload|tojso }}{{ payload is odder }}{% endif %}{{ nobody }}{{ now() }}";
+        let source =
+            "{% if payload.rare %}{{ payload|tojso }}{{ payload is odder }}{% endif %}{{ nobody }}{{ later() }}";
         let errors = check(source, REQUEST).unwrap_err();
-        let named = ["filter `tojso`", "test `odder`", "variable `nobody`", "variable `now`"];
+        let named = ["filter `tojso`", "test `odder`", "variable `nobody`", "variable `later`"];
         assert_eq!(errors.len(), named.len(), "{errors:?}");
         for name in named {
             assert!(errors.iter().any(|error| error.contains(name)), "{name}: {errors:?}");
         }
         assert!(check("{{ response.ok }}", REQUEST).is_err() && check("{{ response.ok }}", ANSWER).is_ok());
+        assert!(check("{{ request.body }}", REQUEST).is_err() && check("{{ request.body }}", HEADER).is_ok());
         assert!(check("{{ payload.", REQUEST).unwrap_err()[0].starts_with("syntax error"));
         check("{% for n in range(3) %}{{ loop.index|default(n) }}{% endfor %}{{ payload is defined }}", REQUEST)
             .unwrap();
@@ -180,11 +202,11 @@ mod tests {
         let used = |source: &str| add(&mut engine(), "body", source, REQUEST).unwrap().headers;
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let found = used(r#"{{ headers.Tenant }}{{ headers["X-Lang"]|default("en") }}"#);
-        assert_eq!(found, UsedHeaders { names: names(&["tenant", "x-lang"]), any: false });
+        assert_eq!(found, Fields { names: names(&["tenant", "x-lang"]), any: false });
         for source in ["{{ headers|tojson }}", "{% for h in headers %}{% endfor %}", "{{ headers[topic] }}"] {
             assert!(used(source).any, "{source}");
         }
-        assert_eq!(used("{{ topic }}"), UsedHeaders::default());
+        assert_eq!(used("{{ topic }}"), Fields::default());
         let sliced = add(&mut engine(), "body", "{{ recipient[:3] }}", REQUEST).unwrap();
         assert_eq!(sliced.variables, ["recipient"]);
     }

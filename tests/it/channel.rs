@@ -9,6 +9,7 @@ mod guard;
 mod limits;
 mod proxy;
 mod request;
+mod signed;
 mod transport;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ pub fn config(url: &str) -> ChannelConfig {
         connect_timeout: Duration::from_secs(2),
         first_byte_timeout: Duration::from_secs(5),
         headers: BTreeMap::new(),
+        with: BTreeMap::new(),
         forward_headers: Vec::new(),
         body: None,
         content_type: "application/json".to_owned(),

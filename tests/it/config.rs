@@ -272,7 +272,7 @@ fn variables_of_kubernetes_and_of_the_command_line_are_no_errors() {
 #[test]
 fn secrets_never_print() {
     let text = format!(
-        "{BASE}[channels.sms]\nurl = \"https://u:hunter2@sms.example/${{PATH_TOKEN}}\"\nheaders = {{ A = \"hunter2\" }}\nbody = '\"hunter2\"'\nsecret = \"whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==\"\nproxy = \"http://u:hunter2@egress\"\n"
+        "{BASE}[channels.sms]\nurl = \"https://u:hunter2@sms.example/${{PATH_TOKEN}}\"\nheaders = {{ A = \"hunter2\" }}\nwith = {{ b = \"hunter2\" }}\nbody = '\"hunter2\"'\nsecret = \"whsec_aHVudGVyMmh1bnRlcjJodW50ZXIyaHVudGVyMg==\"\nproxy = \"http://u:hunter2@egress\"\n"
     );
     let pairs = [
         ("OUTBOXD_HTTP_TOKEN", "hunter2-hunter2-hunter2"),

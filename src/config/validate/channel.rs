@@ -16,6 +16,7 @@ use super::{quoting, relation};
 use crate::config::forward::{OWN_HEADERS, Pattern};
 use crate::config::key::KeyPath;
 use crate::config::settings::Settings;
+use crate::config::suggest::did_you_mean;
 use crate::config::{ChannelConfig, template};
 
 /// What the Standard Webhooks specification asks of a key.
@@ -134,9 +135,22 @@ fn legal_proxy(text: &str) -> Result<(), String> {
     http::Uri::try_from(url.as_str()).map(|_| ()).map_err(|error| format!("is no URL: {error}"))
 }
 
+/// The template reads only what there is.
 fn legal_template(settings: &mut Settings, path: &KeyPath, source: &str, known: &'static [&'static str]) {
-    for reason in template::check(source, known).err().unwrap_or_default() {
-        settings.error(path, format!("is no template: {reason}"));
+    match template::check(source, known) {
+        Ok(used) => constants(settings, path, &used.with.names),
+        Err(reasons) => reasons.iter().for_each(|reason| settings.error(path, format!("is no template: {reason}"))),
+    }
+}
+
+/// Each constant that a template reads is one of its channel's.
+fn constants(settings: &mut Settings, path: &KeyPath, read: &BTreeSet<String>) {
+    let with = KeyPath(path.0[..2].to_vec()).child("with");
+    let known = settings.children(&with);
+    for name in read.iter().filter(|name| !known.contains(name)) {
+        let hint = did_you_mean(name, known.iter().map(String::as_str));
+        let hint = if hint.is_empty() { format!("; set {}", with.child(name)) } else { hint };
+        settings.error(path, format!("reads with.{name}, which the channel has not{hint}"));
     }
 }
 
@@ -168,7 +182,7 @@ fn headers(settings: &mut Settings, at: &KeyPath, channel: &ChannelConfig) {
         if value.chars().any(char::is_control) {
             settings.error(&path, "holds a line break or another control character");
         } else {
-            legal_template(settings, &path, value, template::REQUEST);
+            legal_template(settings, &path, value, template::HEADER);
         }
     }
 }

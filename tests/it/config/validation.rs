@@ -122,6 +122,18 @@ const WRONG: &[(&str, &str)] = &[
         "[channels.a]\nurl = \"https://a.example\"\naccepted_when = \"true\"",
         "channels.a.accepted_when has no {{ }}, so it says the same of every answer; write \"{{ response.ok }}\"",
     ),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nbody = '{\"key\": {{ with.kye|tojson }}}'\nwith = { key = \"k\" }",
+        "channels.a.body reads with.kye, which the channel has not; did you mean \"key\"?",
+    ),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nheaders = { x-sign = \"{{ request.body|sha256|hxe }}{{ with.key }}\" }",
+        "channels.a.headers.x-sign is no template: there is no filter `hxe`; did you mean",
+    ),
+    (
+        "[channels.a]\nurl = \"https://a.example\"\nbody = '{\"n\": {{ request.method|tojson }}}'",
+        "channels.a.body is no template: there is no variable `request`",
+    ),
     ("[channels.a]\nurl = \"https://a.example\"\nprovider_id = \"response.id\"", "channels.a.provider_id has no {{ }}"),
     ("[channels.a]\nurl = \"https://a.example/{{ recipent }}\"", "channels.a.url is no template: there is no variable `recipent`; did you mean"),
     ("[channels.a]\nurl = \"https://a.example\"\nbody = \"{% if topic %}{{ topic|tojso }}{% endif %}\"", "channels.a.body is no template: there is no filter `tojso`; did you mean \"tojson\"?"),
