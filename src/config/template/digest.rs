@@ -66,7 +66,10 @@ mod tests {
             ("{{ text|sha256|hex }}", "d7a8fbb307d7809469ca9abcb0082e4f8d5651e46d3cdb762d02d0bf37c9e592"),
             ("{{ text|md5|hex }}", "9e107d9d372bb6826bd81d3542a419d6"),
             ("{{ text|hmac_sha1(key)|base64 }}", "3nybhbi3iqa8ino29wqQcBydtNk="),
-            ("{{ text|sha256|base64url }}", "16j7swfXgJRpypq8sAguT41WUeRtPNt2LQK_vzfJ5ZI"),
+            (
+                "{{ text|sha256|hex|length }} {{ 'q6'|sha256|base64url }}",
+                "64 d-xnatggCsHchl9GtKbSemwI1J-IW_9QQ4sEX4vtMrA",
+            ),
             ("{{ 'a'|base64 }} {{ 'a'|hmac_sha256('k'|sha256)|hex|length }}", "YQ== 64"),
         ] {
             assert_eq!(render(source).unwrap(), expected, "{source}");
