@@ -1,0 +1,4 @@
+-- A recipient or a key as readers see it: its first and last two characters; one with fewer than nine shows nothing.
+-- src/server/api/redact.rs does the same for tokens without `payloads`.
+CREATE OR REPLACE FUNCTION outboxd._masked(text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN length($1) < 9 THEN '****' ELSE left($1, 2) || '****' || right($1, 2) END;
