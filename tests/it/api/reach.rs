@@ -272,7 +272,7 @@ async fn act(api: &Api, verb: &str, fields: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_token_with_topics_acts_on_these_and_cannot_tell_what_is_foreign_from_what_is_not() {
+async fn a_token_with_topics_acts_on_these_and_is_not_told_what_else_there_is() {
     let api = scene().await;
     let audited = "SELECT count(*) FROM outboxd.audit";
     let before: i64 = value(&api.client, audited).await;
