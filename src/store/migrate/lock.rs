@@ -19,7 +19,7 @@ const LOCK_POLL: Duration = Duration::from_millis(100);
 /// has no session, and none of ours is one.
 const HOLDERS: &str = "SELECT coalesce(CASE WHEN n.nspowner IS NULL THEN has_database_privilege(a.usesysid, current_database(), 'CREATE')
                               ELSE pg_has_role(a.usesysid, n.nspowner, 'MEMBER') OR coalesce(pg_has_role(a.usesysid, s.oid, 'MEMBER'), false) END, false) AS is_ours,
-        coalesce(format('pid %s of %s', a.pid, pg_get_userbyid(a.usesysid)), 'a prepared transaction')
+        CASE WHEN a.pid IS NULL THEN 'a prepared transaction' ELSE format('pid %s of %s', a.pid, pg_get_userbyid(a.usesysid)) END
    FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
    LEFT JOIN pg_namespace n ON n.nspname = $2 LEFT JOIN pg_roles s ON s.rolname = 'outboxd_service'
   WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
