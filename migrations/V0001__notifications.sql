@@ -72,6 +72,18 @@ CREATE TABLE outboxd.notification_log (
         CHECK (tstzrange '[0001-01-01+00,9999-12-31+00]' @> ALL (ARRAY[send_at, expires_at]))
 ) WITH (fillfactor = 50);
 
+-- Ids are drawn by the server. ORMs write `id` as DEFAULT, and the right to do so is the right to override it, by
+-- OVERRIDING SYSTEM VALUE and by COPY. So whoever may not change rows may write only the number that this session drew
+-- last. The condition is asked without a call; the function only refuses. The owner and the daemon pass at the first
+-- half of it: notify_many() draws its ids ahead, a restore brings them.
+-- Interleavings: currval() is the session's own, so what others draw meanwhile changes nothing.
+-- Replaced by sql/functions/_refuse_id.sql.
+CREATE FUNCTION outboxd._refuse_id() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'id'; END $$;
+CREATE TRIGGER ids_are_drawn_by_the_server BEFORE INSERT ON outboxd.notification_log FOR EACH ROW
+    WHEN (NOT has_table_privilege('outboxd.notification_log'::regclass, 'UPDATE')
+          AND NEW.id <> currval('outboxd.notification_log_id_seq'::regclass))
+    EXECUTE FUNCTION outboxd._refuse_id();
+
 -- By topic, so that a campaign of a million rows does not stand in front of another topic's single row.
 CREATE INDEX notification_log_due ON outboxd.notification_log (topic, due_at, id) WHERE due_at IS NOT NULL;
 -- Finds an earlier PENDING row of the same key: rows of a key are released in this order, whoever releases them. A key

@@ -79,16 +79,26 @@ CREATE TABLE outboxd.event_group (
     PRIMARY KEY (topic, name)
 ) WITH (fillfactor = 50);
 
--- The idempotent receiver of a consuming service.
+-- The idempotent receiver of a consuming service. A receipt belongs to the login that wrote it, or to the role whose
+-- members share those of this consumer: another login that uses the same names has receipts of its own. By name, which
+-- a restore into another cluster keeps.
 CREATE TABLE outboxd.inbox (
     consumer    text NOT NULL,
     message_id  text NOT NULL,
+    owner       text NOT NULL,
     received_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     responded_at timestamptz,
     response    jsonb,
-    PRIMARY KEY (consumer, message_id),
+    PRIMARY KEY (consumer, message_id, owner),
     CONSTRAINT consumer_has_1_to_200_bytes CHECK (octet_length(consumer) BETWEEN 1 AND 200),
     CONSTRAINT message_id_has_1_to_512_bytes CHECK (octet_length(message_id) BETWEEN 1 AND 512),
     CONSTRAINT responses_and_only_they_have_responded_at CHECK ((response IS NULL) = (responded_at IS NULL))
 );
 CREATE INDEX inbox_received ON outboxd.inbox (received_at);
+
+-- The roles whose members share a consumer's receipts: see share_consumer().
+CREATE TABLE outboxd.inbox_group (
+    consumer text NOT NULL,
+    role     text NOT NULL,
+    PRIMARY KEY (consumer, role)
+);

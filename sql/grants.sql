@@ -15,11 +15,11 @@ BEGIN
             outboxd.notify_many, outboxd.status, outboxd.publish, outboxd.receive, outboxd.respond TO outboxd_app;
         -- ORMs name every column they know, `id` as DEFAULT, and read back what has a default. Recipients and payloads
         -- stay unread. DEFAULT needs the right to INSERT the column, and that right allows OVERRIDING SYSTEM VALUE too:
-        -- docs/apps.md says what an app that chooses an id can do. A CHECK or a trigger would make everybody pay for
-        -- it.
+        -- the trigger ids_are_drawn_by_the_server refuses that. It asks what this session drew last, as whoever inserts.
         GRANT INSERT (id, topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
             ON outboxd.notification_log TO outboxd_app;
         GRANT SELECT (id, topic, created_at, send_at, status, epoch, attempts) ON outboxd.notification_log TO outboxd_app;
+        GRANT SELECT ON SEQUENCE outboxd.notification_log_id_seq TO outboxd_app;
         -- The default of created_at reads the bell and rings, as whoever inserts.
         GRANT EXECUTE ON FUNCTION outboxd._ring_at_insert TO outboxd_app;
         GRANT SELECT ON SEQUENCE outboxd.doorbell TO outboxd_app;
@@ -30,13 +30,13 @@ BEGIN
             outboxd.outbox_lag, outboxd.workers, outboxd.instances, outboxd.stuck, outboxd.throughput, outboxd.latency,
             outboxd.channel_health, outboxd.bulk_actions, outboxd.health, outboxd.schedules, outboxd.schedule_runs, outboxd.events_waiting,
             outboxd.event_consumers, outboxd.audit TO outboxd_operator;
-        -- What queue_state calls, it calls as whoever asks.
-        GRANT EXECUTE ON FUNCTION outboxd._count_active TO outboxd_operator;
+        -- What views call, they call as whoever asks.
+        GRANT EXECUTE ON FUNCTION outboxd._count_active, outboxd._sees_all, outboxd._planned_for, outboxd._masked, outboxd._cause TO outboxd_operator;
         GRANT EXECUTE ON FUNCTION outboxd.status, outboxd.retry, outboxd.retry_dead, outboxd.retry_where, outboxd.resend,
             outboxd.cancel, outboxd.cancel_where, outboxd.discard, outboxd.discard_where, outboxd.stop_bulk, outboxd.replay_events, outboxd.pause,
             outboxd.resume, outboxd.pause_channel, outboxd.resume_channel, outboxd.close_circuit, outboxd.probe_channel,
             outboxd.create_schedule, outboxd.alter_schedule, outboxd.pause_schedule, outboxd.resume_schedule,
-            outboxd.drop_schedule TO outboxd_operator;
+            outboxd.drop_schedule, outboxd.share_consumer, outboxd.unshare_consumer TO outboxd_operator;
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_reader') THEN
         GRANT USAGE ON SCHEMA outboxd TO outboxd_reader;
@@ -44,7 +44,8 @@ BEGIN
             outboxd.outbox_lag, outboxd.workers, outboxd.instances, outboxd.stuck, outboxd.throughput, outboxd.latency,
             outboxd.channel_health, outboxd.bulk_actions, outboxd.health, outboxd.schedules, outboxd.schedule_runs, outboxd.events_waiting,
             outboxd.event_consumers TO outboxd_reader;
-        GRANT EXECUTE ON FUNCTION outboxd._count_active, outboxd.status TO outboxd_reader;
+        GRANT EXECUTE ON FUNCTION outboxd._count_active, outboxd._sees_all, outboxd._planned_for, outboxd._masked, outboxd._cause,
+            outboxd.status TO outboxd_reader;
     END IF;
     -- Audiences are read by a function that belongs to this role. Who hands it over must be a member, and the role
     -- may create in the schema just for that.

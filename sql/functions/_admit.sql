@@ -2,7 +2,7 @@
 -- which stands at the same place of the other array. The relay does the same by
 -- relay/admit_heads, which says what may happen. Whoever loses the race gets a unique violation and tries again: a
 -- lower row was admitted meanwhile.
--- Locks: an advisory lock of each key, the heads; what is locked is skipped. Index: outbox_key,
+-- Locks: an advisory lock of each key, unless a stranger holds it; the heads; what is locked is skipped. Index: outbox_key,
 -- a_key_has_at_most_one_live_row.
 CREATE OR REPLACE FUNCTION outboxd._admit(topics text[], keys text[]) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -23,7 +23,8 @@ BEGIN
                            OFFSET 0) h
                     CROSS JOIN LATERAL (SELECT f.id FROM outboxd.outbox f
                                          WHERE f.id = h.id AND f.state = 'blocked' FOR UPDATE SKIP LOCKED) f
-                    WHERE pg_try_advisory_xact_lock(hashtextextended('outboxd turn ' || h.key, hashtextextended(h.topic, 0)))))
+                    WHERE pg_try_advisory_xact_lock(hashtextextended('outboxd turn ' || h.key, hashtextextended(h.topic, 0)))
+                       OR NOT outboxd._is_held_by_us(hashtextextended('outboxd turn ' || h.key, hashtextextended(h.topic, 0)))))
                AND o.state = 'blocked';
             RETURN;
         EXCEPTION WHEN unique_violation THEN

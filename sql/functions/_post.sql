@@ -8,7 +8,8 @@
 --
 -- Interleavings: of two at once with one key, one has the key's lock and the other is told at once. Who gets the lock
 -- after a commit reads in a new snapshot and finds the row. If the first rolls back, nothing was written and the key is
--- free.
+-- free. While a stranger holds that lock it does not count, and of two at once the second waits for the first on
+-- idempotency_pkey: committed, all of the second is undone, and its caller is told to ask again.
 -- Locks: an advisory lock of the key, until the end of the transaction; those of notify() and notify_many().
 -- Index: idempotency_pkey.
 CREATE OR REPLACE FUNCTION outboxd._post(token text, key text, digest bytea, items jsonb)
@@ -17,9 +18,10 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
     same boolean;
+    lock bigint := hashtextextended(concat('outboxd ', token, ' ', key), 0);
 BEGIN
     IF key IS NOT NULL THEN
-        IF NOT pg_try_advisory_xact_lock(hashtextextended(concat('outboxd ', token, ' ', key), 0)) THEN
+        IF NOT pg_try_advisory_xact_lock(lock) AND outboxd._is_held_by_us(lock) THEN
             outcome := 'under way';
             RETURN NEXT;
             RETURN;
@@ -40,7 +42,11 @@ BEGIN
         ids := outboxd._post_many(items);
     END IF;
     IF key IS NOT NULL THEN
-        INSERT INTO outboxd.idempotency (token, key, digest, ids) VALUES (token, key, digest, ids);
+        INSERT INTO outboxd.idempotency (token, key, digest, ids) VALUES (token, key, digest, ids) ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'another request under this Idempotency-Key was done meanwhile; ask again for its answer'
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        END IF;
     END IF;
     outcome := 'done';
     RETURN NEXT;

@@ -1,8 +1,12 @@
 -- The idempotent receiver: call it first in the consumer's transaction. Of two at once the second waits for the
--- first's transaction: committed, it gets the stored response; rolled back, it is the first itself.
+-- first's transaction: committed, it gets the stored response; rolled back, it is the first itself. Only logins that
+-- share their receipts meet: whoever else uses the same names neither waits nor is found.
+-- Locks: the receipt. Index: inbox_pkey; inbox_group_pkey.
 CREATE OR REPLACE FUNCTION outboxd.receive(consumer text, message_id text) RETURNS TABLE (first boolean, response jsonb)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
+DECLARE
+    mine text := outboxd._receipts_of(receive.consumer);
 BEGIN
     IF receive.consumer IS NULL OR receive.message_id IS NULL THEN
         RAISE EXCEPTION 'receive: % must not be NULL', CASE WHEN receive.consumer IS NULL THEN 'consumer' ELSE 'message_id' END
@@ -13,14 +17,14 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value', HINT = 'A consumer has 1 to 200 bytes, a message_id 1 to 512; hash longer ids.';
     END IF;
     LOOP
-        INSERT INTO outboxd.inbox (consumer, message_id) VALUES (receive.consumer, receive.message_id)
-        ON CONFLICT (consumer, message_id) DO NOTHING;
+        INSERT INTO outboxd.inbox (consumer, message_id, owner) VALUES (receive.consumer, receive.message_id, mine)
+        ON CONFLICT (consumer, message_id, owner) DO NOTHING;
         IF FOUND THEN
             RETURN QUERY SELECT true, NULL::jsonb;
             RETURN;
         END IF;
         RETURN QUERY SELECT false, i.response FROM outboxd.inbox i
-         WHERE i.consumer = receive.consumer AND i.message_id = receive.message_id;
+         WHERE i.consumer = receive.consumer AND i.message_id = receive.message_id AND i.owner = mine;
         -- Not found: retention removed it in between; insert again.
         IF FOUND THEN
             RETURN;
@@ -29,4 +33,4 @@ BEGIN
 END $$;
 
 COMMENT ON FUNCTION outboxd.receive IS
-    'First caller of (consumer, message_id) gets first = true; a repeat gets false and the response stored by respond().';
+    'First call for (consumer, message_id) by this login, or by those it shares the consumer with, gets first = true; a repeat gets false and the response stored by respond().';

@@ -1,8 +1,10 @@
 -- Every attempt that did not end in a recorded success.
 CREATE OR REPLACE VIEW outboxd.attempts AS
-SELECT a.notification_id, a.number, a.channel, a.started_at, a.ended_at, a.duration_ms, a.outcome, a.http_status, a.error,
-       a.response, a.instance AS worker, a.token, a.id, a.provider_id
-  FROM outboxd.attempt a;
+SELECT a.notification_id, a.number, a.channel, a.started_at, a.ended_at, a.duration_ms, a.outcome, a.http_status,
+       CASE WHEN outboxd._sees_all() THEN a.error ELSE outboxd._cause(a.error) END AS error,
+       CASE WHEN outboxd._sees_all() THEN a.response END AS response, a.instance AS worker, a.token, a.id, a.provider_id
+  FROM outboxd.attempt a
+ WHERE outboxd._planned_for(outboxd._sees_all());
 
 COMMENT ON VIEW outboxd.attempts IS
     'Every failed, unknown, late or duplicate attempt. A success without incident leaves no row.';
@@ -17,8 +19,8 @@ COMMENT ON COLUMN outboxd.attempts.outcome IS
     'failed; unknown: no answer was seen, the provider may have it; late failure, late success: the answer came after '
     'the lease was over; duplicate: it had been SENT before.';
 COMMENT ON COLUMN outboxd.attempts.http_status IS 'The provider''s HTTP status, if it answered.';
-COMMENT ON COLUMN outboxd.attempts.error IS 'What went wrong.';
-COMMENT ON COLUMN outboxd.attempts.response IS 'The beginning of the provider''s answer.';
+COMMENT ON COLUMN outboxd.attempts.error IS 'What went wrong; for readers without what may quote a provider.';
+COMMENT ON COLUMN outboxd.attempts.response IS 'The beginning of the provider''s answer; NULL for readers.';
 COMMENT ON COLUMN outboxd.attempts.worker IS 'The instance that made the call.';
 COMMENT ON COLUMN outboxd.attempts.token IS 'The epoch the attempt ran under.';
 COMMENT ON COLUMN outboxd.attempts.id IS 'Counts upwards: ORDER BY id DESC LIMIT 20 shows the latest without a scan.';

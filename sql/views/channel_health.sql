@@ -21,11 +21,12 @@ SELECT k.channel, nullif(k.origin, '') AS origin,
                      WHEN 'failures' THEN 'too many failures in a row' WHEN 'unauthorized' THEN 'too many 401 or 403 in a row'
                      ELSE h.reason END AS held_because,
        coalesce(c.calls, 0)::bigint AS calls, round(100.0 * c.sent / nullif(c.calls, 0), 1) AS success_percent,
-       s.p95_ms, c.last_error, c.last_error_at
+       s.p95_ms, CASE WHEN outboxd._sees_all() THEN c.last_error ELSE outboxd._cause(c.last_error) END AS last_error, c.last_error_at
   FROM known k
   LEFT JOIN called c ON c.channel = k.channel AND c.origin = k.origin
   LEFT JOIN outboxd.channel_state h ON h.channel = k.channel AND h.origin = k.origin
-  LEFT JOIN outboxd._spans s ON s.measure = 'call' AND s.subject = k.channel AND s.origin = k.origin;
+  LEFT JOIN outboxd._spans s ON s.measure = 'call' AND s.subject = k.channel AND s.origin = k.origin
+ WHERE outboxd._planned_for(outboxd._sees_all());
 
 COMMENT ON VIEW outboxd.channel_health IS 'How each channel fares: calls of the last 5 minutes, and why it is held now.';
 COMMENT ON COLUMN outboxd.channel_health.channel IS 'As named in the configuration.';
@@ -44,5 +45,5 @@ COMMENT ON COLUMN outboxd.channel_health.success_percent IS
     'How many of 100 calls in the last 5 minutes succeeded; NULL: there were none.';
 COMMENT ON COLUMN outboxd.channel_health.p95_ms IS
     '95 of 100 calls in the last 5 minutes took at most this many milliseconds, to within 9 %.';
-COMMENT ON COLUMN outboxd.channel_health.last_error IS 'The last error in the last hour.';
+COMMENT ON COLUMN outboxd.channel_health.last_error IS 'The last error in the last hour; for readers without what may quote a provider.';
 COMMENT ON COLUMN outboxd.channel_health.last_error_at IS 'When that was.';

@@ -2,11 +2,12 @@
 CREATE OR REPLACE VIEW outboxd.schedules AS
 SELECT s.name, s.cron, s.timezone, s.topic, s.audience, s.lead, s.spread, s.catch_up, s.expires_after,
        CASE WHEN s.error IS NOT NULL THEN 'invalid' WHEN s.paused_at IS NOT NULL THEN 'paused' WHEN s.next_slot IS NULL THEN 'new' ELSE 'active' END AS state,
-       s.next_slot, r.slot AS last_slot, r.state AS last_state, coalesce(s.error, r.error) AS error, s.created_at, s.changed_at,
+       s.next_slot, r.slot AS last_slot, r.state AS last_state, coalesce(s.error, CASE WHEN outboxd._sees_all() THEN r.error ELSE outboxd._cause(r.error) END) AS error, s.created_at, s.changed_at,
        s.paused_at
   FROM outboxd.schedule s
   LEFT JOIN LATERAL (SELECT r.slot, r.state, r.error FROM outboxd.schedule_run r
-                      WHERE r.schedule_id = s.id ORDER BY r.version DESC, r.slot DESC LIMIT 1) r ON true;
+                      WHERE r.schedule_id = s.id ORDER BY r.version DESC, r.slot DESC LIMIT 1) r ON true
+ WHERE outboxd._planned_for(outboxd._sees_all());
 
 COMMENT ON VIEW outboxd.schedules IS 'Campaigns that repeat: create_schedule(), alter_schedule(), pause_schedule(), '
     'resume_schedule(), drop_schedule().';

@@ -42,16 +42,16 @@ WITH oldest AS (
              WHERE w.topic = d.topic AND w.due_at < now() - interval '10 s' ORDER BY w.due_at LIMIT 200) l
       WHERE d.due_at < now() - interval '10 s' ORDER BY l.due_at LIMIT 200)
 )
-SELECT s.id, s.topic, s.recipient, s.reason, greatest(clock_timestamp() - s.since, '0') AS stuck_for, s.since, s.channel, s.attempts,
-       s.instance AS worker, s.ordering_key
-  FROM late s;
+SELECT s.id, s.topic, CASE WHEN outboxd._sees_all() THEN s.recipient ELSE outboxd._masked(s.recipient) END AS recipient, s.reason, greatest(clock_timestamp() - s.since, '0') AS stuck_for, s.since, s.channel, s.attempts,
+       s.instance AS worker, CASE WHEN outboxd._sees_all() THEN s.ordering_key ELSE outboxd._masked(s.ordering_key) END AS ordering_key
+  FROM late s WHERE outboxd._planned_for(outboxd._sees_all());
 
 COMMENT ON VIEW outboxd.stuck IS
     'What is past its time and why: of the 2,000 oldest live rows up to 200, the repairable first, and up to 200 overdue '
     'PENDING rows. outboxd.queue_state has the counts.';
 COMMENT ON COLUMN outboxd.stuck.id IS 'See outboxd.notifications.id.';
 COMMENT ON COLUMN outboxd.stuck.topic IS 'What it is about.';
-COMMENT ON COLUMN outboxd.stuck.recipient IS 'As the app gave it.';
+COMMENT ON COLUMN outboxd.stuck.recipient IS 'As the app gave it; for readers its ends.';
 COMMENT ON COLUMN outboxd.stuck.reason IS
     'lease expired; published without progress (1 min); never published (10 s); never released: due, and no producer took it '
     '(10 s); waiting behind key (1 min); topic paused; no route: no running instance has one that '

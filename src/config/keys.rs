@@ -72,7 +72,7 @@ pub const KEYS: &[Key] = &[
     key("telemetry.service_name", Text, Value("outboxd"), "What the spans say they come from (service.name); also OTEL_SERVICE_NAME."),
     key("tokens.*.token", Secret, Required("say what its callers present, such as \"${VAR}\""), "What callers of the HTTP endpoints present as a bearer token, 16 characters or more; their actions bear its name."),
     key("tokens.*.scope", Choice(&["read", "write", "operate"]), Required("say what it may do: \"read\", \"write\" or \"operate\""), "What it may do: read everything; write notifications and ask what became of one; everything."),
-    key("tokens.*.topics", Texts, Absent("all"), "The topics that it may write to and listen to: names, or beginnings as order.*."),
+    key("tokens.*.topics", Texts, Absent("all"), "The topics that it may read, write to, listen to and act on: names, or beginnings as order.*."),
     key("tokens.*.payloads", Flag, Derived("true with operate, else false"), "Whether it sees payloads, headers and whole recipients."),
     key("channels.*.method", Choice(&["POST", "PUT"]), Value("POST"), "The request's method."),
     key("channels.*.url", Text, Required("say where the channel sends to"), "A template; where it names data, the SSRF guard stands at connect."),

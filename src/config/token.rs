@@ -1,7 +1,8 @@
 //! `[tokens.NAME]`: who may do what over HTTP.
 //!
-//! **Guarantee.** A scope covers itself alone, and `operate` covers all. **Limit.** `topics` narrows what is written,
-//! listened to and asked for with `write`; who may read reads all topics.
+//! **Guarantee.** A scope covers itself alone, and `operate` covers all. `topics` narrows what each of them reaches: what is
+//! of another topic is not there for the token, and what is about all topics is refused. **Limit.** Channels, instances,
+//! health and metrics are about all topics.
 
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -50,7 +51,7 @@ pub struct TokenConfig {
     /// What they may do.
     #[serde(default)]
     pub scope: Scope,
-    /// The topics that they may write to and listen to: names, or beginnings of names as in `order.*`. `None`: all.
+    /// The topics that they may read, write to, listen to and act on: names, or beginnings of names as in `order.*`. `None`: all.
     pub topics: Option<Vec<String>>,
     /// Whether they see payloads, headers and whole recipients.
     pub payloads: bool,

@@ -68,7 +68,25 @@ impl Caller {
         self.0.payloads
     }
 
-    /// Whether it may write to, or listen to, this topic.
+    /// Patterns of LIKE, one of which a topic must match; `None`: every topic is its own.
+    pub(super) fn topics(&self) -> Option<Vec<String>> {
+        let pattern = |topic: &String| {
+            let (name, rest) = topic.strip_suffix('*').map_or((topic.as_str(), ""), |beginning| (beginning, "%"));
+            let literal = name.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+            format!("{literal}{rest}")
+        };
+        self.0.topics.as_ref().map(|topics| topics.iter().map(pattern).collect())
+    }
+
+    /// Its only topic, if it has one and that is a whole name.
+    pub(super) fn only_topic(&self) -> Option<&str> {
+        match self.0.topics.as_deref() {
+            Some([topic]) if !topic.ends_with('*') => Some(topic),
+            _ => None,
+        }
+    }
+
+    /// Whether it may read, write to, listen to or act on this topic.
     pub(super) fn may_use_topic(&self, topic: &str) -> bool {
         let matches = |pattern: &String| match pattern.strip_suffix('*') {
             Some(beginning) => topic.starts_with(beginning),
@@ -77,7 +95,7 @@ impl Caller {
         self.0.topics.as_ref().is_none_or(|topics| topics.iter().any(matches))
     }
 
-    /// Whether it may do that (`write to`, `listen to`) with this topic, else the problem that says so.
+    /// Whether it may do that (`read`, `write to`, `listen to`, `act on`) with this topic, else the problem that says so.
     pub(super) fn check_topic(&self, doing: &str, topic: &str) -> Result<(), Problem> {
         if self.may_use_topic(topic) {
             return Ok(());

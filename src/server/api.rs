@@ -32,11 +32,12 @@ use super::problem::{Kind, Problem};
 use crate::config::Scope;
 use crate::store::view::VIEWS;
 
-mod actions;
+pub(super) mod actions;
 mod bulk;
 pub(super) mod input;
 pub(super) mod notifications;
 mod posting;
+pub(super) mod reach;
 pub(super) mod redact;
 mod views;
 

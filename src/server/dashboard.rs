@@ -152,6 +152,10 @@ async fn show(State(dashboard): State<Arc<Dashboard>>, caller: Caller, request: 
         let drawn = Drawn { alert: dashboard.alert(&viewer).await, ..not_found() };
         return dashboard.page(drawn, "", false, &viewer, &request);
     };
+    if page == Page::Now && viewer.caller.topics().is_some() {
+        // It is about all topics; this is the first page of a token that reads some.
+        return Redirect::to("/notifications").into_response();
+    }
     let drawn = dashboard.draw(&page, &viewer, AGE_MAX).await;
     dashboard.page(drawn, page.section(), page.is_live(), &viewer, &request)
 }
@@ -181,7 +185,8 @@ impl Dashboard {
 
     /// What the first page has to say, whoever opened it last.
     async fn alert(&self, viewer: &Viewer) -> &'static str {
-        let Some(parts) = self.readiness.parts_now() else { return "ok" };
+        let parts = self.readiness.parts_now().filter(|_| viewer.caller.topics().is_none());
+        let Some(parts) = parts else { return "ok" };
         let read = Box::pin(Page::Now.read(&parts.store, &viewer.caller));
         let name = Page::Now.name(&viewer.caller);
         let Shown { snapshot, trouble } = self.snapshots.get(&name, ALERT_AGE_MAX, read).await;
@@ -235,7 +240,11 @@ impl Dashboard {
             format!("/live?page={page}")
         });
         // What operators did is for operators, as in SQL.
-        let entries = NAVIGATION.into_iter().filter(|(path, ..)| *path != "/audit" || viewer.may_operate());
+        let may_see = |path: &str| {
+            let is_within_reach = Page::parse(path, "").is_some_and(|page| page.is_by_topic());
+            (path != "/audit" || viewer.may_operate()) && (is_within_reach || viewer.caller.topics().is_none())
+        };
+        let entries = NAVIGATION.into_iter().filter(|(path, ..)| may_see(path));
         let nav: Vec<Context> = entries.map(|(path, name, key, gap)| context! { path, name, key, gap }).collect();
         let is_named = viewer.caller.name() != LOCAL;
         let flash = cookie(&request.headers, FLASH_COOKIE).and_then(|text| flash(&text));

@@ -10,6 +10,9 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use metrics::gauge;
 
+use super::access::Caller;
+use super::api::reach;
+use super::problem::Problem;
 use super::{Parts, Readiness};
 use crate::channel::circuit::OpenReason;
 use crate::telemetry::recorder;
@@ -17,14 +20,15 @@ use crate::telemetry::recorder;
 /// The version of the text format that we write.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(super) async fn show(State(readiness): State<Arc<Readiness>>) -> Response {
+pub(super) async fn show(State(readiness): State<Arc<Readiness>>, caller: Caller) -> Result<Response, Problem> {
+    reach::everything(&caller, "what /metrics counts")?;
     let is_up = readiness.parts_now().is_some_and(|parts| parts.store.answers());
     gauge!("outboxd_postgres_up").set(f64::from(u8::from(is_up)));
     if let Some(parts) = readiness.parts_now() {
         show_pool(parts);
         show_open_circuits(parts);
     }
-    ([(CONTENT_TYPE, TEXT_FORMAT)], recorder::handle().render()).into_response()
+    Ok(([(CONTENT_TYPE, TEXT_FORMAT)], recorder::handle().render()).into_response())
 }
 
 fn show_pool(parts: &Parts) {

@@ -1,5 +1,6 @@
 //! What the dashboard's pages show. One statement a page, which answers with one JSON document: the page is drawn from
-//! it as it is. Lists are bounded in the statements.
+//! it as it is. Lists are bounded in the statements. `topics`: patterns of LIKE, one of which a topic must match to be
+//! shown; `None`: every topic is.
 
 use serde_json::Value;
 use tokio_postgres::types::ToSql;
@@ -28,23 +29,23 @@ impl Store {
     }
 
     /// The topics.
-    pub async fn dashboard_topics(&self) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_topics", Request, []), &[]).await
+    pub async fn dashboard_topics(&self, topics: Option<&[String]>) -> Answer<Value> {
+        self.read_document(query!("dashboard/read_topics", Request, [TEXT_ARRAY]), &[&topics]).await
     }
 
     /// The newest dead letters, by cause.
-    pub async fn dashboard_dead_groups(&self) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_dead_groups", Request, []), &[]).await
+    pub async fn dashboard_dead_groups(&self, topics: Option<&[String]>) -> Answer<Value> {
+        self.read_document(query!("dashboard/read_dead_groups", Request, [TEXT_ARRAY]), &[&topics]).await
     }
 
     /// The schedules and their last runs.
-    pub async fn dashboard_schedules(&self) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_schedules", Request, []), &[]).await
+    pub async fn dashboard_schedules(&self, topics: Option<&[String]>) -> Answer<Value> {
+        self.read_document(query!("dashboard/read_schedules", Request, [TEXT_ARRAY]), &[&topics]).await
     }
 
     /// Events that wait, and who reads them.
-    pub async fn dashboard_events(&self) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_events", Request, []), &[]).await
+    pub async fn dashboard_events(&self, topics: Option<&[String]>) -> Answer<Value> {
+        self.read_document(query!("dashboard/read_events", Request, [TEXT_ARRAY]), &[&topics]).await
     }
 
     /// The instances of the last day.
@@ -58,8 +59,8 @@ impl Store {
     }
 
     /// Bulk actions, newest first, or this one.
-    pub async fn dashboard_bulk(&self, id: Option<i64>) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_bulk", Request, [INT8]), &[&id]).await
+    pub async fn dashboard_bulk(&self, id: Option<i64>, topics: Option<&[String]>) -> Answer<Value> {
+        self.read_document(query!("dashboard/read_bulk", Request, [INT8, TEXT_ARRAY]), &[&id, &topics]).await
     }
 
     /// What is known of a notification beside its record.

@@ -11,13 +11,14 @@ use refinery::Target;
 use sha2::{Digest, Sha256};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::command;
 use super::session::{Purpose, Settings};
 use crate::telemetry;
 
 mod error;
+mod lock;
 
 pub use error::Error;
 use error::db_error;
@@ -29,8 +30,6 @@ mod embedded {
 /// The schema everything lives in.
 pub const SCHEMA: &str = "outboxd";
 const HISTORY: &str = "outboxd.refinery_schema_history";
-/// `outboxd migrate` in ASCII, folded: unlikely to meet another program's lock.
-const LOCK: i64 = 0x6f75_7462_6f78_6401;
 /// The servers that are supported and tested; older ones are refused.
 pub const SERVER_VERSIONS: std::ops::RangeInclusive<i32> = 14..=18;
 
@@ -42,10 +41,12 @@ macro_rules! sql_files {
 
 /// Public and internal functions, each after those it calls.
 pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
-    "_ring", "_ring_at_insert", "_reject_headers", "_reject", "_items", "_reject_items", "_admit", "_requeue",
+    "_ring", "_ring_at_insert", "_refuse_id", "_is_held_by_us", "_reject_headers", "_reject", "_items", "_reject_items", "_admit", "_requeue",
     "_cancel", "_discard", "_reject_filter", "_pick_dead", "_pick_waiting", "_bulk_start", "_bulk_where", "_bulk_step", "_count_active", "_take_snapshot",
+    "_sees_all", "_planned_for", "_masked", "_cause",
     "_owns_lease", "_begin_retention_step", "_end_retention_step", "_delete_older_by_id", "_delete_older_by_time",
-    "notify", "notify_many", "_post_many", "_post", "status", "_status_for", "publish", "replay_events", "receive", "respond",
+    "notify", "notify_many", "_post_many", "_post", "status", "_status_for", "publish", "replay_events", "_receipts_of", "receive", "respond",
+    "share_consumer", "unshare_consumer",
     "cancel", "cancel_where", "discard", "discard_where", "retry", "retry_dead", "retry_where", "stop_bulk", "resend",
     "pause", "resume", "pause_channel", "resume_channel", "_hasten", "_circuit_changed", "close_circuit", "probe_channel",
     "_read_audience", "_reject_cron", "_reject_schedule", "_cancel_runs", "create_schedule", "alter_schedule", "pause_schedule",
@@ -214,11 +215,11 @@ pub async fn run(client: &mut Client, install: Install) -> Result<Report, Error>
     // First of all: names in our SQL mean what they say, whatever the login's search_path puts in front of them.
     client.batch_execute(&settings.for_session()).await?;
     is_fit(&Asked::Pinned(client)).await?;
-    lock(client).await?;
+    lock::take(client).await?;
     let result = run_locked(client, install).await;
     let report = explain(client, result).await;
     // If unlocking fails the connection is broken, and the server lets go of the lock with it.
-    let unlocked = client.batch_execute(&format!("SELECT pg_advisory_unlock({LOCK}); {}", settings.reset())).await;
+    let unlocked = client.batch_execute(&format!("{}; {}", lock::give_back(), settings.reset())).await;
     let report = report?;
     unlocked?;
     Ok(report)
@@ -226,15 +227,6 @@ pub async fn run(client: &mut Client, install: Install) -> Result<Report, Error>
 
 fn server_is_new_enough(version_num: i32, found: String) -> Result<(), Error> {
     if version_num / 10_000 < *SERVER_VERSIONS.start() { Err(Error::ServerTooOld { found }) } else { Ok(()) }
-}
-
-async fn lock(client: &Client) -> Result<(), Error> {
-    let row = client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK]).await?;
-    if !row.get::<_, bool>(0) {
-        info!("another instance is migrating; waiting for it");
-        client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await?;
-    }
-    Ok(())
 }
 
 async fn run_locked(client: &mut Client, install: Install) -> Result<Report, Error> {

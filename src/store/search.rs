@@ -50,6 +50,8 @@ pub struct Filter {
     pub until: Option<DateTime<Utc>>,
     /// A JSON object that its payload contains.
     pub contains: Option<String>,
+    /// Patterns of LIKE, one of which its topic matches.
+    pub topics: Option<Vec<String>>,
 }
 
 /// Where a scan stands: on the last row that was scanned.
@@ -140,8 +142,15 @@ impl Store {
     }
 
     /// Notifications with this dedup_key, of one topic or of any.
-    pub async fn find_by_key(&self, key: &str, topic: Option<&str>, rows_max: i32) -> Answer<Vec<Found>> {
-        let rows = self.ask(query!("api/find_by_key", Request, [TEXT, TEXT, INT4]), &[&key, &topic, &rows_max]).await?;
+    pub async fn find_by_key(
+        &self,
+        key: &str,
+        topic: Option<&str>,
+        topics: Option<&[String]>,
+        rows_max: i32,
+    ) -> Answer<Vec<Found>> {
+        let query = query!("api/find_by_key", Request, [TEXT, TEXT, INT4, TEXT_ARRAY]);
+        let rows = self.ask(query, &[&key, &topic, &rows_max, &topics]).await?;
         let ids = rows.iter().map(|row| row.value(0)).collect::<super::Result<Vec<i64>>>()?;
         self.read_notifications(&ids).await
     }
@@ -164,39 +173,49 @@ impl Store {
 
     /// Those that match of the next rows, and the last of them whether it matches or not; whether that was all.
     async fn scan(&self, scan: Scan, from: &Position, rows: i32, filter: &Filter) -> Answer<(Vec<Seen>, bool)> {
-        let Filter { topic, recipient, since, until, contains, .. } = filter;
+        let Filter { topic, recipient, since, until, contains, topics, .. } = filter;
         let (status, id, at) = (filter.status.map(Status::name), &from.id, &from.at);
         let found = match scan {
             Scan::Log => {
-                let query = query!("api/scan_log", Request, [INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]);
-                self.ask(query, &[id, &rows, topic, &status, since, until, contains]).await?
+                let query = query!(
+                    "api/scan_log",
+                    Request,
+                    [INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT, TEXT_ARRAY]
+                );
+                self.ask(query, &[id, &rows, topic, &status, since, until, contains, topics]).await?
             }
             Scan::Recipient => {
                 let query = query!(
                     "api/scan_recipient",
                     Request,
-                    [INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT, TEXT]
+                    [INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT, TEXT, TEXT_ARRAY]
                 );
-                self.ask(query, &[id, &rows, topic, &status, since, until, contains, recipient]).await?
+                self.ask(query, &[id, &rows, topic, &status, since, until, contains, recipient, topics]).await?
             }
             Scan::Live => {
-                let query =
-                    query!("api/scan_outbox", Request, [INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]);
-                self.ask(query, &[id, &rows, topic, &status, since, until, contains]).await?
+                let query = query!(
+                    "api/scan_outbox",
+                    Request,
+                    [INT8, INT4, TEXT, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT, TEXT_ARRAY]
+                );
+                self.ask(query, &[id, &rows, topic, &status, since, until, contains, topics]).await?
             }
             Scan::Dead => {
-                let query =
-                    query!("api/scan_failed", Request, [TIMESTAMPTZ, INT8, INT4, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]);
-                self.ask(query, &[at, id, &rows, topic, since, until, contains]).await?
+                let query = query!(
+                    "api/scan_failed",
+                    Request,
+                    [TIMESTAMPTZ, INT8, INT4, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT, TEXT_ARRAY]
+                );
+                self.ask(query, &[at, id, &rows, topic, since, until, contains, topics]).await?
             }
             Scan::Pending => {
                 let query = query!(
                     "api/scan_pending",
                     Request,
-                    [TEXT, TIMESTAMPTZ, INT8, INT4, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT]
+                    [TEXT, TIMESTAMPTZ, INT8, INT4, TEXT, TIMESTAMPTZ, TIMESTAMPTZ, TEXT, TEXT_ARRAY]
                 );
                 let above = from.topic.clone().unwrap_or_default();
-                self.ask(query, &[&above, at, id, &rows, topic, since, until, contains]).await?
+                self.ask(query, &[&above, at, id, &rows, topic, since, until, contains, topics]).await?
             }
         };
         let scanned = found.first().map_or(Ok(0), |row| row.value::<i64>(4))?;

@@ -12,14 +12,30 @@ use super::{Commit, Query, Store};
 pub struct View {
     /// Its name, below `outboxd.`.
     pub name: &'static str,
+    /// Whether its rows are each of one topic, so that a token may read those of its own.
+    pub is_by_topic: bool,
     sql: &'static str,
 }
 
 /// Payloads are shown one at a time, by id: a page of them would have no bound.
 macro_rules! view {
+    ($name:literal by topic, $order:literal) => {
+        View {
+            name: $name,
+            is_by_topic: true,
+            sql: concat!(
+                "SELECT row_to_json(v)::text FROM (SELECT * FROM outboxd.",
+                $name,
+                " v WHERE $2::text[] IS NULL OR v.topic LIKE ANY ($2) ORDER BY ",
+                $order,
+                " LIMIT $1) v"
+            ),
+        }
+    };
     ($name:literal, $order:literal) => {
         View {
             name: $name,
+            is_by_topic: false,
             sql: concat!(
                 "SELECT row_to_json(v)::text FROM (SELECT * FROM outboxd.",
                 $name,
@@ -34,34 +50,53 @@ macro_rules! view {
 /// Every public view but `notifications`, which is searched. What each answers is its comment in `sql/views/`.
 pub const VIEWS: &[View] = &[
     view!("health", "v.level = 'ok', v.name"),
-    view!("queue_state", "v.topic, v.status"),
+    view!("queue_state" by topic, "v.topic, v.status"),
     view!("outbox_lag", "1"),
-    view!("stuck", "v.since"),
+    view!("stuck" by topic, "v.since"),
     View {
         name: "dead_letters",
+        is_by_topic: true,
         sql: "SELECT row_to_json(v)::text FROM (SELECT d.id, d.topic, d.recipient, d.channel, d.attempts, d.error, \
-              d.http_status, d.failed_at, d.created_at FROM outboxd.dead_letters d ORDER BY d.failed_at DESC LIMIT $1) v",
+              d.http_status, d.failed_at, d.created_at FROM outboxd.dead_letters d WHERE $2::text[] IS NULL OR d.topic LIKE ANY ($2) \
+              ORDER BY d.failed_at DESC LIMIT $1) v",
     },
     view!("attempts", "v.id DESC"),
     view!("workers", "v.worker"),
     view!("instances", "v.worker DESC"),
     view!("throughput", "v.minute DESC"),
-    view!("latency", "v.topic"),
+    view!("latency" by topic, "v.topic"),
     view!("channel_health", "v.channel, v.origin"),
     view!("bulk_actions", "v.id DESC"),
-    view!("schedules", "v.name"),
-    view!("schedule_runs", "v.run DESC"),
-    view!("events_waiting", "v.topic"),
-    view!("event_consumers", "v.topic, v.consumer_group"),
+    view!("schedules" by topic, "v.name"),
+    view!("schedule_runs" by topic, "v.run DESC"),
+    view!("events_waiting" by topic, "v.topic"),
+    view!("event_consumers" by topic, "v.topic, v.consumer_group"),
     view!("audit", "v.id DESC"),
 ];
 
 impl Store {
-    /// The first rows of a view, each an object of its columns.
-    pub async fn read_view(&self, view: &View, rows_max: i32) -> Answer<Vec<Value>> {
-        let query = Query { sql: view.sql, types: &[Type::INT4], commit: Commit::Request };
-        let rows = self.ask(&query, &[&rows_max]).await?;
+    /// The first rows of a view, each an object of its columns. `topics`: patterns of LIKE, one of which the topic of a row
+    /// must match, in views that are by topic.
+    pub async fn read_view(&self, view: &View, rows_max: i32, topics: Option<&[String]>) -> Answer<Vec<Value>> {
+        let rows = if view.is_by_topic {
+            let query = Query { sql: view.sql, types: &[Type::INT4, Type::TEXT_ARRAY], commit: Commit::Request };
+            self.ask(&query, &[&rows_max, &topics]).await?
+        } else {
+            let query = Query { sql: view.sql, types: &[Type::INT4], commit: Commit::Request };
+            self.ask(&query, &[&rows_max]).await?
+        };
         rows.iter().map(|row| Ok(parsed(row.value(0)?))).collect()
+    }
+
+    /// The topic of a schedule; `None`: there is none of this name.
+    pub async fn topic_of_schedule(&self, name: &str) -> Answer<Option<String>> {
+        let query = Query {
+            sql: "SELECT s.topic FROM outboxd.schedules s WHERE s.name = $1",
+            types: &[Type::TEXT],
+            commit: Commit::Request,
+        };
+        let rows = self.ask(&query, &[&name]).await?;
+        rows.first().map(|row| Ok(row.value(0)?)).transpose()
     }
 
     /// How far a bulk action is.

@@ -13,6 +13,7 @@ mod actions;
 mod examples;
 mod input;
 mod post;
+mod reach;
 mod search;
 
 const OPS: &str = "Authorization: Bearer operate-operate-operate";

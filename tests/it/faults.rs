@@ -27,6 +27,7 @@ mod relays;
 mod routes;
 mod sessions;
 mod snapshot;
+mod strangers;
 mod sweep;
 mod topics;
 mod upgrade;

@@ -2,7 +2,7 @@
 
 use tokio_postgres::Client;
 
-use crate::support::postgres;
+use crate::support::postgres::{self, Database};
 use crate::support::sql::{Refusal, pid, refused, run, until_blocked, value};
 
 const RECEIVE: &str = "SELECT first, response::text FROM outboxd.receive('billing', 'm1')";
@@ -66,28 +66,110 @@ async fn no_response_is_a_response_too() {
 async fn bad_calls_are_refused_with_a_code_a_message_and_a_hint() {
     let client = postgres::database().await.connect().await;
     let name_both = "Pass the consuming service's name and the message's id (webhook-id).";
+    let not_received = "Call outboxd.receive(consumer, message_id) first, in the same transaction. Logins share receipts where outboxd.share_consumer() says so.";
     let lengths = "A consumer has 1 to 200 bytes, a message_id 1 to 512; hash longer ids.";
     let cases = [
         ("receive(NULL, 'm')", "22004", "receive: consumer must not be NULL", name_both),
         ("receive('c', NULL)", "22004", "receive: message_id must not be NULL", name_both),
         ("receive('', 'm')", "22023", "receive: consumer has 0 bytes, message_id has 1", lengths),
         ("receive('c', repeat('m', 513))", "22023", "receive: consumer has 1 bytes, message_id has 513", lengths),
-        (
-            "respond('c', 'unheard of', '1')",
-            "P0002",
-            "respond: 'c' never received message 'unheard of'",
-            "Call outboxd.receive(consumer, message_id) first, in the same transaction.",
-        ),
-        (
-            "respond(NULL, 'm', '1')",
-            "P0002",
-            "respond: NULL never received message 'm'",
-            "Call outboxd.receive(consumer, message_id) first, in the same transaction.",
-        ),
+        ("respond('c', 'unheard of', '1')", "P0002", "respond: 'c' never received message 'unheard of'", not_received),
+        ("respond(NULL, 'm', '1')", "P0002", "respond: NULL never received message 'm'", not_received),
     ];
     for (call, code, message, hint) in cases {
         let refusal = refused(&client, &format!("SELECT outboxd.{call}")).await;
         let wanted = Refusal { code: code.into(), message: message.into(), hint: hint.into() };
         assert_eq!(refusal, wanted, "{call}");
     }
+}
+
+/// Two logins of the app's role on one database.
+async fn two_apps(database: &Database) -> (Client, Client) {
+    let admin = database.connect().await;
+    let name = |app: &str| format!("{app}_{}", database.name);
+    for app in ["billing", "stranger"] {
+        run(&admin, &format!("CREATE ROLE {} LOGIN IN ROLE outboxd_app", name(app))).await;
+    }
+    let connected = async |app: &str| postgres::connect(&database.url_as(&name(app))).await;
+    (connected("billing").await, connected("stranger").await)
+}
+
+#[tokio::test]
+async fn receipts_belong_to_the_login_and_a_stranger_neither_takes_nor_reads_one() {
+    let database = postgres::database().await;
+    let (billing, stranger) = two_apps(&database).await;
+    assert_eq!(receive(&stranger).await, (true, None));
+    run(&stranger, "SELECT outboxd.respond('billing', 'm1', '\"forged\"')").await;
+    assert_eq!(receive(&billing).await, (true, None), "the stranger's call does not make it a repeat");
+    run(&billing, "SELECT outboxd.respond('billing', 'm1', '\"paid\"')").await;
+    assert_eq!(receive(&stranger).await, (false, Some("\"forged\"".into())), "nor does it show the response");
+    assert_eq!(receive(&billing).await, (false, Some("\"paid\"".into())));
+    // What is open in another login's transaction is not waited for.
+    run(&stranger, "BEGIN; SELECT outboxd.receive('billing', 'm2')").await;
+    run(&billing, "SET lock_timeout = '1s'").await;
+    assert!(value::<bool>(&billing, "SELECT first FROM outboxd.receive('billing', 'm2')").await);
+}
+
+#[tokio::test]
+async fn set_role_and_a_definers_function_do_not_change_whose_receipt_it_is() {
+    let database = postgres::database().await;
+    let (billing, _) = two_apps(&database).await;
+    let admin = database.connect().await;
+    let login: String = value(&billing, "SELECT session_user::text").await;
+    let team = format!("team_{}", database.name);
+    run(
+        &admin,
+        &format!(
+            "CREATE ROLE {team} IN ROLE outboxd_app; GRANT {team} TO {login};
+             CREATE FUNCTION handled(id text) RETURNS bool LANGUAGE sql SECURITY DEFINER
+                 AS $$ SELECT NOT first FROM outboxd.receive('billing', id) $$"
+        ),
+    )
+    .await;
+    assert_eq!(receive(&billing).await, (true, None));
+    run(&billing, &format!("SET ROLE {team}")).await;
+    assert_eq!(receive(&billing).await, (false, None));
+    run(&billing, "RESET ROLE").await;
+    assert!(value::<bool>(&billing, "SELECT handled('m1')").await, "the login's, whoever owns the function");
+}
+
+#[tokio::test]
+async fn logins_of_a_named_group_share_the_receipts_of_its_consumer() {
+    let database = postgres::database().await;
+    let (first, second) = two_apps(&database).await;
+    let admin = database.connect().await;
+    let operator = database.connect_as_member_of("outboxd_operator").await;
+    let team = format!("team_{}", database.name);
+    let (one, other): (String, String) =
+        (value(&first, "SELECT session_user::text").await, value(&second, "SELECT session_user::text").await);
+    // Both received m1 before; the one that answered stands. m2 was the second's alone.
+    receive(&second).await;
+    run(&second, "SELECT outboxd.receive('billing', 'm2')").await;
+    receive(&first).await;
+    run(&first, "SELECT outboxd.respond('billing', 'm1', '1')").await;
+    run(&admin, &format!("CREATE ROLE {team}; GRANT {team} TO {one}, {other}")).await;
+    assert_eq!(value::<i64>(&operator, &format!("SELECT outboxd.share_consumer('billing', '{team}')")).await, 2);
+    assert_eq!(receive(&second).await, (false, Some("1".into())));
+    let both = "SELECT first FROM outboxd.receive('billing', 'm2')";
+    assert!(!value::<bool>(&first, both).await && !value::<bool>(&second, both).await);
+    assert!(value::<bool>(&first, "SELECT first FROM outboxd.receive('billing', 'm3')").await);
+    assert!(!value::<bool>(&second, "SELECT first FROM outboxd.receive('billing', 'm3')").await);
+    let others = "SELECT first FROM outboxd.receive('shipping', 'm3')";
+    assert!(value::<bool>(&first, others).await && value::<bool>(&second, others).await, "of this consumer alone");
+    // Who is no member has receipts of its own.
+    let stranger = database.connect_as_member_of("outboxd_app").await;
+    assert!(value::<bool>(&stranger, "SELECT first FROM outboxd.receive('billing', 'm3')").await);
+    let again = format!("SELECT outboxd.share_consumer('billing', '{team}')");
+    assert_eq!(value::<i64>(&operator, &again).await, 0, "said twice, it is said");
+    let end = format!("SELECT outboxd.unshare_consumer('billing', '{team}')");
+    assert!(value::<bool>(&operator, &end).await && !value::<bool>(&operator, &end).await);
+    assert!(value::<bool>(&second, "SELECT first FROM outboxd.receive('billing', 'm3')").await);
+    let audit = "SELECT string_agg(concat_ws(' ', action, subject, affected, detail->>'role'), ', ' ORDER BY id) FROM outboxd.audit
+                  WHERE actor LIKE 'outboxd_operator%'";
+    let wanted =
+        format!("share_consumer billing 2 {team}, share_consumer billing 0 {team}, unshare_consumer billing 0 {team}");
+    assert_eq!(value::<String>(&admin, audit).await, wanted);
+    let nobody = refused(&operator, "SELECT outboxd.share_consumer('billing', 'nobody at all')").await;
+    assert_eq!((nobody.code.as_str(), nobody.hint.contains("CREATE ROLE")), ("42704", true));
+    assert_eq!(refused(&first, &again).await.code, "42501", "apps may not say it");
 }

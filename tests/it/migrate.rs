@@ -2,6 +2,7 @@
 //! cannot.
 
 use std::path::Path;
+use std::time::Duration;
 
 use futures_util::future::poll_fn;
 use outboxd::store::command::Session;
@@ -12,7 +13,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use crate::leader::config;
 use crate::support::command::{outboxd, run_in};
 use crate::support::postgres::{self, Database, connect};
-use crate::support::sql::{run, value, values};
+use crate::support::sql::{run, until, value, values};
 
 async fn session(database: &Database) -> Session {
     Session::open(&config(database, &[])).await.unwrap()
@@ -273,4 +274,27 @@ async fn roles_that_may_not_be_created_are_warned_of_and_granted_once_a_dba_made
     let reads = "SELECT proowner::regrole::text FROM pg_proc WHERE proname = '_read_audience'";
     assert_eq!(value::<String>(&owner, reads).await, "outboxd_audience");
     migrate::run(&mut owner, Install::Always).await.expect("who handed the function over can install it anew");
+}
+
+#[tokio::test]
+async fn a_stranger_who_holds_the_lock_of_migrations_delays_none() {
+    let database = postgres::empty_database().await;
+    let stranger = database.connect_as_stranger().await;
+    let mut owner = database.connect().await;
+    // Before there is a schema, and after.
+    for _ in 0..2 {
+        run(&stranger, "SELECT pg_advisory_lock(x'6f7574626f786401'::bit(64)::bigint)").await;
+        let migrated = tokio::time::timeout(Duration::from_secs(60), migrate::run(&mut owner, Install::Always)).await;
+        migrated.expect("nobody waits for a stranger").unwrap();
+    }
+    // One of ours is waited for.
+    let other = database.connect().await;
+    run(&stranger, "SELECT pg_advisory_unlock_all()").await;
+    run(&other, "SELECT pg_advisory_lock(x'6f7574626f786401'::bit(64)::bigint)").await;
+    let (migrated, ()) = tokio::join!(migrate::run(&mut owner, Install::Always), async {
+        let tried = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_locks l LEFT JOIN%' AND pid <> pg_backend_pid()";
+        until(&other, tried).await;
+        run(&other, "SELECT pg_advisory_unlock_all()").await;
+    });
+    migrated.unwrap();
 }

@@ -18,7 +18,7 @@ const SEARCHES: [(&str, &str); 4] = [
 fn arguments(search: &str, recipient: &str) -> String {
     match search {
         "the_command" => format!("('{recipient}', NULL, 20)"),
-        "the_api" => format!("(150000, 20, NULL, NULL, NULL, NULL, NULL, '{recipient}')"),
+        "the_api" => format!("(150000, 20, NULL, NULL, NULL, NULL, NULL, '{recipient}', NULL)"),
         _ => format!("('{recipient}')"),
     }
 }

@@ -88,7 +88,7 @@ async fn what_is_past_its_time_goes_but_no_event_that_is_still_to_be_appended() 
             "outboxd.attempt (notification_id, token, outcome, ended_at) SELECT 0, n, 'failed', {days} ORDER BY n DESC"
         ),
         format!("outboxd.event (topic, key, payload, created_at) SELECT 't', 'k', '{{}}', {days} ORDER BY n DESC"),
-        format!("outboxd.inbox (consumer, message_id, received_at) SELECT 'c', n, {days} ORDER BY n DESC"),
+        format!("outboxd.inbox (consumer, message_id, owner, received_at) SELECT 'c', n, 'o', {days} ORDER BY n DESC"),
         format!("outboxd.idempotency (token, key, digest, ids, at) SELECT 't', n, '', '{{}}', {days} ORDER BY n DESC"),
         format!("outboxd.audit (action, subject, affected, at) SELECT 'a', n, 1, {days} ORDER BY n DESC"),
     ] {

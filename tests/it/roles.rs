@@ -3,15 +3,17 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use futures_util::SinkExt as _;
 use serde_json::Value;
 use tokio_postgres::Client;
 
 use crate::support::postgres::{self, connect};
-use crate::support::sql::{refused, run, value, values};
+use crate::support::sql::{Refusal, refused, run, value, values};
 
 const APP_FUNCTIONS: [&str; 6] = ["notify", "notify_many", "publish", "receive", "respond", "status"];
-const ACTIONS: [&str; 21] = [
+const ACTIONS: [&str; 23] = [
     "alter_schedule",
     "cancel",
     "cancel_where",
@@ -32,11 +34,13 @@ const ACTIONS: [&str; 21] = [
     "retry",
     "retry_dead",
     "retry_where",
+    "share_consumer",
     "stop_bulk",
+    "unshare_consumer",
 ];
 
-/// Functions that show and change nothing.
-const SEEN_BY_ALL: [&str; 2] = ["_count_active", "status"];
+/// Functions that show and change nothing: status(), and those that views call as whoever asks.
+const SEEN_BY_ALL: [&str; 6] = ["_cause", "_count_active", "_masked", "_planned_for", "_sees_all", "status"];
 
 /// Everything in the schema that `role` may use, as "kind name privilege".
 async fn privileges(client: &Client, role: &str) -> BTreeSet<String> {
@@ -83,6 +87,8 @@ async fn the_app_may_do_its_part_and_nothing_else() {
     // The function behind a column's default is called as whoever inserts. It rings if the bell, which the default
     // reads, is to be rung.
     wanted.extend(["function _ring_at_insert execute", "sequence doorbell select"].map(String::from));
+    // The trigger that refuses ids of their own asks what the session drew.
+    wanted.insert("sequence notification_log_id_seq select".to_string());
     assert_eq!(privileges(&client, "outboxd_app").await, wanted);
 }
 
@@ -109,7 +115,7 @@ async fn readers_read_every_view_and_can_do_nothing() {
         "SELECT outboxd.retry(1)",
         "SELECT outboxd.pause('t')",
         "SELECT outboxd.retry_where('{}')",
-        "UPDATE outboxd.dead_letters SET recipient = 'x'",
+        "UPDATE outboxd.dead_letters SET topic = 'x'",
         "DELETE FROM outboxd.dead_letters",
         "SELECT * FROM outboxd.notification_log",
         "SELECT * FROM outboxd.outbox",
@@ -282,22 +288,95 @@ async fn a_model_with_columns_that_are_not_the_apps_is_refused() {
     }
 }
 
-/// The right to write `id` as DEFAULT is the right to override it. It costs whoever draws that number one 23505.
+/// The right to write `id` as DEFAULT is the right to override it, in SQL and by COPY.
 #[tokio::test]
-async fn an_app_that_overrides_its_id_makes_one_later_notify_fail_and_no_more() {
-    let app = postgres::database().await.connect_as_member_of("outboxd_app").await;
-    let first: i64 = value(&app, "SELECT outboxd.notify('t', 'r', '{}')").await;
-    run(
-        &app,
-        &format!("INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE VALUES ({first} + 1, 't', 'r', '{{}}')"),
-    )
-    .await;
-    assert_eq!(refused(&app, "SELECT outboxd.notify('t', 'r', '{}')").await.code, "23505");
-    assert_eq!(value::<i64>(&app, "SELECT outboxd.notify('t', 'r', '{}')").await, first + 2);
-    let taken = format!(
-        "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE VALUES ({first}, 't', 'r', '{{}}')"
-    );
-    assert_eq!(refused(&app, &taken).await.code, "23505", "a row that exists is out of reach");
+async fn an_app_that_chooses_an_id_is_refused_whichever_it_is_and_costs_nobody_else() {
+    let database = postgres::database().await;
+    let (app, admin) = (database.connect_as_member_of("outboxd_app").await, database.connect().await);
+    let choose = |id: i64| {
+        format!(
+            "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE
+             VALUES ({id}, 't', 'r', '{{}}')"
+        )
+    };
+    run(&admin, "SELECT outboxd.notify('t', 'r', '{}') FROM generate_series(1, 5)").await;
+    run(&admin, "DELETE FROM outboxd.notification_log WHERE id <= 4; DELETE FROM outboxd.outbox WHERE id <= 4").await;
+    // It has drawn nothing yet: there is nothing that it could write.
+    assert_eq!(refused(&app, &choose(3)).await.code, "55000");
+    let drawn: i64 = value(&app, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    assert_eq!(drawn, 6);
+    // Another session draws the next one and has not committed.
+    run(&admin, "BEGIN; SELECT outboxd.notify('t', 'r', '{}')").await;
+    for (what, id) in [
+        ("used before", 3),
+        ("a row that exists", 5),
+        ("another session's", 7),
+        ("the next one", 8),
+        ("far ahead", 1 << 40),
+        ("below", -1),
+    ] {
+        let refusal = refused(&app, &choose(id)).await;
+        let wanted = ("428C9", format!("id {id} was not drawn by this INSERT"));
+        assert_eq!((refusal.code.as_str(), refusal.message), wanted, "{what}");
+        assert!(refusal.hint.contains("write DEFAULT"), "{what}: {}", refusal.hint);
+    }
+    let many = "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE
+                SELECT n, 't', 'r', '{}' FROM generate_series(100, 200) n ON CONFLICT DO NOTHING";
+    assert_eq!(refused(&app, many).await.code, "428C9");
+    let copied = copy(&app, "id, topic, recipient, payload", "900\tt\tr\t{}\n").await.expect_err("COPY overrides too");
+    assert_eq!(copied.code, "428C9");
+    run(&admin, "COMMIT").await;
+    for _ in 0..3 {
+        run(&admin, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    }
+    let ids = "SELECT string_agg(id::text, ' ' ORDER BY id) FROM outboxd.notification_log";
+    assert_eq!(value::<String>(&admin, ids).await, "5 6 7 8 9 10", "nobody met a number that was taken");
+}
+
+#[tokio::test]
+async fn ids_come_from_the_server_by_each_way_that_an_app_has_to_write() {
+    let database = postgres::database().await;
+    let (app, admin) = (database.connect_as_member_of("outboxd_app").await, database.connect().await);
+    let columns = "(id, topic, recipient, payload)";
+    for rows in [
+        "VALUES (DEFAULT, 't', 'r', '{}')",
+        "VALUES (DEFAULT, 't', 'r', '{}'), (DEFAULT, 't', 'r', '{}')",
+        "OVERRIDING USER VALUE VALUES (7, 't', 'r', '{}')",
+    ] {
+        run(&app, &format!("INSERT INTO outboxd.notification_log {columns} {rows}")).await;
+    }
+    let sorted = "INSERT INTO outboxd.notification_log (topic, recipient, payload)
+                  SELECT 't', 'r' || n, '{}' FROM generate_series(1, 100) n ORDER BY n % 7, n DESC";
+    run(&app, sorted).await;
+    run(&app, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}') ON CONFLICT DO NOTHING")
+        .await;
+    let chained = "WITH a AS (INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}') RETURNING id)
+                   INSERT INTO outboxd.notification_log (topic, recipient, payload) SELECT 't', id::text, '{}' FROM a";
+    run(&app, chained).await;
+    assert_eq!(copy(&app, "topic, recipient, payload", "t\tr\t{}\nt\tr\t{}\n").await.unwrap(), 2);
+    let items = r#"[{"recipient": "r", "payload": 1}, {"recipient": "r", "payload": 2}]"#;
+    run(&app, &format!("SELECT outboxd.notify_many('t', '{items}')")).await;
+    assert_eq!(value::<i64>(&admin, "SELECT count(*) FROM outboxd.notification_log").await, 111);
+}
+
+/// What a dump of the data needs, and what an owner who mends something needs.
+#[tokio::test]
+async fn the_owner_and_the_daemon_bring_ids_of_their_own_into_a_new_session() {
+    let database = postgres::database().await;
+    let service = database.connect_as_member_of("outboxd_service").await;
+    for (client, id) in [(&database.connect().await, 1_000), (&service, 2_000)] {
+        let rows = format!("{id}\tt\tr\t{{}}\n{}\tt\tr\t{{}}\n", id + 1);
+        assert_eq!(copy(client, "id, topic, recipient, payload", &rows).await.unwrap(), 2);
+    }
+}
+
+/// Copies rows in, as `\copy` does.
+async fn copy(client: &Client, columns: &str, rows: &str) -> Result<u64, Refusal> {
+    let statement = format!("COPY outboxd.notification_log ({columns}) FROM STDIN");
+    let sink = client.copy_in(&statement).await.map_err(|error| Refusal::of(&error))?;
+    let mut sink = std::pin::pin!(sink);
+    sink.send(Bytes::copy_from_slice(rows.as_bytes())).await.map_err(|error| Refusal::of(&error))?;
+    sink.finish().await.map_err(|error| Refusal::of(&error))
 }
 
 #[tokio::test]
@@ -328,7 +407,7 @@ async fn an_operators_login_reads_each_view_and_takes_each_action() {
         "DELETE FROM outboxd.audit",
         "UPDATE outboxd.audit SET actor = 'someone else'",
         "UPDATE outboxd.setting SET audience_rows_max = 2000",
-        "UPDATE outboxd.dead_letters SET error = ''",
+        "UPDATE outboxd.dead_letters SET channel = ''",
         "SELECT outboxd.notify('t', 'r', '{}')",
         "SELECT outboxd._requeue('{1}')",
         "SELECT outboxd._cancel('{1}')",
@@ -432,4 +511,104 @@ async fn a_hostile_search_path_does_not_change_what_our_functions_do() {
     assert_eq!(value::<String>(&admin, counts).await, "10 5 1 1 4");
     let written = "SELECT count(*) FROM outboxd.notification_log WHERE topic = 't' AND payload = '{}' AND recipient IN ('r', 'plain')";
     assert_eq!(value::<i64>(&admin, written).await, 10);
+}
+
+/// What an app's data look like, everywhere they may come to stand: no reader sees any of it.
+const MARKED: &str = r#"
+    INSERT INTO outboxd.route VALUES ('default', 0, 'push');
+    SELECT outboxd.notify('t', 'xxMARK-recipient', '{"MARK": 1}', dedup_key => 'for MARK-key 1', ordering_key => 'by MARK-key 1', headers => '{"h": "MARK"}');
+    SELECT outboxd.notify('t', 'MARK', '{"MARK": 1}', ordering_key => 'by MARK-key 1');
+    UPDATE outboxd.notification_log SET created_at = now() - interval '5 min', send_at = now() - interval '5 min';
+    UPDATE outboxd.outbox SET state = 'published', published_at = now() - interval '5 min' WHERE id = 1;
+    INSERT INTO outboxd.attempt (notification_id, token, outcome, error, response, channel)
+    VALUES (1, 1, 'failed', 'whether it was accepted cannot be told: MARK', 'MARK', 'push');
+    INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error, channel)
+    VALUES ('t', 'xxMARK-recipient', '{"MARK": 1}', 'FAILED', now(), now(), 'not accepted: MARK', 'push');
+    INSERT INTO outboxd.bulk_action (action, filter, actor, matched) VALUES ('retry', '{"recipient": "a MARK of it", "error_like": "MARK%", "topic": "t"}', 'a', 1);
+    INSERT INTO outboxd.statistics_channel (minute, channel, origin, failed, last_error, last_error_at)
+    VALUES (date_trunc('minute', now()), 'push', '', 1, 'not accepted: MARK', now());
+    SELECT outboxd.create_schedule('s', '0 9 * * *', 'UTC', 't', 'public.people');
+    INSERT INTO outboxd.schedule_run (schedule_id, version, schedule, topic, audience, spread, slot, release_at, state, error, ended_at)
+    VALUES (1, 1, 's', 't', 'public.people', '0', now(), now(), 'failed', 'invalid input syntax for type json: MARK', now());
+    INSERT INTO outboxd.event (topic, key, payload) VALUES ('t', 'MARK', '{"MARK": 1}');
+    INSERT INTO outboxd.event_outbox (event_id, topic) VALUES (1, 't')"#;
+
+#[tokio::test]
+async fn readers_see_neither_payloads_nor_answers_nor_whole_recipients_in_any_view() {
+    let database = postgres::database().await;
+    let admin = database.connect().await;
+    run(&admin, "CREATE VIEW public.people AS SELECT ''::text AS recipient, '{}'::jsonb AS payload; GRANT SELECT ON public.people TO outboxd_audience").await;
+    run(&admin, MARKED).await;
+    let reader = database.connect_as_member_of("outboxd_reader").await;
+    let operator = database.connect_as_member_of("outboxd_operator").await;
+    let mut marked = BTreeSet::new();
+    for view in values::<String>(&admin, PUBLIC_VIEWS).await {
+        let rows = format!("SELECT row_to_json(v)::text FROM outboxd.{view} v");
+        let shown: String = values::<String>(&reader, &rows).await.concat();
+        assert!(!shown.contains("MARK"), "{view} shows readers {shown}");
+        if values::<String>(&operator, &rows).await.concat().contains("MARK") {
+            marked.insert(view);
+        }
+    }
+    let wanted = [
+        "attempts",
+        "bulk_actions",
+        "channel_health",
+        "dead_letters",
+        "notifications",
+        "schedule_runs",
+        "schedules",
+        "stuck",
+    ];
+    assert_eq!(marked, set(wanted.map(String::from)), "operators see all of it");
+    let shown =
+        "SELECT concat_ws(' | ', recipient, dedup_key, ordering_key, error) FROM outboxd.notifications ORDER BY id";
+    let masked = [
+        "xx****nt | fo**** 1 | by**** 1 | whether it was accepted cannot be told",
+        "**** | by**** 1",
+        "xx****nt | not accepted",
+    ];
+    assert_eq!(values::<String>(&reader, shown).await, masked);
+    let filter = "SELECT filter::text FROM outboxd.bulk_actions";
+    assert_eq!(value::<String>(&reader, filter).await, r#"{"topic": "t", "recipient": "a ****it"}"#);
+}
+
+#[tokio::test]
+async fn a_readers_search_compares_what_it_sees_and_an_operators_the_recipient() {
+    let database = postgres::database().await;
+    run(&database.connect().await, "SELECT outboxd.notify('t', '+821012345678', '{\"a\": 1}')").await;
+    let (reader, operator) = (
+        database.connect_as_member_of("outboxd_reader").await,
+        database.connect_as_member_of("outboxd_operator").await,
+    );
+    for (condition, by_reader, by_operator) in [
+        ("recipient = '+821012345678'", 0, 1),
+        ("recipient LIKE '%1012345678'", 0, 1),
+        ("recipient = '+8****78'", 1, 0),
+        ("payload @> '{\"a\": 1}'", 0, 1),
+        ("payload IS NULL", 1, 0),
+    ] {
+        let sql = format!("SELECT count(*) FROM outboxd.notifications WHERE {condition}");
+        let found = (value::<i64>(&reader, &sql).await, value::<i64>(&operator, &sql).await);
+        assert_eq!(found, (by_reader, by_operator), "{condition}");
+    }
+}
+
+/// A pool whose sessions change their role: what was prepared as one is run as the other.
+#[tokio::test]
+async fn a_plan_made_for_an_operator_shows_a_reader_nothing() {
+    let database = postgres::database().await;
+    let admin = database.connect().await;
+    run(&admin, "SELECT outboxd.notify('t', '+821012345678', '{}')").await;
+    let login = format!("pool_{}", database.name);
+    run(&admin, &format!("CREATE ROLE {login} LOGIN NOINHERIT IN ROLE outboxd_reader, outboxd_operator")).await;
+    let pool = connect(&database.url_as(&login)).await;
+    run(&pool, "SET ROLE outboxd_operator; SET plan_cache_mode = force_generic_plan").await;
+    run(&pool, "PREPARE listed AS SELECT recipient FROM outboxd.notifications").await;
+    assert_eq!(value::<String>(&pool, "EXECUTE listed").await, "+821012345678");
+    run(&pool, "SET ROLE outboxd_reader").await;
+    let refusal = refused(&pool, "EXECUTE listed").await;
+    assert_eq!((refusal.code.as_str(), refusal.hint.contains("DISCARD PLANS")), ("0A000", true), "{refusal:?}");
+    run(&pool, "DISCARD PLANS").await;
+    assert_eq!(value::<String>(&pool, "EXECUTE listed").await, "+8****78");
 }

@@ -67,11 +67,11 @@ const ILLEGAL: &[(&str, &str)] = &[
     ),
     ("there_is_one_row_of_event_progress", "INSERT INTO outboxd.event_progress (only_row) VALUES (false)"),
     ("only_what_was_lost_is_restored", "UPDATE outboxd.event_progress SET restored_at = now()"),
-    ("consumer_has_1_to_200_bytes", "INSERT INTO outboxd.inbox (consumer, message_id) VALUES ('', 'm')"),
-    ("message_id_has_1_to_512_bytes", "INSERT INTO outboxd.inbox (consumer, message_id) VALUES ('c', '')"),
+    ("consumer_has_1_to_200_bytes", "INSERT INTO outboxd.inbox (consumer, message_id, owner) VALUES ('', 'm', 'o')"),
+    ("message_id_has_1_to_512_bytes", "INSERT INTO outboxd.inbox (consumer, message_id, owner) VALUES ('c', '', 'o')"),
     (
         "responses_and_only_they_have_responded_at",
-        "INSERT INTO outboxd.inbox (consumer, message_id, response) VALUES ('c', 'm', '1')",
+        "INSERT INTO outboxd.inbox (consumer, message_id, response, owner) VALUES ('c', 'm', '1', 'o')",
     ),
     ("there_is_one_row_of_settings", "INSERT INTO outboxd.setting (only_row) VALUES (false)"),
     (

@@ -94,7 +94,9 @@ async fn best_of_five(client: &Client, question: &str) -> Duration {
 
 #[tokio::test]
 async fn no_view_scans_the_history_and_each_answers_within_50_ms() {
-    let client = postgres::database().await.connect().await;
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let reader = database.connect_as_member_of("outboxd_reader").await;
     fill(&client, 300_000, 100_000, 10_000).await;
     assert!(value::<bool>(&client, "SELECT outboxd._take_snapshot()").await);
     run(&client, "DISCARD PLANS").await;
@@ -109,8 +111,10 @@ async fn no_view_scans_the_history_and_each_answers_within_50_ms() {
         assert_eq!(wanted, [""; 0], "{question}\n{plan:#}");
         // Above 100,000 the server would compile the query first, which takes longer than the answer may.
         assert!(plan["Total Cost"].as_f64().unwrap() < 50_000.0, "{question}\n{plan:#}");
-        let best = best_of_five(&client, question).await;
-        assert!(best < Duration::from_millis(50), "{question} takes {best:?}");
+        for (who, asking) in [("an owner", &client), ("a reader", &reader)] {
+            let best = best_of_five(asking, question).await;
+            assert!(best < Duration::from_millis(50), "{question} takes {who} {best:?}");
+        }
     }
     let all = "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'outboxd'::regnamespace AND c.relkind = 'v' AND left(c.relname, 1) <> '_'";
     for view in values::<String>(&client, all).await {

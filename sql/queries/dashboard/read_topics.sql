@@ -1,6 +1,6 @@
 -- Topics that have work, a route, a pause or traffic in the last hour: what waits, what was done, where it goes by the routes
 -- of the instance that started last, and which running instances have no route for it.
--- Parameters: none. Locks: none. Index: the primary keys of the statistics; 200 rows at most.
+-- $1 patterns of LIKE for topics, NULL: all. Locks: none. Index: the primary keys of the statistics; 200 rows at most.
 WITH states AS MATERIALIZED (
     SELECT q.topic, q.status, q.count, extract(epoch FROM q.oldest_age)::float8 AS oldest_s FROM outboxd.queue_state q
 ), done AS MATERIALIZED (
@@ -34,6 +34,7 @@ WITH states AS MATERIALIZED (
                AS routed
       FROM known k LEFT JOIN outboxd.topic p ON p.name = k.topic
       LEFT JOIN done d ON d.topic = k.topic LEFT JOIN spent l ON l.topic = k.topic
+     WHERE $1::text[] IS NULL OR k.topic LIKE ANY ($1)
      ORDER BY p.paused_at IS NULL, k.topic LIMIT 200
 )
 SELECT json_build_object('topics', (SELECT json_agg(l) FROM listed l)) AS page

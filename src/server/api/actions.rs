@@ -9,10 +9,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::input::{InPath, InQuery};
+use super::reach;
 use crate::server::access::Caller;
 use crate::server::problem::{Problem, Shape};
 use crate::server::readiness::Ready;
 use crate::store::action::{Acted, ChannelAction, NotificationAction, ScheduleAction, TopicAction};
+
+/// What an operator does with a topic.
+pub(in crate::server) const ACT_ON: &str = "act on";
 
 /// Does it to one notification: retry, cancel, resend or discard.
 #[utoipa::path(
@@ -36,6 +40,7 @@ pub(super) async fn on_notification(
     Ready(store): Ready,
     InPath((id, action)): InPath<(i64, NotificationAction)>,
 ) -> Result<Json<Acted>, Problem> {
+    reach::notification(&store, &caller, id).await?;
     Ok(Json(store.act_on_notification(caller.name(), action, id).await?))
 }
 
@@ -59,6 +64,7 @@ pub(super) async fn on_topic(
     Ready(store): Ready,
     InPath((topic, action)): InPath<(String, TopicAction)>,
 ) -> Result<StatusCode, Problem> {
+    caller.check_topic(ACT_ON, &topic)?;
     store.act_on_topic(caller.name(), action, &topic).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -95,6 +101,7 @@ pub(super) async fn on_channel(
     InPath((channel, action)): InPath<(String, ChannelAction)>,
     InQuery(of): InQuery<OfChannel>,
 ) -> Result<StatusCode, Problem> {
+    reach::everything(&caller, "a channel")?;
     store.act_on_channel(caller.name(), action, &channel, &of.origin).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -128,5 +135,6 @@ pub(super) async fn on_schedule(
     Ready(store): Ready,
     InPath((schedule, action)): InPath<(String, ScheduleAction)>,
 ) -> Result<Json<Canceled>, Problem> {
+    reach::schedule(&store, &caller, &schedule).await?;
     Ok(Json(Canceled { canceled: store.act_on_schedule(caller.name(), action, &schedule).await? }))
 }

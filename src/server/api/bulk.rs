@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::input::{self, InPath, JsonBytes};
-use super::redact;
+use super::{reach, redact};
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem, Shape};
 use crate::server::readiness::Ready;
@@ -89,6 +89,7 @@ pub(super) async fn start(
     if !wanted.filter.get().starts_with('{') {
         return Err(Problem::new(Kind::Invalid, "filter is an object, such as {\"topic\": \"orders\"}"));
     }
+    reach::filter(&caller, wanted.filter.get())?;
     let run = if wanted.dry_run.unwrap_or(true) { BulkRun::Dry } else { BulkRun::Real };
     Ok(Json(store.act_on_all(caller.name(), wanted.action, wanted.filter.get(), run).await?))
 }
@@ -109,11 +110,16 @@ pub(super) async fn show(caller: Caller, Ready(store): Ready, InPath(id): InPath
     let mut row = store
         .read_bulk_action(id)
         .await?
-        .ok_or_else(|| Problem::new(Kind::NotFound, format!("there is no bulk action {id}")))?;
+        .filter(|row| reach::covers(&caller, &row["filter"]))
+        .ok_or_else(|| no_bulk(id))?;
     if !caller.may_see_payloads() {
         redact::row(&mut row);
     }
     Ok(Json(row))
+}
+
+pub(super) fn no_bulk(id: i64) -> Problem {
+    Problem::new(Kind::NotFound, format!("there is no bulk action {id}"))
 }
 
 /// Ends a bulk action after its current batch; what it has done stays done.
@@ -130,6 +136,7 @@ pub(super) async fn show(caller: Caller, Ready(store): Ready, InPath(id): InPath
     )
 )]
 pub(super) async fn stop(caller: Caller, Ready(store): Ready, InPath(id): InPath<i64>) -> Result<StatusCode, Problem> {
+    reach::bulk_action(&store, &caller, id).await?;
     store.stop_bulk(caller.name(), id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -27,7 +27,7 @@ const PAGE_MAX: usize = 200;
 
 /// One notification with its attempts.
 ///
-/// A `write` token is told of its own topics alone.
+/// A token with topics is told of these alone.
 #[utoipa::path(
     get,
     path = "/v1/notifications/{id}",
@@ -47,17 +47,18 @@ pub(super) async fn show(
     if caller.scope() != Scope::Write {
         caller.check(Scope::Read)?;
     }
-    let details = details(&store, &caller, id).await?.ok_or_else(|| {
-        Problem::new(Kind::NotFound, format!("there is no notification {id}; its retention may have passed"))
-    })?;
+    let details = details(&store, &caller, id).await?.ok_or_else(|| no_notification(id))?;
     Ok(Json(details))
+}
+
+pub(super) fn no_notification(id: i64) -> Problem {
+    Problem::new(Kind::NotFound, format!("there is no notification {id}; its retention may have passed"))
 }
 
 /// One notification as this caller may see it.
 pub(in crate::server) async fn details(store: &Store, caller: &Caller, id: i64) -> Result<Option<Details>, Problem> {
     let details = store.read_notification(id).await?;
-    let may_see = |details: &Details| caller.scope() != Scope::Write || caller.may_use_topic(&details.found.topic);
-    let mut details = details.filter(may_see);
+    let mut details = details.filter(|details| caller.may_use_topic(&details.found.topic));
     if !caller.may_see_payloads() {
         details.iter_mut().for_each(redact::details);
     }
@@ -114,7 +115,7 @@ pub(in crate::server) struct Listed {
     responses(
         (status = 200, description = "A page", body = Listed),
         (status = 400, description = "A parameter cannot be read", body = Shape),
-        (status = 403, description = "The token may not search payloads", body = Shape)
+        (status = 403, description = "The token may not search payloads, or not this topic", body = Shape)
     )
 )]
 pub(super) async fn list(
@@ -134,6 +135,7 @@ pub(in crate::server) async fn search(store: &Store, caller: &Caller, asked: Ask
     let from = asked.cursor.as_deref().map(position).transpose()?;
     let text = asked.q.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
     let mut filter = filter(asked)?;
+    narrow(caller, &mut filter)?;
     let mut listed = match text {
         Some(text) if text.starts_with('{') => {
             if !caller.may_see_payloads() {
@@ -145,7 +147,7 @@ pub(in crate::server) async fn search(store: &Store, caller: &Caller, asked: Ask
             scan(store, &filter, from, limit).await?
         }
         Some(text) => {
-            let notifications = named(store, &text, &filter, limit).await?;
+            let notifications = named(store, caller, &text, &filter, limit).await?;
             Listed { notifications, next: None, scanned_to: None }
         }
         None => scan(store, &filter, from, limit).await?,
@@ -156,6 +158,25 @@ pub(in crate::server) async fn search(store: &Store, caller: &Caller, asked: Ask
     Ok(listed)
 }
 
+/// Leaves what is of the caller's topics. A page of PENDING ones ends at any topic, and where it ended is told, so the
+/// topic has to be named.
+fn narrow(caller: &Caller, filter: &mut Filter) -> Result<(), Problem> {
+    filter.topics = caller.topics();
+    if filter.topic.is_none() {
+        filter.topic = caller.only_topic().map(str::to_owned);
+    }
+    match &filter.topic {
+        Some(topic) => caller.check_topic("read", topic),
+        None if filter.topics.is_some() && filter.status == Some(Status::Pending) => {
+            let name = caller.name();
+            let detail =
+                format!("the token {name:?} lists PENDING ones of one topic: name it, as topic (tokens.{name}.topics)");
+            Err(Problem::new(Kind::BadRequest, detail))
+        }
+        None => Ok(()),
+    }
+}
+
 async fn scan(store: &Store, filter: &Filter, from: Option<Position>, limit: usize) -> Result<Listed, Problem> {
     let page = store.search(filter, from, limit).await?;
     let next = page.next.as_ref().map(cursor);
@@ -163,15 +184,22 @@ async fn scan(store: &Store, filter: &Filter, from: Option<Position>, limit: usi
 }
 
 /// By id or dedup_key; the rest of the filter holds as well.
-async fn named(store: &Store, text: &str, filter: &Filter, limit: usize) -> Result<Vec<Found>, Problem> {
+async fn named(
+    store: &Store,
+    caller: &Caller,
+    text: &str,
+    filter: &Filter,
+    limit: usize,
+) -> Result<Vec<Found>, Problem> {
     let by_id = match text.parse() {
         Ok(id) => store.read_notification(id).await?.map(|details| details.found),
         Err(_) => None,
     };
     let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-    let by_key = store.find_by_key(text, filter.topic.as_deref(), limit).await?;
+    let by_key = store.find_by_key(text, filter.topic.as_deref(), filter.topics.as_deref(), limit).await?;
     let matches = |found: &Found| {
-        filter.topic.as_ref().is_none_or(|topic| *topic == found.topic)
+        caller.may_use_topic(&found.topic)
+            && filter.topic.as_ref().is_none_or(|topic| *topic == found.topic)
             && filter.status.is_none_or(|status| status.name() == found.status)
             && filter.recipient.as_ref().is_none_or(|recipient| *recipient == found.recipient)
             && filter.since.is_none_or(|since| since <= found.created_at)
@@ -198,6 +226,7 @@ fn filter(asked: Asked) -> Result<Filter, Problem> {
         since: asked.since,
         until: asked.until,
         contains: None,
+        topics: None,
     })
 }
 

@@ -12,7 +12,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use super::input::InQuery;
-use super::redact;
+use super::{reach, redact};
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem, Shape};
 use crate::server::readiness::Ready;
@@ -61,7 +61,8 @@ impl ToSchema for Name {}
     tag = "views",
     params(("view" = inline(Name), Path, description = "The view's name; audit needs scope operate"), Asked),
     responses(
-        (status = 200, description = "Its first rows", body = Rows),
+        (status = 200, description = "Its first rows; of a token with topics, those of its topics", body = Rows),
+        (status = 403, description = "The view is about all topics, and the token is not", body = Shape),
         (status = 404, description = "There is no such view", body = Shape)
     )
 )]
@@ -80,7 +81,10 @@ pub(super) async fn show(
     if !(1..=ROWS_MAX).contains(&limit) {
         return Err(Problem::new(Kind::BadRequest, format!("limit is 1 to {ROWS_MAX}")));
     }
-    let mut rows = store.read_view(view, limit).await?;
+    if !view.is_by_topic {
+        reach::everything(&caller, &format!("the view {name}"))?;
+    }
+    let mut rows = store.read_view(view, limit, caller.topics().as_deref()).await?;
     if !caller.may_see_payloads() {
         rows.iter_mut().for_each(redact::row);
     }

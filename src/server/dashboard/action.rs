@@ -12,6 +12,8 @@ use axum::response::{IntoResponse, Redirect, Response};
 
 use super::{Dashboard, FLASH_COOKIE, THEME_COOKIE, cookie, own_page, takes_html, words};
 use crate::server::access::Caller;
+use crate::server::api::actions::ACT_ON;
+use crate::server::api::reach;
 use crate::server::problem::{Kind, Problem};
 use crate::store::Store;
 use crate::store::action::{ChannelAction, NotificationAction, ScheduleAction, TopicAction};
@@ -57,12 +59,23 @@ async fn perform(store: &Store, caller: &Caller, verb: &str, fields: &Fields) ->
     let whole = if origin.is_empty() { name.to_owned() } else { format!("{name} at {origin}") };
     let one = async |action: NotificationAction| -> Result<String, Problem> {
         let id = number(text("id"))?;
+        reach::notification(store, caller, id).await?;
         let acted = store.act_on_notification(token, action, id).await?;
         Ok(match acted.new_id {
             Some(new_id) => format!("Notification {id} is sent again as {new_id}."),
             None => format!("Notification {id}: {}.", acted.outcome),
         })
     };
+    match verb {
+        "pause_topic" | "resume_topic" | "replay_events" => caller.check_topic(ACT_ON, name)?,
+        "pause_channel" | "resume_channel" | "probe_channel" | "close_circuit" => {
+            reach::everything(caller, "a channel")?
+        }
+        "pause_schedule" | "resume_schedule" | "drop_schedule" => reach::schedule(store, caller, name).await?,
+        "stop_bulk" => reach::bulk_action(store, caller, number(text("id"))?).await?,
+        // Those on a notification look it up themselves.
+        _ => {}
+    }
     Ok(match verb {
         "retry" => one(NotificationAction::Retry).await?,
         "cancel" => one(NotificationAction::Cancel).await?,

@@ -23,6 +23,7 @@ use super::render;
 use super::view::Viewer;
 use super::{Dashboard, Drawn, words};
 use crate::server::access::Caller;
+use crate::server::api::reach;
 use crate::server::problem::{Kind, Problem};
 use crate::store::action::{Bulk, BulkAction, BulkRun};
 
@@ -134,6 +135,7 @@ fn kind(action: &str) -> Result<BulkAction, Problem> {
 
 impl Dashboard {
     async fn bulk(&self, caller: &Caller, kind: BulkAction, filter: &str, run: BulkRun) -> Result<Bulk, Problem> {
+        reach::filter(caller, filter)?;
         Ok(self.readiness.store()?.act_on_all(caller.name(), kind, filter, run).await?)
     }
 }

@@ -50,6 +50,7 @@ pub(super) async fn listen(
 ) -> Result<Response, Problem> {
     let (path, query) = asked.page.split_once('?').unwrap_or((&asked.page, ""));
     let page = Page::parse(path, query).filter(Page::is_live);
+    let page = page.filter(|page| page.is_by_topic() || caller.topics().is_none());
     let page = page.ok_or_else(|| Problem::new(Kind::NotFound, "there is no such live page"))?;
     let permit = Arc::clone(&dashboard.listeners).try_acquire_owned();
     let permit =

@@ -1,6 +1,7 @@
 //! Which page is asked for, and what it reads.
 //!
-//! **Guarantee.** What a caller may not see is taken out before a snapshot is kept. **Limit.** Lists are cut at a
+//! **Guarantee.** What a caller may not see is taken out before a snapshot is kept; what is of other topics than a token's
+//! is not read for it. **Limit.** Lists are cut at a
 //! number of rows that fits a page.
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::listing;
 use crate::config::Scope;
 use crate::server::access::Caller;
-use crate::server::api::{notifications, redact};
+use crate::server::api::{notifications, reach, redact};
 use crate::server::problem::Problem;
 use crate::store::Store;
 
@@ -99,11 +100,17 @@ impl Page {
         }
     }
 
-    /// What tells it apart from others, as far as its snapshot goes. Who may see payloads sees another one, but for the first
-    /// page, which has none.
+    /// What tells it apart from others, as far as its snapshot goes. Who may see payloads sees another one, and so does each
+    /// token that reads some topics.
     pub(super) fn name(&self, caller: &Caller) -> String {
-        let redacted = if caller.may_see_payloads() || *self == Page::Now { "" } else { "redacted:" };
-        format!("{redacted}{}", self.address())
+        let redacted = if caller.may_see_payloads() { "" } else { "redacted:" };
+        let of_topics = caller.topics().map(|_| format!("of {}:", caller.name())).unwrap_or_default();
+        format!("{redacted}{of_topics}{}", self.address())
+    }
+
+    /// Whether all that it shows is of one topic or another; a token that reads some topics gets no other page.
+    pub(super) fn is_by_topic(&self) -> bool {
+        !matches!(self, Page::Now | Page::Channels | Page::Instances | Page::Audit { .. })
     }
 
     fn address(&self) -> String {
@@ -127,6 +134,11 @@ impl Page {
 
     /// What it shows to this caller.
     pub(super) async fn read(&self, store: &Store, caller: &Caller) -> Result<Value, Problem> {
+        if !self.is_by_topic() {
+            reach::everything(caller, "this page")?;
+        }
+        let topics = caller.topics();
+        let topics = topics.as_deref();
         let mut found = match self {
             Page::Notifications(fields) => return listing::find(store, caller, fields).await,
             Page::Notification { id, .. } => return one(store, caller, *id).await,
@@ -134,33 +146,32 @@ impl Page {
                 let (health, work) = tokio::try_join!(store.dashboard_health(), store.dashboard_work())?;
                 json!({"health": health, "work": work})
             }
-            Page::Dead => store.dashboard_dead_groups().await?,
+            Page::Dead => store.dashboard_dead_groups(topics).await?,
             Page::Channels => store.dashboard_channels().await?,
-            Page::Topics => store.dashboard_topics().await?,
-            Page::Schedules => store.dashboard_schedules().await?,
-            Page::Events => store.dashboard_events().await?,
+            Page::Topics => store.dashboard_topics(topics).await?,
+            Page::Schedules => store.dashboard_schedules(topics).await?,
+            Page::Events => store.dashboard_events(topics).await?,
             Page::Instances => store.dashboard_instances().await?,
             Page::Audit { before } => {
                 caller.check(Scope::Operate)?;
                 store.dashboard_audit(*before).await?
             }
-            Page::Bulk => store.dashboard_bulk(None).await?,
-            Page::BulkOne { id } => store.dashboard_bulk(Some(*id)).await?,
+            Page::Bulk => store.dashboard_bulk(None, topics).await?,
+            Page::BulkOne { id } => store.dashboard_bulk(Some(*id), topics).await?,
         };
         if !caller.may_see_payloads() {
-            // Filters and subjects may name recipients.
-            for rows in ["entries", "actions"] {
-                found[rows].as_array_mut().into_iter().flatten().for_each(redact::row);
-            }
+            redact::row(&mut found);
         }
         Ok(found)
     }
 }
 
 async fn one(store: &Store, caller: &Caller, id: i64) -> Result<Value, Problem> {
-    let (details, life) = tokio::try_join!(notifications::details(store, caller, id), async {
-        Ok::<Value, Problem>(store.dashboard_life(id).await?)
-    })?;
+    let Some(details) = notifications::details(store, caller, id).await? else { return Ok(json!({})) };
+    let mut life = store.dashboard_life(id).await?;
+    if !caller.may_see_payloads() {
+        redact::row(&mut life);
+    }
     Ok(json!({"notification": serde_json::to_value(details).unwrap_or_default(), "life": life}))
 }
 

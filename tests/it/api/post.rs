@@ -193,3 +193,23 @@ async fn without_postgres_callers_are_told_to_come_again() {
     let topics = "SELECT DISTINCT topic FROM outboxd.notification_log";
     assert_eq!(values::<String>(&database.connect().await, topics).await, ["order.paid"]);
 }
+
+#[tokio::test]
+async fn a_stranger_who_holds_the_lock_of_an_idempotency_key_delays_no_request() {
+    let api = Api::guarded().await;
+    let stranger = api.database.connect_as_stranger().await;
+    run(&stranger, "SELECT pg_advisory_lock(hashtextextended('outboxd shop order-4711', 0))").await;
+    let key = "Idempotency-Key: order-4711";
+    let (first, again) = (
+        api.post("/v1/notifications", &[SHOP, key], DRAFT).await,
+        api.post("/v1/notifications", &[SHOP, key], DRAFT).await,
+    );
+    assert_eq!((first.status, again.status, &first.body), (201, 201, &again.body), "{first:?} {again:?}");
+    // Not even of many at once is more than one written.
+    let key = "Idempotency-Key: order-4712";
+    run(&stranger, "SELECT pg_advisory_lock(hashtextextended('outboxd shop order-4712', 0))").await;
+    let headers = [SHOP, key];
+    let many = futures_util::future::join_all((0..8).map(|_| api.post("/v1/notifications", &headers, DRAFT))).await;
+    assert!(many.iter().all(|answer| [201, 409].contains(&answer.status)), "{many:?}");
+    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.notification_log").await, 2);
+}

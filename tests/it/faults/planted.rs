@@ -117,12 +117,12 @@ async fn apps_and_operators_never_run_what_somebody_planted() {
     })
     .await;
     let pinned = "SELECT p.oid::regprocedure::text FROM pg_proc p
-                   WHERE p.pronamespace = 'outboxd'::regnamespace AND p.proname <> 'notify'
+                   WHERE p.pronamespace = 'outboxd'::regnamespace AND p.proname NOT IN ('notify', '_masked', '_cause')
                      AND p.proconfig IS DISTINCT FROM ARRAY['search_path=pg_catalog, pg_temp']";
     assert_eq!(
         values::<String>(&admin, pinned).await,
         [""; 0],
-        "all set their search_path but those that write every name out"
+        "all set their search_path but those that write every name out or whose names are bound when they are created"
     );
 }
 
@@ -175,6 +175,8 @@ async fn operator_calls_everything(operator: &Client, n: usize) {
     run(operator, &format!("SELECT outboxd.alter_schedule('s{n}', '@daily'), outboxd.drop_schedule('s{n}')")).await;
     run(operator, "SELECT outboxd.resend(2), outboxd.stop_bulk(1), outboxd.status(1), outboxd.discard(4)").await;
     run(operator, "SELECT outboxd.close_circuit('c'), outboxd.probe_channel('c')").await;
+    let shared = "SELECT outboxd.share_consumer('c', 'outboxd_app'), outboxd.unshare_consumer('c', 'outboxd_app')";
+    run(operator, shared).await;
 }
 
 #[tokio::test]

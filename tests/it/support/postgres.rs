@@ -165,6 +165,14 @@ impl Database {
         connect(&self.url()).await
     }
 
+    /// Connects as a login that has no right in our schema.
+    pub async fn connect_as_stranger(&self) -> Client {
+        let login = format!("stranger_login_{}", self.name);
+        let admin = self.connect().await;
+        admin.batch_execute(&format!("CREATE ROLE {login} LOGIN")).await.expect("a login");
+        connect(&self.url_as(&login)).await
+    }
+
     /// Connects as a login that holds only `role`.
     pub async fn connect_as_member_of(&self, role: &str) -> Client {
         let login = format!("{role}_login_{}", self.name);

@@ -1,0 +1,48 @@
+//! Any login of the database may take any advisory lock: one that a stranger holds delays nothing of ours.
+
+use crate::support::sql::{run, until, value, values};
+use crate::support::world::{Carrier, World};
+
+/// The lock under which the turn of a key is given.
+const TAKEN: &str = "SELECT pg_advisory_lock(hashtextextended('outboxd turn k', hashtextextended('orders', 0)))";
+
+const KEYED: &str = "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k') FROM generate_series(1, 3)";
+
+#[tokio::test]
+async fn a_stranger_who_holds_the_lock_of_a_key_delays_none_of_its_rows() {
+    let world = World::new(Carrier::Memory).await;
+    let stranger = world.database.connect_as_stranger().await;
+    run(&stranger, TAKEN).await;
+    run(&world.app, KEYED).await;
+    let _instance = world.setup.start().await;
+    until(&world.app, "SELECT bool_and(status = 'SENT') FROM outboxd.notification_log").await;
+}
+
+#[tokio::test]
+async fn an_operators_action_gives_the_next_row_its_turn_past_a_strangers_lock() {
+    let world = World::new(Carrier::Memory).await;
+    let stranger = world.database.connect_as_stranger().await;
+    run(&stranger, TAKEN).await;
+    run(&world.app, KEYED).await;
+    let first: i64 = value(&world.app, "SELECT min(id) FROM outboxd.outbox").await;
+    run(&world.app, &format!("SELECT outboxd.cancel({first})")).await;
+    let states = "SELECT state::text FROM outboxd.outbox ORDER BY seq";
+    assert_eq!(values::<String>(&world.app, states).await, ["ready", "blocked"]);
+}
+
+/// What the lock is for: an operator's transaction may stay open, and the relay does not wait for it.
+#[tokio::test]
+async fn a_turn_that_an_operator_is_giving_is_left_to_him() {
+    let world = World::new(Carrier::Memory).await;
+    let operator = world.database.connect_as_member_of("outboxd_operator").await;
+    run(&world.app, KEYED).await;
+    let first: i64 = value(&world.app, "SELECT min(id) FROM outboxd.outbox").await;
+    run(&operator, &format!("BEGIN; SELECT outboxd.cancel({first})")).await;
+    let held = "SELECT outboxd._is_held_by_us(hashtextextended('outboxd turn k', hashtextextended('orders', 0)))";
+    assert!(value::<bool>(&world.app, held).await);
+    run(&operator, "ROLLBACK").await;
+    assert!(!value::<bool>(&world.app, held).await);
+    let stranger = world.database.connect_as_stranger().await;
+    run(&stranger, TAKEN).await;
+    assert!(!value::<bool>(&world.app, held).await);
+}
