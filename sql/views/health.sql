@@ -4,7 +4,8 @@
 CREATE OR REPLACE VIEW outboxd.health AS
 WITH alive AS MATERIALIZED (
     SELECT i.id, i.roles, i.host, i.queue_kind, i.fallback_since, r.clock_skew_ms, r.queue_reachable, r.queue_error, r.queue_policy,
-           r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared
+           r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared, r.files_max, r.files_wanted, r.lacked, r.lacked_calls,
+           r.lacked_since, r.lacked_at
       FROM outboxd.instance i LEFT JOIN outboxd.instance_report r ON r.instance = i.id
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl
 ), carrier AS MATERIALIZED (
@@ -253,6 +254,39 @@ WITH alive AS MATERIALIZED (
            CASE WHEN p.hosts IS NOT NULL
                 THEN 'Set database.pooler = true (OUTBOXD_DATABASE_POOLER=true) and restart, or connect directly' END
       FROM (SELECT string_agg(DISTINCT a.host, ', ') AS hosts FROM alive a WHERE a.sessions_shared) p
+    UNION ALL
+    SELECT 19, 'descriptors', CASE WHEN f.lacked_at > now() - interval '1 min' THEN 2
+                                   WHEN f.lacked_at > now() - interval '1 hour' OR f.files_max < f.files_wanted THEN 1 ELSE 0 END,
+           CASE WHEN f.id IS NULL THEN 'no instance has reported'
+                WHEN f.lacked_at > now() - interval '1 hour'
+                THEN format('%s (%s) on %s of %s instances: %s calls went back since %s, the last at %s; first %s on %s', f.lacked,
+                            CASE f.lacked WHEN 'EMFILE' THEN 'too many open files in the process'
+                                          WHEN 'ENFILE' THEN 'too many open files on the machine'
+                                          WHEN 'ENOBUFS' THEN 'no network buffers' WHEN 'ENOMEM' THEN 'no memory in the kernel'
+                                          ELSE 'no port left to connect from' END,
+                            f.lacking, f.instances, f.calls, to_char(f.first, 'YYYY-MM-DD HH24:MI:SS TZ'),
+                            to_char(f.lacked_at, 'YYYY-MM-DD HH24:MI:SS TZ'), f.id, f.host)
+                WHEN f.files_max < f.files_wanted
+                THEN format('%s open files on %s of %s instances, which may use %s; first %s on %s', f.files_max, f.small, f.instances,
+                            f.files_wanted, f.id, f.host)
+                ELSE format('%s open files or more, enough for worker.concurrency', f.files_max) END,
+           'Open files, ports and buffers of the instances: each connection takes one. When a call lacks one it goes back and is '
+           'made later; it uses up no attempt, and no provider is blamed.',
+           CASE WHEN f.lacked_at > now() - interval '1 hour' AND f.lacked <> 'EMFILE'
+                THEN CASE f.lacked WHEN 'ENFILE' THEN 'Raise fs.file-max of that machine (sysctl)'
+                                   WHEN 'EADDRNOTAVAIL' THEN 'Widen net.ipv4.ip_local_port_range of that machine (sysctl), or lower worker.concurrency'
+                                   ELSE 'Give that machine more memory, or lower worker.concurrency' END
+                WHEN f.lacked_at > now() - interval '1 hour' OR f.files_max < f.files_wanted
+                THEN format('Raise the limit on open files to %s or more (LimitNOFILE= of systemd, ulimit -n, --ulimit nofile= of a '
+                            'container) and restart, or lower worker.concurrency', f.files_wanted) END
+      FROM (SELECT 1) one LEFT JOIN LATERAL (
+           SELECT a.id, a.host, a.files_max, a.files_wanted, a.lacked, a.lacked_at, count(*) OVER () AS instances,
+                  count(*) FILTER (WHERE a.lacked_at > now() - interval '1 hour') OVER () AS lacking,
+                  count(*) FILTER (WHERE a.files_max < a.files_wanted) OVER () AS small,
+                  sum(a.lacked_calls) FILTER (WHERE a.lacked_at > now() - interval '1 hour') OVER () AS calls,
+                  min(a.lacked_since) FILTER (WHERE a.lacked_at > now() - interval '1 hour') OVER () AS first
+             FROM alive a WHERE a.files_max IS NOT NULL
+            ORDER BY CASE WHEN a.lacked_at > now() - interval '1 hour' THEN a.lacked_at END DESC NULLS LAST, a.files_max - a.files_wanted LIMIT 1) f ON true
 )
 SELECT c.name, (ARRAY['ok', 'warn', 'critical'])[coalesce(c.level, 0) + 1] AS level, c.value, c.meaning, c.action
   FROM checks c ORDER BY c.ordinal;

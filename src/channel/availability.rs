@@ -180,6 +180,12 @@ impl Availability {
         Held { wait, is_failing: self.circuits.is_failing(channel, origin) }
     }
 
+    /// How long calls are held because the provider refuses our credentials, if it does.
+    pub fn refuses_credentials(&self, channel: &str, origin: &str) -> Option<Held> {
+        let wait = self.circuits.refuses_credentials(channel, origin, Instant::now())?;
+        Some(Held { wait, is_failing: false })
+    }
+
     /// Another instance makes the probe.
     pub fn probe_is_elsewhere(&self, channel: &str, origin: &str) {
         self.circuits.probe_is_elsewhere(channel, origin, Instant::now() + PAUSED_WAIT);
