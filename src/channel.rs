@@ -31,6 +31,7 @@ pub mod circuit;
 pub mod circuits;
 mod compile;
 pub mod connections;
+pub mod credentials;
 pub mod descriptors;
 mod envelope;
 pub mod failover;

@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use crate::channel::availability::Availability;
 use crate::channel::connections::Connections;
+use crate::channel::credentials;
 use crate::channel::descriptors::Descriptors;
 use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
@@ -171,7 +172,17 @@ impl Instance {
         }
         // What is queued from here on counts as queued in this minute.
         store.add_counts(&Counts::default()).await?;
-        let availability = Availability::new(Arc::clone(&router), &config.channels, config.worker.concurrency);
+        let credentials = credentials::digests(&config.channels, &store.installation_key().await?);
+        if roles.contains(&Role::Worker) {
+            for (channel, circuits) in store.probe_changed(&credentials).await? {
+                info!(
+                    channel,
+                    circuits, "the channel is called with something else now, so held calls are probed at once"
+                );
+            }
+        }
+        let availability = Availability::new(Arc::clone(&router), &config.channels, config.worker.concurrency)
+            .with_credentials(credentials);
         circuits::pass(&store, &heartbeat.instance, &availability).await?;
         let spans = match roles.contains(&Role::Worker) {
             true => {

@@ -1,5 +1,8 @@
 -- How each channel, and each origin of it where the URL comes from data, fares: the statistics of the last 5 minutes,
--- and why it is held now. Channels of the routes in use are listed even when idle.
+-- and why it is held now, the worst first. Channels of the routes in use are listed even when idle. Only while something
+-- is held, one pass over the live rows counts what waits for it: a row is meant for the channel at its position of its
+-- route, and says which origin it waits for.
+-- Locks: none. Index: none beyond those of what it reads; there is a row of channel_state only for what is or was held.
 CREATE OR REPLACE VIEW outboxd.channel_health AS
 WITH called AS (
     SELECT r.channel, r.origin, sum(r.sent) FILTER (WHERE r.minute > now() - interval '5 min') AS sent,
@@ -11,6 +14,14 @@ WITH called AS (
     SELECT c.channel, c.origin FROM called c
     UNION SELECT h.channel, h.origin FROM outboxd.channel_state h
     UNION SELECT r.channel, '' FROM outboxd.route r
+), ready AS (
+    SELECT o.topic, o.route_step, o.waits_for, count(*) AS rows FROM outboxd.outbox o
+     WHERE o.state = 'ready' AND EXISTS (SELECT FROM outboxd.channel_state) GROUP BY 1, 2, 3
+), waiting AS MATERIALIZED (
+    SELECT r.channel, w.waits_for AS origin, sum(w.rows) AS rows
+      FROM (SELECT w.*, EXISTS (SELECT FROM outboxd.route o WHERE o.topic = w.topic) AS is_routed FROM ready w) w
+      JOIN outboxd.route r ON r.topic = CASE WHEN w.is_routed THEN w.topic ELSE 'default' END AND r.position = w.route_step
+     GROUP BY GROUPING SETS ((1, 2), (1)) HAVING grouping(w.waits_for) = 1 OR w.waits_for <> ''
 )
 SELECT k.channel, nullif(k.origin, '') AS origin,
        CASE WHEN h.reason IS NULL OR h.reason = 'retry_after' THEN 'closed'
@@ -18,14 +29,20 @@ SELECT k.channel, nullif(k.origin, '') AS origin,
        h.paused_at IS NOT NULL AS paused,
        CASE WHEN h.held_until > now() THEN h.held_until END AS held_until,
        CASE h.reason WHEN 'retry_after' THEN CASE WHEN h.held_until > now() THEN 'the provider asked to wait' END
-                     WHEN 'failures' THEN 'too many failures in a row' WHEN 'unauthorized' THEN 'too many 401 or 403 in a row'
+                     WHEN 'failures' THEN 'calls fail: too many failures in a row'
+                     WHEN 'unauthorized' THEN 'the provider refuses the credentials: too many 401 or 403 in a row'
                      ELSE h.reason END AS held_because,
+       CASE WHEN h.reason <> 'retry_after' OR h.held_until > now() THEN h.since END AS held_since,
+       CASE WHEN h.reason <> 'retry_after' THEN h.held_until END AS next_probe_at,
+       CASE WHEN h.reason <> 'retry_after' OR h.held_until > now() OR h.paused_at IS NOT NULL THEN coalesce(w.rows, 0) END::bigint AS waiting,
        coalesce(c.calls, 0)::bigint AS calls, round(100.0 * c.sent / nullif(c.calls, 0), 1) AS success_percent,
        s.p95_ms, c.last_error, c.last_error_at
   FROM known k
   LEFT JOIN called c ON c.channel = k.channel AND c.origin = k.origin
   LEFT JOIN outboxd.channel_state h ON h.channel = k.channel AND h.origin = k.origin
-  LEFT JOIN outboxd._spans s ON s.measure = 'call' AND s.subject = k.channel AND s.origin = k.origin;
+  LEFT JOIN outboxd._spans s ON s.measure = 'call' AND s.subject = k.channel AND s.origin = k.origin
+  LEFT JOIN waiting w ON w.channel = k.channel AND coalesce(w.origin, '') = k.origin
+ ORDER BY h.reason IS NULL, h.reason = 'retry_after', k.origin <> '', coalesce(w.rows, 0) DESC, h.held_until, k.channel, k.origin;
 
 COMMENT ON VIEW outboxd.channel_health IS 'How each channel fares: calls of the last 5 minutes, and why it is held now.';
 COMMENT ON COLUMN outboxd.channel_health.channel IS 'As named in the configuration.';
@@ -37,8 +54,14 @@ COMMENT ON COLUMN outboxd.channel_health.circuit IS
 COMMENT ON COLUMN outboxd.channel_health.paused IS
     'Whether an operator paused it; outboxd.resume_channel(name) ends that.';
 COMMENT ON COLUMN outboxd.channel_health.held_until IS
-    'Until when calls are held: by the circuit, or because the provider asked for it.';
+    'Until when calls are held: by the circuit, or because the provider asked for it; NULL: they are not, or only by a pause.';
 COMMENT ON COLUMN outboxd.channel_health.held_because IS 'Why.';
+COMMENT ON COLUMN outboxd.channel_health.held_since IS
+    'Since when, probes that failed meanwhile included.';
+COMMENT ON COLUMN outboxd.channel_health.next_probe_at IS
+    'When a single call may show whether the provider is back; in the past: the next notification is that call.';
+COMMENT ON COLUMN outboxd.channel_health.waiting IS
+    'Notifications that wait for it now; NULL: it is not held.';
 COMMENT ON COLUMN outboxd.channel_health.calls IS 'Calls in the last 5 minutes.';
 COMMENT ON COLUMN outboxd.channel_health.success_percent IS
     'How many of 100 calls in the last 5 minutes succeeded; NULL: there were none.';

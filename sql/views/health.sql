@@ -50,28 +50,39 @@ WITH alive AS MATERIALIZED (
                      'once mended: SELECT * FROM outboxd.retry_where(''{"topic": "…"}'', dry_run => false)' END
       FROM measured d
     UNION ALL
-    SELECT 5, 'circuits', CASE WHEN c.holding > 0 THEN 2 WHEN c.held > 0 OR f.names IS NOT NULL THEN 1 ELSE 0 END,
-           CASE WHEN c.held = 0 THEN 'all closed' || coalesce(', but most calls fail by ' || f.names, '')
-                ELSE format('%s%s%s', c.names, CASE WHEN c.held > 5 THEN format(' and %s more', c.held - 5) END,
+    SELECT 5, 'circuits', CASE WHEN c.holding > 0 THEN 2 WHEN c.channels + c.origins > 0 OR f.names IS NOT NULL THEN 1 ELSE 0 END,
+           CASE WHEN c.channels + c.origins = 0 THEN 'all closed' || coalesce(', but most calls fail by ' || f.names, '')
+                ELSE format('%s: %s%s%s', concat_ws(' and ', CASE c.channels WHEN 0 THEN NULL WHEN 1 THEN '1 channel' ELSE c.channels || ' channels' END,
+                                                    CASE c.origins WHEN 0 THEN NULL WHEN 1 THEN '1 single endpoint' ELSE c.origins || ' single endpoints' END),
+                            n.names, CASE WHEN c.channels + c.origins > 5 THEN format('; and %s more', c.channels + c.origins - 5) END,
                             '; waits for the next notification to probe with: ' || c.idle) END,
            'Providers that failed so often in a row that they are left alone. Their work goes to the next channel of its route; '
            'it waits where there is none, where the route says so, or where the provider refuses our credentials. Once a circuit is half-open, the next '
-           'notification probes the provider.',
-           CASE WHEN c.held > 0
-                THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed''; then ask the provider, '
-                     'or renew the credentials if it says 401 or 403; then SELECT outboxd.probe_channel(' || c.first || ')'
+           'notification probes the provider. A single endpoint, where the URL comes from data, holds up its own work only.',
+           CASE WHEN c.channels + c.origins > 0
+                THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed'' lists all, the worst first; then ask the provider, '
+                     'or renew the credentials if it says 401 or 403 and restart; or SELECT outboxd.probe_channel(' || n.first || ')'
                 WHEN f.names IS NOT NULL THEN 'SELECT channel, success_percent, last_error FROM outboxd.channel_health' END
-      FROM (SELECT count(*) AS held, count(*) FILTER (WHERE h.origin = '' AND (h.is_open OR h.has_work)) AS holding,
-                   array_to_string((array_agg(concat_ws(' ', h.channel, nullif(h.origin, ''), CASE WHEN h.is_open THEN 'is open'
-                       ELSE 'is half-open' END) ORDER BY h.origin, h.channel))[1:5], ', ') AS names,
-                   (array_agg(concat_ws(', ', quote_literal(h.channel), quote_literal(nullif(h.origin, ''))) ORDER BY h.origin, h.channel))[1] AS first,
+      FROM (SELECT count(*) FILTER (WHERE h.origin = '') AS channels, count(*) FILTER (WHERE h.origin <> '') AS origins,
+                   count(*) FILTER (WHERE h.has_work) AS holding,
                    array_to_string((array_agg(h.channel ORDER BY h.channel)
-                       FILTER (WHERE h.origin = '' AND NOT (h.is_open OR h.has_work)))[1:5], ', ') AS idle
-              FROM (SELECT s.channel, s.origin, s.held_until > now() AS is_open,
+                       FILTER (WHERE h.origin = '' AND h.held_until <= now() AND NOT h.has_work))[1:5], ', ') AS idle
+              FROM (SELECT s.channel, s.origin, s.held_until, CASE WHEN s.origin = '' THEN
                            EXISTS (SELECT FROM outboxd.route r JOIN outboxd.snapshot_count n ON n.topic = r.topic OR r.topic = 'default'
                                       AND NOT EXISTS (SELECT FROM outboxd.route o WHERE o.topic = n.topic)
-                                    WHERE r.channel = s.channel AND r.position = 0 AND n.status = 'QUEUED') AS has_work
+                                    WHERE r.channel = s.channel AND n.status = 'QUEUED'
+                                      AND (r.position = 0 OR EXISTS ( -- a later channel: of the rows that came back, the first thousand tell
+                                          SELECT FROM (SELECT b.route_step FROM outboxd.outbox b WHERE b.topic = n.topic AND b.retry_at IS NOT NULL
+                                                        ORDER BY b.topic, b.retry_at LIMIT 1000) b WHERE b.route_step = r.position))) ELSE false END AS has_work
                       FROM outboxd.channel_state s WHERE s.reason <> 'retry_after') h) c
+           CROSS JOIN (
+           SELECT string_agg(w.what, ', ' ORDER BY w.origin, w.channel) AS names, (array_agg(w.target ORDER BY w.origin, w.channel))[1] AS first
+             FROM (SELECT s.channel, s.origin, concat_ws(', ', quote_literal(s.channel), quote_literal(nullif(s.origin, ''))) AS target,
+                          format('%s is %s since %s (%s%s)', concat_ws(' ', s.channel, nullif(s.origin, '')),
+                                 CASE WHEN s.held_until > now() THEN 'open' ELSE 'half-open' END, to_char(s.since, 'YYYY-MM-DD HH24:MI:SS TZ'),
+                                 CASE s.reason WHEN 'unauthorized' THEN 'credentials refused' ELSE 'calls fail' END,
+                                 CASE WHEN s.held_until > now() THEN to_char(s.held_until, '", next probe at "HH24:MI:SS') END) AS what
+                     FROM outboxd.channel_state s WHERE s.reason <> 'retry_after' ORDER BY s.origin <> '', s.channel, s.origin LIMIT 5) w) n
            CROSS JOIN (
            SELECT string_agg(s.channel, ', ' ORDER BY s.channel) AS names
              FROM (SELECT s.channel FROM outboxd.statistics_channel s WHERE s.minute > now() - interval '5 min'

@@ -47,7 +47,10 @@ pub const VIEWS: &[View] = &[
     view!("instances", "v.worker DESC"),
     view!("throughput", "v.minute DESC"),
     view!("latency", "v.topic"),
-    view!("channel_health", "v.channel, v.origin"),
+    view!(
+        "channel_health",
+        "v.circuit = 'closed', v.waiting IS NULL, v.origin IS NOT NULL, v.waiting DESC, v.channel, v.origin"
+    ),
     view!("bulk_actions", "v.id DESC"),
     view!("schedules", "v.name"),
     view!("schedule_runs", "v.run DESC"),
