@@ -20,7 +20,6 @@ use tracing::{info, warn};
 
 use crate::channel::availability::Availability;
 use crate::channel::connections::Connections;
-use crate::channel::credentials;
 use crate::channel::descriptors::Descriptors;
 use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
@@ -126,9 +125,6 @@ pub async fn run(
 impl Instance {
     async fn start(mut config: Config, roles: BTreeSet<Role>) -> Result<Instance, Error> {
         let files = Descriptors::raise(&config);
-        if let Some(warning) = files.warning(&config) {
-            warn!("{warning}");
-        }
         // More calls could not have a connection each.
         config.worker.concurrency = config.worker.concurrency.min(files.calls_max());
         let connections = Arc::new(Connections::new(files.for_calls(), config.worker.concurrency));
@@ -172,17 +168,8 @@ impl Instance {
         }
         // What is queued from here on counts as queued in this minute.
         store.add_counts(&Counts::default()).await?;
-        let credentials = credentials::digests(&config.channels, &store.installation_key().await?);
-        if roles.contains(&Role::Worker) {
-            for (channel, circuits) in store.probe_changed(&credentials).await? {
-                info!(
-                    channel,
-                    circuits, "the channel is called with something else now, so held calls are probed at once"
-                );
-            }
-        }
         let availability = Availability::new(Arc::clone(&router), &config.channels, config.worker.concurrency)
-            .with_credentials(credentials);
+            .with_credentials(circuits::credentials(&store, &config.channels, &roles).await?);
         circuits::pass(&store, &heartbeat.instance, &availability).await?;
         let spans = match roles.contains(&Role::Worker) {
             true => {

@@ -67,22 +67,19 @@ WITH alive AS MATERIALIZED (
                    count(*) FILTER (WHERE h.has_work) AS holding,
                    array_to_string((array_agg(h.channel ORDER BY h.channel)
                        FILTER (WHERE h.origin = '' AND h.held_until <= now() AND NOT h.has_work))[1:5], ', ') AS idle
-              FROM (SELECT s.channel, s.origin, s.held_until, CASE WHEN s.origin = '' THEN
-                           EXISTS (SELECT FROM outboxd.route r JOIN outboxd.snapshot_count n ON n.topic = r.topic OR r.topic = 'default'
-                                      AND NOT EXISTS (SELECT FROM outboxd.route o WHERE o.topic = n.topic)
-                                    WHERE r.channel = s.channel AND n.status = 'QUEUED'
-                                      AND (r.position = 0 OR EXISTS ( -- a later channel: of the rows that came back, the first thousand tell
-                                          SELECT FROM (SELECT b.route_step FROM outboxd.outbox b WHERE b.topic = n.topic AND b.retry_at IS NOT NULL
-                                                        ORDER BY b.topic, b.retry_at LIMIT 1000) b WHERE b.route_step = r.position))) ELSE false END AS has_work
+              FROM (SELECT s.channel, s.origin, s.held_until, s.origin = '' AND EXISTS (
+                           SELECT FROM outboxd.snapshot_held w WHERE w.channel = s.channel AND w.origin = '') AS has_work
                       FROM outboxd.channel_state s WHERE s.reason <> 'retry_after') h) c
            CROSS JOIN (
-           SELECT string_agg(w.what, ', ' ORDER BY w.origin, w.channel) AS names, (array_agg(w.target ORDER BY w.origin, w.channel))[1] AS first
-             FROM (SELECT s.channel, s.origin, concat_ws(', ', quote_literal(s.channel), quote_literal(nullif(s.origin, ''))) AS target,
-                          format('%s is %s since %s (%s%s)', concat_ws(' ', s.channel, nullif(s.origin, '')),
+           SELECT string_agg(w.what, ', ' ORDER BY w.place) AS names, (array_agg(w.target ORDER BY w.place))[1] AS first
+             FROM (SELECT concat_ws(', ', quote_literal(s.channel), quote_literal(nullif(s.origin, ''))) AS target,
+                          row_number() OVER (ORDER BY s.origin <> '', coalesce(n.waiting, 0) DESC, s.channel COLLATE "C", s.origin COLLATE "C") AS place,
+                          format('%s is %s since %s (%s)', concat_ws(' ', s.channel, nullif(s.origin, '')),
                                  CASE WHEN s.held_until > now() THEN 'open' ELSE 'half-open' END, to_char(s.since, 'YYYY-MM-DD HH24:MI:SS TZ'),
-                                 CASE s.reason WHEN 'unauthorized' THEN 'credentials refused' ELSE 'calls fail' END,
-                                 CASE WHEN s.held_until > now() THEN to_char(s.held_until, '", next probe at "HH24:MI:SS') END) AS what
-                     FROM outboxd.channel_state s WHERE s.reason <> 'retry_after' ORDER BY s.origin <> '', s.channel, s.origin LIMIT 5) w) n
+                                 concat_ws(', ', CASE s.reason WHEN 'unauthorized' THEN 'credentials refused' ELSE 'calls fail' END, n.waiting || ' waiting',
+                                           CASE WHEN s.held_until > now() THEN to_char(s.held_until, '"next probe at "HH24:MI:SS') END)) AS what
+                     FROM outboxd.channel_state s LEFT JOIN outboxd.snapshot_held n ON n.channel = s.channel AND n.origin = s.origin
+                    WHERE s.reason <> 'retry_after' ORDER BY place LIMIT 5) w) n
            CROSS JOIN (
            SELECT string_agg(s.channel, ', ' ORDER BY s.channel) AS names
              FROM (SELECT s.channel FROM outboxd.statistics_channel s WHERE s.minute > now() - interval '5 min'

@@ -34,14 +34,18 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Raises the soft limit to the hard one: nothing here uses `select()`, which is what the soft one protects.
+    /// Raises the soft limit to the hard one, and tells if that is not enough: nothing here uses `select()`, which is what the soft one protects.
     pub fn raise(config: &Config) -> Descriptors {
         let (soft, hard) = limits();
         let wanted = hard.min(LIMIT_MAX).max(soft);
         if wanted > soft && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_err() {
             tracing::debug!(soft, hard, "the limit on open files cannot be raised");
         }
-        Descriptors::shared_out(limits().0, config)
+        let files = Descriptors::shared_out(limits().0, config);
+        if let Some(warning) = files.warning(config) {
+            tracing::warn!("{warning}");
+        }
+        files
     }
 
     /// As after [`Descriptors::raise`]; changes nothing.

@@ -43,7 +43,8 @@ async fn an_empty_installation_only_lacks_an_instance() {
             "events ok",
             "event_streams ok",
             "event_consumers ok",
-            "pooler ok"
+            "pooler ok",
+            "descriptors ok"
         ]
     );
     let advice = "SELECT count(*) FROM outboxd.health WHERE (level <> 'ok') <> (action IS NOT NULL) OR meaning IS NULL OR value IS NULL";
@@ -131,7 +132,7 @@ async fn a_circuit_that_is_half_open_is_urgent_only_if_something_waits_for_it() 
     run(&client, &format!("SELECT outboxd.notify('order', 'r', '{{}}'); {snapshot}")).await;
     let (found, measured, _) = check(&client, "circuits").await;
     assert_eq!(found, "critical");
-    assert!(measured.ends_with(" (calls fail)"), "{measured}");
+    assert!(measured.ends_with(" (calls fail, 1 waiting)"), "{measured}");
 }
 
 #[tokio::test]
@@ -148,7 +149,12 @@ async fn one_customers_endpoint_is_never_critical_and_a_whole_channel_with_work_
     let open = "INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now() + interval '1 min', 'failures')";
     run(&client, open).await;
     assert_eq!(level(&client, "circuits").await, "warn", "a later channel that nothing waits for");
-    run(&client, "UPDATE outboxd.outbox SET route_step = 1, retry_at = now() + interval '1 min'").await;
+    run(
+        &client,
+        "UPDATE outboxd.outbox SET route_step = 1, retry_at = now() + interval '1 min';
+         UPDATE outboxd.snapshot SET taken_at = '-infinity'; SELECT outboxd._take_snapshot()",
+    )
+    .await;
     assert_eq!(level(&client, "circuits").await, "critical");
 }
 
@@ -171,6 +177,8 @@ async fn thousands_of_open_endpoints_are_counted_exactly_the_worst_first_and_qui
     let (found, measured, action) = check(&client, "circuits").await;
     assert_eq!(found, "critical");
     assert!(measured.starts_with("1 channel and 5000 single endpoints: sms is open since "), "{measured}");
+    assert!(measured.contains(" (credentials refused, 40 waiting, next probe at "), "{measured}");
+    assert!(measured.contains("hook https://777.example:443 is open since "), "{measured}");
     assert!(measured.contains("; and 4996 more"), "{measured}");
     assert!(
         action.unwrap().contains("FROM outboxd.channel_health WHERE circuit <> 'closed' lists all, the worst first")
@@ -181,11 +189,12 @@ async fn thousands_of_open_endpoints_are_counted_exactly_the_worst_first_and_qui
     let all = "SELECT concat_ws(' ', count(*), sum(waiting), bool_and(next_probe_at > now() AND held_since <= now())) FROM outboxd.channel_health
                 WHERE circuit = 'open'";
     assert_eq!(value::<String>(&client, all).await, "5001 50000 t");
+    // The first hundred, as a page shows them; other tests run beside this one.
     for view in ["health", "channel_health"] {
         let mut best = Duration::MAX;
-        for _ in 0..5 {
+        for _ in 0..20 {
             let begun = Instant::now();
-            client.query(&format!("SELECT * FROM outboxd.{view}"), &[]).await.unwrap();
+            client.query(&format!("SELECT * FROM outboxd.{view} LIMIT 100"), &[]).await.unwrap();
             best = best.min(begun.elapsed());
         }
         println!("{view}: {best:?}");
@@ -498,6 +507,6 @@ async fn health_answers_a_role_that_may_only_read() {
     let database = postgres::database().await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
     let rows: i64 = value(&operator, "SELECT count(*) FROM outboxd.health").await;
-    assert_eq!(rows, 18);
+    assert_eq!(rows, 19);
     run(&operator, "SELECT * FROM outboxd.health").await;
 }

@@ -36,7 +36,7 @@ const ACTIONS: [&str; 21] = [
 ];
 
 /// Functions that show and change nothing.
-const SEEN_BY_ALL: [&str; 2] = ["_count_active", "status"];
+const SEEN_BY_ALL: [&str; 3] = ["_count_active", "_count_held", "status"];
 
 /// Everything in the schema that `role` may use, as "kind name privilege".
 async fn privileges(client: &Client, role: &str) -> BTreeSet<String> {
@@ -215,6 +215,7 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
         "SELECT outboxd._pick_waiting('{}', now(), 0::smallint, '', now(), 0, 1)",
         "SELECT outboxd._take_snapshot()",
         "SELECT outboxd._count_active()",
+        "SELECT outboxd._count_held()",
         "SELECT outboxd._reject_filter('x', '{}', '{}')",
         "SELECT outboxd._ring()",
         "SELECT outboxd._requeue('{1}')",

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use tokio::net::TcpStream;
 use tokio_postgres::Client;
 
 use crate::support::http;
@@ -32,15 +34,20 @@ async fn rows_to_thousands_of_hosts_are_sent_with_1024_open_files() {
     const HOSTS: i32 = 4000;
     let (database, provider) = (postgres::database().await, provider_everywhere());
     let setup = Setup::new(&database.url()).webhook("").url_from_the_row().files_max(1024);
-    let instance = setup.start().await;
+    let mut instance = setup.start().await;
     let app = database.connect().await;
+    // As many as the HTTP port takes, and nobody asks anything.
+    let addr = instance.http_addr().await;
+    let silent: Vec<TcpStream> =
+        join_all((0..250).map(|_| TcpStream::connect(addr))).await.into_iter().flatten().collect();
     notify_hosts(&app, &provider, HOSTS).await;
+    provider.wait_for(500, SOON).await;
+    assert_eq!((http::get(addr, "/livez", &[]).await.status, silent.len()), (200, 250));
     sql::until(&app, "SELECT NOT EXISTS (SELECT FROM outboxd.outbox)").await;
     let ended = "SELECT count(*) FILTER (WHERE status = 'SENT' AND attempts = 1) || ' sent, ' || count(*) FILTER (WHERE status = 'FAILED')
                         || ' failed, ' || (SELECT count(*) FROM outboxd.attempts WHERE outcome = 'failed') || ' attempts failed'
                    FROM outboxd.notification_log";
     assert_eq!(sql::value::<String>(&app, ended).await, format!("{HOSTS} sent, 0 failed, 0 attempts failed"));
-    drop(instance);
 }
 
 /// It may have fewer files open than it has, so that every new one is refused.
