@@ -36,7 +36,16 @@ CREATE TABLE outboxd.instance_report (
     -- Whether a transaction-mode pooler that its configuration does not mention shares its sessions.
     sessions_shared        boolean,
     -- The topics that it has routes for, `default` among them. NULL: it only relays, and needs none.
-    topics                 text[]
+    topics                 text[],
+    -- Files it may have open, and would use.
+    files_max              bigint,
+    files_wanted           bigint,
+    -- The last error for which calls went back because the process or its machine lacked something, how many, since when
+    -- and until when.
+    lacked                 text,
+    lacked_calls           bigint,
+    lacked_since           timestamptz,
+    lacked_at              timestamptz
 ) WITH (fillfactor = 50);
 
 -- Leader leases that one instance does at a time for all: a lease, by the database's clock. A row lock or an advisory

@@ -6,6 +6,11 @@ CREATE TABLE outboxd.channel_state (
     paused_at   timestamptz,
     held_until  timestamptz,
     reason      text,
+    -- Since when it is held, however often the circuit opened again.
+    since       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- A keyed digest of what the channel called with when the circuit opened: url, headers, body, secrets. The key is
+    -- the installation's.
+    credentials text,
     -- How often in a row the circuit opened.
     openings    integer NOT NULL DEFAULT 0,
     -- Who may make the one call that shows whether the provider is back, and until when.

@@ -68,3 +68,11 @@ CREATE TABLE outboxd.snapshot_count (
     oldest_since timestamptz,
     PRIMARY KEY (topic, status)
 );
+
+-- What waits for a channel that is held (origin '': as a whole), or for an origin of it.
+CREATE TABLE outboxd.snapshot_held (
+    channel text NOT NULL,
+    origin  text NOT NULL,
+    waiting bigint NOT NULL,
+    PRIMARY KEY (channel, origin)
+);

@@ -31,7 +31,8 @@ BEGIN
             outboxd.channel_health, outboxd.bulk_actions, outboxd.health, outboxd.schedules, outboxd.schedule_runs, outboxd.events_waiting,
             outboxd.event_consumers, outboxd.audit TO outboxd_operator;
         -- What views call, they call as whoever asks.
-        GRANT EXECUTE ON FUNCTION outboxd._count_active, outboxd._sees_all, outboxd._planned_for, outboxd._masked, outboxd._cause TO outboxd_operator;
+        GRANT EXECUTE ON FUNCTION outboxd._count_active, outboxd._count_held, outboxd._sees_all, outboxd._planned_for, outboxd._masked,
+            outboxd._cause TO outboxd_operator;
         GRANT EXECUTE ON FUNCTION outboxd.status, outboxd.retry, outboxd.retry_dead, outboxd.retry_where, outboxd.resend,
             outboxd.cancel, outboxd.cancel_where, outboxd.discard, outboxd.discard_where, outboxd.stop_bulk, outboxd.replay_events, outboxd.pause,
             outboxd.resume, outboxd.pause_channel, outboxd.resume_channel, outboxd.close_circuit, outboxd.probe_channel,
@@ -44,8 +45,8 @@ BEGIN
             outboxd.outbox_lag, outboxd.workers, outboxd.instances, outboxd.stuck, outboxd.throughput, outboxd.latency,
             outboxd.channel_health, outboxd.bulk_actions, outboxd.health, outboxd.schedules, outboxd.schedule_runs, outboxd.events_waiting,
             outboxd.event_consumers TO outboxd_reader;
-        GRANT EXECUTE ON FUNCTION outboxd._count_active, outboxd._sees_all, outboxd._planned_for, outboxd._masked, outboxd._cause,
-            outboxd.status TO outboxd_reader;
+        GRANT EXECUTE ON FUNCTION outboxd._count_active, outboxd._count_held, outboxd._sees_all, outboxd._planned_for, outboxd._masked,
+            outboxd._cause, outboxd.status TO outboxd_reader;
     END IF;
     -- Audiences are read by a function that belongs to this role. Who hands it over must be a member, and the role
     -- may create in the schema just for that.

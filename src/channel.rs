@@ -31,6 +31,9 @@ pub mod availability;
 pub mod circuit;
 pub mod circuits;
 mod compile;
+pub mod connections;
+pub mod credentials;
+pub mod descriptors;
 mod envelope;
 pub mod failover;
 mod forward;
@@ -46,12 +49,13 @@ mod sign;
 mod template;
 
 pub use envelope::webhook_id;
-pub use outcome::{Cause, Failed, Outcome};
+pub use outcome::{Cause, Failed, Outcome, Shortage};
 
 use crate::config::{ChannelConfig, Method};
 use crate::notification::NotificationId;
 use crate::telemetry::trace::Traceparent;
 use compile::Address;
+use connections::Connections;
 use guard::{Guard, System};
 use headers::Headers;
 use http::Http;
@@ -129,12 +133,27 @@ pub struct Error {
 impl Channel {
     /// Compiles templates, secrets and client once.
     pub fn new(name: &str, config: &ChannelConfig) -> Result<Channel, Error> {
-        Channel::with_resolver(name, config, Arc::new(System))
+        Channel::sharing(name, config, &Arc::default())
+    }
+
+    /// As [`Channel::new`], with its connections counted with those of the others.
+    pub fn sharing(name: &str, config: &ChannelConfig, connections: &Arc<Connections>) -> Result<Channel, Error> {
+        Channel::build(name, config, Arc::new(System), connections)
     }
 
     /// As [`Channel::new`], with names resolved by `resolver`. Its answers pass the guard as well.
     pub fn with_resolver(name: &str, config: &ChannelConfig, resolver: Arc<dyn Resolve>) -> Result<Channel, Error> {
-        compile::channel(name, config, resolver).map_err(|reason| Error { channel: name.to_owned(), reason })
+        Channel::build(name, config, resolver, &Arc::default())
+    }
+
+    fn build(
+        name: &str,
+        config: &ChannelConfig,
+        resolver: Arc<dyn Resolve>,
+        connections: &Arc<Connections>,
+    ) -> Result<Channel, Error> {
+        let compiled = compile::channel(name, config, resolver, Arc::clone(connections));
+        compiled.map_err(|reason| Error { channel: name.to_owned(), reason })
     }
 
     /// The name it is configured under.
@@ -183,7 +202,7 @@ impl Channel {
     /// Makes one attempt at a target of this channel.
     pub async fn send_to(&self, target: Target, outgoing: &Outgoing<'_>) -> Outcome {
         match self.request(&target, outgoing) {
-            Ok((headers, body)) => self.http.call(&target.url, headers, body).await,
+            Ok((headers, body)) => self.http.call(&target.origin, &target.url, headers, body).await,
             Err(reason) => Outcome::Failed(Failed::refused(Cause::Template, reason)),
         }
     }

@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::channel::availability::Availability;
+use crate::channel::connections::Connections;
+use crate::channel::descriptors::Descriptors;
 use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
 use crate::events::{self, Events};
@@ -38,6 +40,7 @@ use crate::store::repair::Undelivered;
 use crate::store::{self, Store, migrate};
 use crate::telemetry;
 use crate::telemetry::otlp::{self, Exporter, Tracer};
+use crate::telemetry::shortages::Shortages;
 use crate::telemetry::statistics::{Counts, Statistics};
 use crate::upkeep::fallback::{self, Fallback};
 use crate::upkeep::heartbeat::{self, Heartbeat};
@@ -92,6 +95,8 @@ struct Instance {
     presence: Arc<Presence>,
     calls: Arc<Calls>,
     statistics: Arc<Statistics>,
+    shortages: Arc<Shortages>,
+    files: Descriptors,
     /// Where calls are traced.
     spans: Option<(Tracer, Exporter)>,
 }
@@ -118,8 +123,12 @@ pub async fn run(
 }
 
 impl Instance {
-    async fn start(config: Config, roles: BTreeSet<Role>) -> Result<Instance, Error> {
-        let router = Arc::new(Router::new(&config.channels, &config.routes)?);
+    async fn start(mut config: Config, roles: BTreeSet<Role>) -> Result<Instance, Error> {
+        let files = Descriptors::raise(&config);
+        // More calls could not have a connection each.
+        config.worker.concurrency = config.worker.concurrency.min(files.calls_max());
+        let connections = Arc::new(Connections::new(files.for_calls(), config.worker.concurrency));
+        let router = Arc::new(Router::sharing(&config.channels, &config.routes, &connections)?);
         schema::prepare(&config).await?;
         let store = Store::open(&config)?;
         let (queue, fallback) = open_queue(&config, &roles).await?;
@@ -159,7 +168,8 @@ impl Instance {
         }
         // What is queued from here on counts as queued in this minute.
         store.add_counts(&Counts::default()).await?;
-        let availability = Availability::new(Arc::clone(&router), &config.channels, config.worker.concurrency);
+        let availability = Availability::new(Arc::clone(&router), &config.channels, config.worker.concurrency)
+            .with_credentials(circuits::credentials(&store, &config.channels, &roles).await?);
         circuits::pass(&store, &heartbeat.instance, &availability).await?;
         let spans = match roles.contains(&Role::Worker) {
             true => {
@@ -182,6 +192,8 @@ impl Instance {
             presence,
             calls: Arc::default(),
             statistics,
+            shortages: Arc::default(),
+            files,
             spans,
         })
     }
@@ -301,6 +313,8 @@ impl Instance {
             store: self.store.clone(),
             queue: Arc::clone(&self.queue),
             statistics: Arc::clone(&self.statistics),
+            shortages: Arc::clone(&self.shortages),
+            files: self.files,
             instance: self.heartbeat.instance.clone(),
             routes: reports::routes(&self.config.routes),
         }
@@ -326,6 +340,7 @@ impl Instance {
             store: self.store.clone(),
             queue: Arc::clone(&self.queue),
             statistics: Arc::clone(&self.statistics),
+            shortages: Arc::clone(&self.shortages),
             router: Arc::clone(&self.router),
             availability: Arc::clone(&self.availability),
             instance: self.heartbeat.instance.clone(),

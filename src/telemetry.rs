@@ -21,6 +21,7 @@ pub mod catalog;
 pub mod otlp;
 pub mod outage;
 pub mod recorder;
+pub mod shortages;
 pub mod statistics;
 pub mod trace;
 

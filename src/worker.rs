@@ -31,6 +31,7 @@ use crate::store::Store;
 use crate::store::claim::Calls;
 use crate::store::instance::{InstanceId, Presence};
 use crate::telemetry::otlp::Tracer;
+use crate::telemetry::shortages::Shortages;
 use crate::telemetry::statistics::Statistics;
 
 mod buffer;
@@ -56,6 +57,8 @@ pub struct Worker {
     pub queue: Arc<dyn Queue>,
     /// What this instance counts.
     pub statistics: Arc<Statistics>,
+    /// What its process lacked.
+    pub shortages: Arc<Shortages>,
     /// Which channels a topic uses.
     pub router: Arc<Router>,
     /// What may be called now.

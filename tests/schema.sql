@@ -146,6 +146,9 @@ VIEW channel_health
     paused boolean
     held_until timestamp with time zone
     held_because text
+    held_since timestamp with time zone
+    next_probe_at timestamp with time zone
+    waiting bigint
     calls bigint
     success_percent numeric
     p95_ms numeric
@@ -160,6 +163,8 @@ TABLE channel_state
     paused_at timestamp with time zone
     held_until timestamp with time zone
     reason text
+    since timestamp with time zone NOT NULL DEFAULT clock_timestamp()
+    credentials text
     openings integer NOT NULL DEFAULT 0
     probe_by integer
     probe_until timestamp with time zone
@@ -362,6 +367,12 @@ TABLE instance_report WITH (fillfactor=50)
     queue_memory_max_bytes bigint
     sessions_shared boolean
     topics text[]
+    files_max bigint
+    files_wanted bigint
+    lacked text
+    lacked_calls bigint
+    lacked_since timestamp with time zone
+    lacked_at timestamp with time zone
     CONSTRAINT instance_report_pkey PRIMARY KEY (instance)
     CREATE UNIQUE INDEX instance_report_pkey ON outboxd.instance_report USING btree (instance)
     POLICY grants_decide USING true CHECK true
@@ -507,6 +518,7 @@ TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_v
     has_turn boolean NOT NULL DEFAULT false
     topic text NOT NULL
     ordering_key text
+    waits_for text
     CONSTRAINT outbox_pkey PRIMARY KEY (id)
     CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox USING btree (topic, ordering_key) WHERE has_turn
     CREATE INDEX outbox_due ON outboxd.outbox USING btree (topic, retry_at) WHERE (retry_at IS NOT NULL)
@@ -683,6 +695,7 @@ VIEW schedules
 TABLE setting
     only_row boolean NOT NULL DEFAULT true
     install_id text NOT NULL DEFAULT "left"(replace((gen_random_uuid())::text, '-'::text, ''::text), 12)
+    signing_key bytea NOT NULL DEFAULT decode(replace(((gen_random_uuid())::text || (gen_random_uuid())::text), '-'::text, ''::text), 'hex'::text)
     audience_rows_max bigint NOT NULL DEFAULT 5000000
     audience_time_max interval NOT NULL DEFAULT '00:02:00'::interval
     sql_installed text NOT NULL DEFAULT ''::text
@@ -712,6 +725,14 @@ TABLE snapshot_count
     oldest_since timestamp with time zone
     CONSTRAINT snapshot_count_pkey PRIMARY KEY (topic, status)
     CREATE UNIQUE INDEX snapshot_count_pkey ON outboxd.snapshot_count USING btree (topic, status)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE snapshot_held
+    channel text NOT NULL
+    origin text NOT NULL
+    waiting bigint NOT NULL
+    CONSTRAINT snapshot_held_pkey PRIMARY KEY (channel, origin)
+    CREATE UNIQUE INDEX snapshot_held_pkey ON outboxd.snapshot_held USING btree (channel, origin)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 TABLE statistics_channel WITH (fillfactor=50)
@@ -816,6 +837,7 @@ FUNCTION _cancel_runs(schedule_id bigint, slots_after timestamp with time zone) 
 FUNCTION _cause(text) RETURNS text LANGUAGE sql IMMUTABLE GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _circuit_changed(action text, channel text, origin text, was_held boolean, rows_max integer) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
+FUNCTION _count_held() RETURNS TABLE(channel text, origin text, waiting bigint) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _delete_older_by_id(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _delete_older_by_time(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _discard(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service

@@ -4,7 +4,8 @@
 CREATE OR REPLACE VIEW outboxd.health AS
 WITH alive AS MATERIALIZED (
     SELECT i.id, i.roles, i.host, i.queue_kind, i.fallback_since, r.clock_skew_ms, r.queue_reachable, r.queue_error, r.queue_policy,
-           r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared
+           r.queue_memory_bytes, r.queue_memory_max_bytes, r.sessions_shared, r.files_max, r.files_wanted, r.lacked, r.lacked_calls,
+           r.lacked_since, r.lacked_at
       FROM outboxd.instance i LEFT JOIN outboxd.instance_report r ON r.instance = i.id
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl
 ), carrier AS MATERIALIZED (
@@ -49,28 +50,36 @@ WITH alive AS MATERIALIZED (
                      'once mended: SELECT * FROM outboxd.retry_where(''{"topic": "…"}'', dry_run => false)' END
       FROM measured d
     UNION ALL
-    SELECT 5, 'circuits', CASE WHEN c.holding > 0 THEN 2 WHEN c.held > 0 OR f.names IS NOT NULL THEN 1 ELSE 0 END,
-           CASE WHEN c.held = 0 THEN 'all closed' || coalesce(', but most calls fail by ' || f.names, '')
-                ELSE format('%s%s%s', c.names, CASE WHEN c.held > 5 THEN format(' and %s more', c.held - 5) END,
+    SELECT 5, 'circuits', CASE WHEN c.holding > 0 THEN 2 WHEN c.channels + c.origins > 0 OR f.names IS NOT NULL THEN 1 ELSE 0 END,
+           CASE WHEN c.channels + c.origins = 0 THEN 'all closed' || coalesce(', but most calls fail by ' || f.names, '')
+                ELSE format('%s: %s%s%s', concat_ws(' and ', CASE c.channels WHEN 0 THEN NULL WHEN 1 THEN '1 channel' ELSE c.channels || ' channels' END,
+                                                    CASE c.origins WHEN 0 THEN NULL WHEN 1 THEN '1 single endpoint' ELSE c.origins || ' single endpoints' END),
+                            n.names, CASE WHEN c.channels + c.origins > 5 THEN format('; and %s more', c.channels + c.origins - 5) END,
                             '; waits for the next notification to probe with: ' || c.idle) END,
            'Providers that failed so often in a row that they are left alone. Their work goes to the next channel of its route; '
            'it waits where there is none, where the route says so, or where the provider refuses our credentials. Once a circuit is half-open, the next '
-           'notification probes the provider.',
-           CASE WHEN c.held > 0
-                THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed''; then ask the provider, '
-                     'or renew the credentials if it says 401 or 403; then SELECT outboxd.probe_channel(' || c.first || ')'
+           'notification probes the provider. A single endpoint, where the URL comes from data, holds up its own work only.',
+           CASE WHEN c.channels + c.origins > 0
+                THEN 'SELECT * FROM outboxd.channel_health WHERE circuit <> ''closed'' lists all, the worst first; then ask the provider, '
+                     'or renew the credentials if it says 401 or 403 and restart; or SELECT outboxd.probe_channel(' || n.first || ')'
                 WHEN f.names IS NOT NULL THEN 'SELECT channel, success_percent, last_error FROM outboxd.channel_health' END
-      FROM (SELECT count(*) AS held, count(*) FILTER (WHERE h.origin = '' AND (h.is_open OR h.has_work)) AS holding,
-                   array_to_string((array_agg(concat_ws(' ', h.channel, nullif(h.origin, ''), CASE WHEN h.is_open THEN 'is open'
-                       ELSE 'is half-open' END) ORDER BY h.origin, h.channel))[1:5], ', ') AS names,
-                   (array_agg(concat_ws(', ', quote_literal(h.channel), quote_literal(nullif(h.origin, ''))) ORDER BY h.origin, h.channel))[1] AS first,
+      FROM (SELECT count(*) FILTER (WHERE h.origin = '') AS channels, count(*) FILTER (WHERE h.origin <> '') AS origins,
+                   count(*) FILTER (WHERE h.has_work) AS holding,
                    array_to_string((array_agg(h.channel ORDER BY h.channel)
-                       FILTER (WHERE h.origin = '' AND NOT (h.is_open OR h.has_work)))[1:5], ', ') AS idle
-              FROM (SELECT s.channel, s.origin, s.held_until > now() AS is_open,
-                           EXISTS (SELECT FROM outboxd.route r JOIN outboxd.snapshot_count n ON n.topic = r.topic OR r.topic = 'default'
-                                      AND NOT EXISTS (SELECT FROM outboxd.route o WHERE o.topic = n.topic)
-                                    WHERE r.channel = s.channel AND r.position = 0 AND n.status = 'QUEUED') AS has_work
+                       FILTER (WHERE h.origin = '' AND h.held_until <= now() AND NOT h.has_work))[1:5], ', ') AS idle
+              FROM (SELECT s.channel, s.origin, s.held_until, s.origin = '' AND EXISTS (
+                           SELECT FROM outboxd.snapshot_held w WHERE w.channel = s.channel AND w.origin = '') AS has_work
                       FROM outboxd.channel_state s WHERE s.reason <> 'retry_after') h) c
+           CROSS JOIN (
+           SELECT string_agg(w.what, ', ' ORDER BY w.place) AS names, (array_agg(w.target ORDER BY w.place))[1] AS first
+             FROM (SELECT concat_ws(', ', quote_literal(s.channel), quote_literal(nullif(s.origin, ''))) AS target,
+                          row_number() OVER (ORDER BY s.origin <> '', coalesce(n.waiting, 0) DESC, s.channel COLLATE "C", s.origin COLLATE "C") AS place,
+                          format('%s is %s since %s (%s)', concat_ws(' ', s.channel, nullif(s.origin, '')),
+                                 CASE WHEN s.held_until > now() THEN 'open' ELSE 'half-open' END, to_char(s.since, 'YYYY-MM-DD HH24:MI:SS TZ'),
+                                 concat_ws(', ', CASE s.reason WHEN 'unauthorized' THEN 'credentials refused' ELSE 'calls fail' END, n.waiting || ' waiting',
+                                           CASE WHEN s.held_until > now() THEN to_char(s.held_until, '"next probe at "HH24:MI:SS') END)) AS what
+                     FROM outboxd.channel_state s LEFT JOIN outboxd.snapshot_held n ON n.channel = s.channel AND n.origin = s.origin
+                    WHERE s.reason <> 'retry_after' ORDER BY place LIMIT 5) w) n
            CROSS JOIN (
            SELECT string_agg(s.channel, ', ' ORDER BY s.channel) AS names
              FROM (SELECT s.channel FROM outboxd.statistics_channel s WHERE s.minute > now() - interval '5 min'
@@ -253,6 +262,39 @@ WITH alive AS MATERIALIZED (
            CASE WHEN p.hosts IS NOT NULL
                 THEN 'Set database.pooler = true (OUTBOXD_DATABASE_POOLER=true) and restart, or connect directly' END
       FROM (SELECT string_agg(DISTINCT a.host, ', ') AS hosts FROM alive a WHERE a.sessions_shared) p
+    UNION ALL
+    SELECT 19, 'descriptors', CASE WHEN f.lacked_at > now() - interval '1 min' THEN 2
+                                   WHEN f.lacked_at > now() - interval '1 hour' OR f.files_max < f.files_wanted THEN 1 ELSE 0 END,
+           CASE WHEN f.id IS NULL THEN 'no instance has reported'
+                WHEN f.lacked_at > now() - interval '1 hour'
+                THEN format('%s (%s) on %s of %s instances: %s calls went back since %s, the last at %s; first %s on %s', f.lacked,
+                            CASE f.lacked WHEN 'EMFILE' THEN 'too many open files in the process'
+                                          WHEN 'ENFILE' THEN 'too many open files on the machine'
+                                          WHEN 'ENOBUFS' THEN 'no network buffers' WHEN 'ENOMEM' THEN 'no memory in the kernel'
+                                          ELSE 'no port left to connect from' END,
+                            f.lacking, f.instances, f.calls, to_char(f.first, 'YYYY-MM-DD HH24:MI:SS TZ'),
+                            to_char(f.lacked_at, 'YYYY-MM-DD HH24:MI:SS TZ'), f.id, f.host)
+                WHEN f.files_max < f.files_wanted
+                THEN format('%s open files on %s of %s instances, which may use %s; first %s on %s', f.files_max, f.small, f.instances,
+                            f.files_wanted, f.id, f.host)
+                ELSE format('%s open files or more, enough for worker.concurrency', f.files_max) END,
+           'Open files, ports and buffers of the instances: each connection takes one. When a call lacks one it goes back and is '
+           'made later; it uses up no attempt, and no provider is blamed.',
+           CASE WHEN f.lacked_at > now() - interval '1 hour' AND f.lacked <> 'EMFILE'
+                THEN CASE f.lacked WHEN 'ENFILE' THEN 'Raise fs.file-max of that machine (sysctl)'
+                                   WHEN 'EADDRNOTAVAIL' THEN 'Widen net.ipv4.ip_local_port_range of that machine (sysctl), or lower worker.concurrency'
+                                   ELSE 'Give that machine more memory, or lower worker.concurrency' END
+                WHEN f.lacked_at > now() - interval '1 hour' OR f.files_max < f.files_wanted
+                THEN format('Raise the limit on open files to %s or more (LimitNOFILE= of systemd, ulimit -n, --ulimit nofile= of a '
+                            'container) and restart, or lower worker.concurrency', f.files_wanted) END
+      FROM (SELECT 1) one LEFT JOIN LATERAL (
+           SELECT a.id, a.host, a.files_max, a.files_wanted, a.lacked, a.lacked_at, count(*) OVER () AS instances,
+                  count(*) FILTER (WHERE a.lacked_at > now() - interval '1 hour') OVER () AS lacking,
+                  count(*) FILTER (WHERE a.files_max < a.files_wanted) OVER () AS small,
+                  sum(a.lacked_calls) FILTER (WHERE a.lacked_at > now() - interval '1 hour') OVER () AS calls,
+                  min(a.lacked_since) FILTER (WHERE a.lacked_at > now() - interval '1 hour') OVER () AS first
+             FROM alive a WHERE a.files_max IS NOT NULL
+            ORDER BY CASE WHEN a.lacked_at > now() - interval '1 hour' THEN a.lacked_at END DESC NULLS LAST, a.files_max - a.files_wanted LIMIT 1) f ON true
 )
 SELECT c.name, (ARRAY['ok', 'warn', 'critical'])[coalesce(c.level, 0) + 1] AS level, c.value, c.meaning, c.action
   FROM checks c ORDER BY c.ordinal;

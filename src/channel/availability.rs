@@ -23,6 +23,8 @@ pub struct Availability {
     router: Arc<Router>,
     circuits: Circuits,
     concurrency: usize,
+    /// A digest of what each channel calls with.
+    credentials: BTreeMap<String, String>,
     paused: RwLock<Paused>,
 }
 
@@ -78,7 +80,23 @@ pub enum Flow {
 impl Availability {
     /// Everything may go until the first [`Availability::apply`]. `concurrency`: the calls of this instance at most.
     pub fn new(router: Arc<Router>, channels: &BTreeMap<String, ChannelConfig>, concurrency: usize) -> Availability {
-        Availability { router, circuits: Circuits::new(channels), concurrency, paused: RwLock::default() }
+        Availability {
+            router,
+            circuits: Circuits::new(channels),
+            concurrency,
+            credentials: BTreeMap::new(),
+            paused: RwLock::default(),
+        }
+    }
+
+    /// Tells with each circuit that opens what its channel called with, as a digest.
+    pub fn with_credentials(self, credentials: BTreeMap<String, String>) -> Availability {
+        Availability { credentials, ..self }
+    }
+
+    /// A digest of what a channel calls with.
+    pub fn credentials(&self, channel: &str) -> Option<&str> {
+        self.credentials.get(channel).map(String::as_str)
     }
 
     /// Updates it with what all instances see. Says which circuits became free, and whether anything
@@ -178,6 +196,12 @@ impl Availability {
     /// Held for so long, for the reason for which its circuit is open.
     pub fn held_by_circuit(&self, channel: &str, origin: &str, wait: Duration) -> Held {
         Held { wait, is_failing: self.circuits.is_failing(channel, origin) }
+    }
+
+    /// How long calls are held because the provider refuses our credentials, if it does.
+    pub fn refuses_credentials(&self, channel: &str, origin: &str) -> Option<Held> {
+        let wait = self.circuits.refuses_credentials(channel, origin, Instant::now())?;
+        Some(Held { wait, is_failing: false })
     }
 
     /// Another instance makes the probe.

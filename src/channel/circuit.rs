@@ -8,7 +8,7 @@
 //!                                            └── it fails: open for twice as long ──┘
 //! ```
 //!
-//! `Retry-After` opens it in the same way but needs no probe: the provider said when to come back.
+//! It is open for at most `open_max`. `Retry-After` opens it in the same way but needs no probe: the provider said when to come back.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,6 @@ use super::{Cause, Failed, Outcome};
 use crate::config::CircuitConfig;
 use crate::retry::Failure;
 
-/// An open circuit stays open for at most this many times `open_for`.
-const OPEN_FOR_FACTOR_MAX: u32 = 16;
 /// An end that would move by less than this is left where it is: many 429 at once open it once.
 const OPEN_STEP_MIN: Duration = Duration::from_secs(1);
 /// Whoever waits for a probe under way asks again after this: mostly it is over long before it must be.
@@ -243,9 +241,10 @@ impl Circuit {
 
     fn trip(&mut self, config: &CircuitConfig, now: Instant, reason: OpenReason) -> CircuitChange {
         let (held_until, openings) = self.open.map_or((now, 0), |open| (open.until, open.openings));
-        let factor = 1u32.checked_shl(openings).unwrap_or(OPEN_FOR_FACTOR_MAX).min(OPEN_FOR_FACTOR_MAX);
+        let longest = config.open_max.max(config.open_for);
+        let wait = config.open_for.saturating_mul(1u32.checked_shl(openings).unwrap_or(u32::MAX)).min(longest);
         let openings = openings.saturating_add(1);
-        let until = held_until.max(now + config.open_for * factor);
+        let until = held_until.max(now + wait);
         self.set_open(Open { until, reason, openings });
         self.failures = 0;
         self.unauthorized = 0;
@@ -267,7 +266,7 @@ impl Circuit {
 fn signal(outcome: &Outcome) -> Signal {
     match outcome {
         Outcome::Sent { .. } => Signal::Works,
-        Outcome::Failed(Failed { cause: Cause::Template | Cause::Guard, .. }) => Signal::None,
+        Outcome::Short(_) | Outcome::Failed(Failed { cause: Cause::Template | Cause::Guard, .. }) => Signal::None,
         Outcome::Failed(failed) if failed.is_unauthorized() => Signal::Unauthorized,
         Outcome::Failed(Failed { status: Some(429), retry_after: Some(_), .. }) => Signal::Answers,
         Outcome::Failed(Failed { failure: Failure::Permanent, .. }) => Signal::Answers,

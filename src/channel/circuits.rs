@@ -144,6 +144,13 @@ impl Circuits {
         open.is_some_and(|open| open.reason == OpenReason::Failures)
     }
 
+    /// How long its circuit is still open, if it is because the provider refuses our credentials.
+    pub fn refuses_credentials(&self, channel: &str, origin: &str, now: Instant) -> Option<Duration> {
+        let entries = self.lock();
+        let open = entries.get(channel)?.get(origin)?.circuit.opened()?;
+        (open.reason == OpenReason::Unauthorized).then(|| open.until.saturating_duration_since(now))
+    }
+
     /// Takes an outcome in. What it returns concerns all instances.
     pub fn on_outcome(
         &self,
@@ -260,7 +267,7 @@ impl Circuits {
 /// Only what may become a streak or open a circuit is remembered.
 fn is_worth_an_entry(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Sent { .. } => false,
+        Outcome::Sent { .. } | Outcome::Short(_) => false,
         Outcome::Failed(failed) => !matches!(failed.cause, Cause::Template | Cause::Guard),
     }
 }

@@ -7,6 +7,7 @@ use reqwest::dns::Resolve;
 use url::{Origin, Url};
 
 use super::answer::Answers;
+use super::connections::Connections;
 use super::guard::{Guard, Guarded, Source};
 use super::headers::Headers;
 use super::http::{Egress, Http};
@@ -53,7 +54,12 @@ impl Written {
 }
 
 /// Compiles everything. The error is a reason for an operator.
-pub(super) fn channel(name: &str, config: &ChannelConfig, resolver: Arc<dyn Resolve>) -> Result<Channel, String> {
+pub(super) fn channel(
+    name: &str,
+    config: &ChannelConfig,
+    resolver: Arc<dyn Resolve>,
+    connections: Arc<Connections>,
+) -> Result<Channel, String> {
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
         // It is part of the Idempotency-Key.
         return Err("the name must be printable ASCII without spaces".to_owned());
@@ -68,7 +74,8 @@ pub(super) fn channel(name: &str, config: &ChannelConfig, resolver: Arc<dyn Reso
     let resolver = Guarded::new(guard.clone(), resolver, egress.proxy_name());
     let name = Arc::from(name);
     let answers = Answers::new(&name, config)?;
-    let http = Http::new(config, Arc::new(resolver), egress, answers).map_err(|error| format!("client: {error}"))?;
+    let http = Http::new(config, Arc::new(resolver), egress, answers, connections)
+        .map_err(|error| format!("client: {error}"))?;
     Ok(Channel { name, method: config.method, templates, address, headers, body, signer, guard, http })
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Histogram};
 
+use super::connections::Connections;
 use super::limit::Limits;
 use super::{Channel, Error};
 use crate::config::{ChannelConfig, DEFAULT_ROUTE, RouteConfig};
@@ -61,9 +62,18 @@ impl Router {
         channels: &BTreeMap<String, ChannelConfig>,
         routes: &BTreeMap<String, RouteConfig>,
     ) -> Result<Router, Error> {
+        Router::sharing(channels, routes, &Arc::default())
+    }
+
+    /// As [`Router::new`], with the bound that all connections of the process have.
+    pub fn sharing(
+        channels: &BTreeMap<String, ChannelConfig>,
+        routes: &BTreeMap<String, RouteConfig>,
+        connections: &Arc<Connections>,
+    ) -> Result<Router, Error> {
         let mut providers = HashMap::new();
         for (name, config) in channels {
-            let channel = Channel::new(name, config)?;
+            let channel = Channel::sharing(name, config, connections)?;
             providers.insert(
                 name.as_str(),
                 Arc::new(Provider {

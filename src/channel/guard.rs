@@ -18,6 +18,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::address::{self, Range};
+use super::outcome::Shortage;
 use crate::config::ChannelConfig;
 
 /// Where the host of a channel's URL comes from.
@@ -103,7 +104,8 @@ pub(super) struct System;
 impl Resolve for System {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await;
+            let found: Vec<SocketAddr> = found.map_err(Shortage::of_lookup)?.collect();
             Ok(Box::new(found.into_iter()) as Addrs)
         })
     }

@@ -20,7 +20,8 @@ use tokio::time::{Instant, timeout_at};
 use url::Url;
 
 use super::answer::{Answer, Answers, Body as AnswerBody};
-use super::outcome::{Cause, Failed, Outcome, classify};
+use super::connections::{Connections, Refused};
+use super::outcome::{Cause, Failed, Outcome, Shortage, classify};
 use super::retry_after;
 use crate::config::ChannelConfig;
 use crate::tls;
@@ -30,6 +31,7 @@ mod body;
 mod client;
 mod failure;
 
+use client::Clients;
 pub(super) use client::Egress;
 
 /// Bytes of an answer that are kept for the attempt's record.
@@ -39,10 +41,10 @@ const DRAIN_MAX: Duration = Duration::from_millis(500);
 /// How often one attempt goes out again because the server says that it did not process it.
 const UNPROCESSED_MAX: u32 = 2;
 
-/// The client of one channel and its limits.
+/// The clients of one channel and its limits.
 #[derive(Debug)]
 pub(super) struct Http {
-    client: Client,
+    clients: Clients,
     method: Method,
     timeout: Duration,
     first_byte_timeout: Duration,
@@ -58,10 +60,11 @@ impl Http {
         resolver: Arc<dyn Resolve>,
         egress: Egress,
         answers: Option<Answers>,
+        connections: Arc<Connections>,
     ) -> Result<Http, Box<dyn StdError + Send + Sync>> {
         let connect_timeout = config.connect_timeout.min(config.timeout);
         Ok(Http {
-            client: client::builder(tls::client_config()?, resolver, egress, connect_timeout)?.build()?,
+            clients: Clients::new(tls::client_config()?, resolver, egress, connect_timeout, connections)?,
             method: match config.method {
                 crate::config::Method::Post => Method::POST,
                 crate::config::Method::Put => Method::PUT,
@@ -75,17 +78,23 @@ impl Http {
     }
 
     /// Makes the call: the provider processes it at most once.
-    pub(super) async fn call(&self, url: &Url, headers: HeaderMap, body: Bytes) -> Outcome {
+    pub(super) async fn call(&self, origin: &Arc<str>, url: &Url, headers: HeaderMap, body: Bytes) -> Outcome {
         let started = Instant::now();
+        let lease = match self.clients.lease(origin) {
+            Ok(lease) => lease,
+            Err(Refused::Short(shortage)) => return Outcome::Short(shortage),
+            Err(Refused::Unusable(error)) => return Outcome::Failed(failure::no_client(&error, started)),
+        };
         let deadline = started + self.timeout;
         for _ in 0..=UNPROCESSED_MAX {
             let (state, tracked) = BodyState::track(started, body.clone());
             let mut request = Request::new(self.method.clone(), url.clone());
             *request.headers_mut() = headers.clone();
             *request.body_mut() = Some(Body::wrap(tracked));
-            match self.exchange(request, &state, started, deadline).await {
+            match self.exchange(&lease.client, request, &state, started, deadline).await {
                 Ok(response) => return self.read(response, started, deadline).await,
                 Err(Broken::Failed(failed)) => return Outcome::Failed(failed),
+                Err(Broken::Short(shortage)) => return Outcome::Short(shortage),
                 Err(Broken::Unprocessed) => {}
             }
         }
@@ -94,18 +103,19 @@ impl Http {
 
     async fn exchange(
         &self,
+        client: &Client,
         request: Request,
         body: &BodyState,
         started: Instant,
         deadline: Instant,
     ) -> Result<Response, Broken> {
-        let mut pending = pin!(self.client.execute(request));
+        let mut pending = pin!(client.execute(request));
         loop {
             let due = self.answer_due(body, deadline);
             match timeout_at(due, &mut pending).await {
                 Ok(Ok(response)) => return Ok(response),
                 Ok(Err(error)) if failure::is_unprocessed(&error) => return Err(Broken::Unprocessed),
-                Ok(Err(error)) => return Err(Broken::Failed(failure::no_answer(error, body, started))),
+                Ok(Err(error)) => return Err(failure::no_answer(error, body, started)),
                 Err(_) if Instant::now() >= self.answer_due(body, deadline) => {
                     return Err(Broken::Failed(failure::out_of_time(body, started)));
                 }
@@ -210,6 +220,8 @@ impl Http {
 enum Broken {
     /// The server says that it did not process the request.
     Unprocessed,
+    /// We lacked what it takes to ask.
+    Short(Shortage),
     /// Anything else.
     Failed(Failed),
 }

@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use crate::retry::Failure;
 
+mod shortage;
+
+pub use shortage::Shortage;
+
 /// How one attempt ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
@@ -17,6 +21,8 @@ pub enum Outcome {
         /// The provider's own id of it, on channels that say where it stands.
         provider_id: Option<String>,
     },
+    /// Nobody was asked, because this process or its machine lacks something: that is not the notification's failure.
+    Short(Shortage),
     /// Anything else.
     Failed(Failed),
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::channel::descriptors::Descriptors;
 use crate::channel::failover::Router;
 use crate::config::{self, Config, Role, Sources};
 
@@ -81,7 +82,13 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
 async fn findings(config: &Config, roles: &BTreeSet<Role>) -> Vec<Finding> {
     let (http, postgres, redis) =
         tokio::join!(http::check(config, roles), postgres::check(config), redis::check(config));
-    channels(config).into_iter().chain(http).chain(postgres).chain(redis).collect()
+    channels(config).into_iter().chain(files(config)).chain(http).chain(postgres).chain(redis).collect()
+}
+
+/// Whether a process started here may have as many files open as it would use.
+fn files(config: &Config) -> Option<Finding> {
+    let warning = Descriptors::foreseen(config).warning(config)?;
+    Some(Finding::new("descriptors", State::Warn, warning))
 }
 
 /// What only shows when a channel is put together: an address on its deny list, a password in its URL.

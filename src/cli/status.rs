@@ -107,13 +107,14 @@ const SECTIONS: &[Section] = &[
     Section {
         title: "CHANNELS, LAST 5 MIN",
         name: "channel_health",
-        sql: "SELECT * FROM outboxd.channel_health ORDER BY circuit = 'closed', channel, calls DESC, origin NULLS FIRST LIMIT 20",
+        sql: "SELECT * FROM outboxd.channel_health ORDER BY circuit = 'closed', origin IS NOT NULL AND circuit <> 'closed', waiting DESC NULLS LAST, channel, calls DESC, origin NULLS FIRST LIMIT 20",
         columns: &[
             Column("channel", "CHANNEL", Text),
             Column("origin", "ORIGIN", Text),
             Column("circuit", "CIRCUIT", Text),
             Column("paused", "PAUSED", Text),
             Column("held_until", "HELD UNTIL", Time),
+            Column("waiting", "WAITING", Number),
             Column("calls", "CALLS", Number),
             Column("success_percent", "OK %", Number),
             Column("p95_ms", "P95 MS", Number),

@@ -1,10 +1,13 @@
 //! Circuits and pauses of channels, as all instances see them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use secrecy::SecretSlice;
 
 use super::instance::millis;
 use super::refusal::Values;
-use super::{Result, Store, query};
+use super::{Error, Result, Store, query};
 
 /// An open circuit, a provider's Retry-After or an operator's pause.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,10 +58,11 @@ impl Store {
         wait: Duration,
         reason: &str,
         openings: u32,
+        credentials: Option<&str>,
     ) -> Result<()> {
-        let query = query!("channel/open_circuit", Durable, [TEXT, TEXT, INT8, TEXT, INT4]);
+        let query = query!("channel/open_circuit", Durable, [TEXT, TEXT, INT8, TEXT, INT4, TEXT]);
         let openings = i32::try_from(openings).unwrap_or(i32::MAX);
-        self.query(query, &[&channel, &origin, &millis(wait), &reason, &openings]).await.map(|_| ())
+        self.query(query, &[&channel, &origin, &millis(wait), &reason, &openings, &credentials]).await.map(|_| ())
     }
 
     /// The provider is back.
@@ -73,9 +77,33 @@ impl Store {
     }
 
     /// Whether this instance may make the probe.
-    pub async fn take_probe(&self, channel: &str, origin: &str, instance: i32, span: Duration) -> Result<bool> {
-        let query = query!("channel/take_probe", Durable, [TEXT, TEXT, INT4, INT8]);
-        Ok(!self.query(query, &[&channel, &origin, &instance, &millis(span)]).await?.is_empty())
+    pub async fn take_probe(
+        &self,
+        channel: &str,
+        origin: &str,
+        instance: i32,
+        span: Duration,
+        credentials: Option<&str>,
+    ) -> Result<bool> {
+        let query = query!("channel/take_probe", Durable, [TEXT, TEXT, INT4, INT8, TEXT]);
+        Ok(!self.query(query, &[&channel, &origin, &instance, &millis(span), &credentials]).await?.is_empty())
+    }
+
+    /// Circuits that opened under other credentials than these, by channel, are due for a probe. Says which channels
+    /// have some, and how many.
+    pub async fn probe_changed(&self, credentials: &BTreeMap<String, String>) -> Result<Vec<(String, i64)>> {
+        let query = query!("channel/probe_changed", Durable, [TEXT_ARRAY, TEXT_ARRAY]);
+        let (channels, digests): (Vec<&str>, Vec<&str>) =
+            credentials.iter().map(|(channel, digest)| (channel.as_str(), digest.as_str())).unzip();
+        let rows = self.query(query, &[&channels, &digests]).await?;
+        rows.iter().map(|row| Ok((row.value("channel")?, row.value("circuits")?))).collect()
+    }
+
+    /// The key of this installation.
+    pub async fn installation_key(&self) -> Result<SecretSlice<u8>> {
+        let rows = self.query(query!("channel/read_key", Relaxed, []), &[]).await?;
+        let row = rows.first().ok_or_else(|| Error::Bug("there is no row of settings".to_owned()))?;
+        row.value::<Vec<u8>>(0).map(SecretSlice::from)
     }
 
     /// The probe said nothing: anyone may make another.

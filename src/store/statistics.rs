@@ -3,9 +3,11 @@
 
 use chrono::{DateTime, Utc};
 
+use super::instance::millis;
 use super::refusal::Values;
 use super::{Error, Result, Store, query};
 use crate::queue::ServerFacts;
+use crate::telemetry::shortages::Spell;
 use crate::telemetry::statistics::{Channel, Counts, Span, Topic};
 
 /// What an instance sees beside the database.
@@ -19,6 +21,19 @@ pub struct Report {
     pub sessions_shared: Option<bool>,
     /// The topics that it has routes for; `None`: it only relays, and needs none.
     pub topics: Option<Vec<String>>,
+    /// The files it may have open, and what its calls lacked.
+    pub files: FilesReport,
+}
+
+/// Whether an instance has what its calls need.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FilesReport {
+    /// It may have so many files open.
+    pub limit: u64,
+    /// It would use so many.
+    pub wanted: u64,
+    /// Calls that went back because something was lacking.
+    pub short: Option<Spell>,
 }
 
 /// What an instance knows of its queue's server.
@@ -83,8 +98,11 @@ impl Store {
 
     /// Writes down what an instance sees.
     pub async fn report(&self, instance: i32, report: &Report) -> Result<()> {
-        let query =
-            query!("upkeep/report_instance", Relaxed, [INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8, BOOL, TEXT_ARRAY]);
+        let query = query!(
+            "upkeep/report_instance",
+            Relaxed,
+            [INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8, BOOL, TEXT_ARRAY, INT8, INT8, TEXT, INT8, INT8, INT8]
+        );
         let (is_reachable, error, facts) = match &report.queue {
             QueueReport::InProcess => (None, None, None),
             QueueReport::Reachable(facts) => (Some(true), None, Some(facts)),
@@ -93,8 +111,28 @@ impl Store {
         let policy = facts.map(|facts| facts.policy.as_str());
         let (used, at_most) = (facts.map(|facts| facts.memory_bytes), facts.map(|facts| facts.memory_max_bytes));
         let Report { clock_skew_ms, sessions_shared, topics, .. } = report;
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 9] =
-            [&instance, clock_skew_ms, &is_reachable, &error, &policy, &used, &at_most, sessions_shared, topics];
+        let (limit, wanted) = (count(report.files.limit), count(report.files.wanted));
+        let short = report.files.short.as_ref();
+        let (lacked, calls) = (short.map(|short| short.error), short.map(|short| count(short.calls)));
+        let (since, last) =
+            (short.map(|short| millis(short.since.elapsed())), short.map(|short| millis(short.last.elapsed())));
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 15] = [
+            &instance,
+            clock_skew_ms,
+            &is_reachable,
+            &error,
+            &policy,
+            &used,
+            &at_most,
+            sessions_shared,
+            topics,
+            &limit,
+            &wanted,
+            &lacked,
+            &calls,
+            &since,
+            &last,
+        ];
         self.query(query, &params).await.map(|_| ())
     }
 

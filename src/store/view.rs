@@ -65,7 +65,10 @@ pub const VIEWS: &[View] = &[
     view!("instances", "v.worker DESC"),
     view!("throughput", "v.minute DESC"),
     view!("latency" by topic, "v.topic"),
-    view!("channel_health", "v.channel, v.origin"),
+    view!(
+        "channel_health",
+        "v.circuit = 'closed', v.waiting IS NULL, v.origin IS NOT NULL, v.waiting DESC, v.channel, v.origin"
+    ),
     view!("bulk_actions", "v.id DESC"),
     view!("schedules" by topic, "v.name"),
     view!("schedule_runs" by topic, "v.run DESC"),

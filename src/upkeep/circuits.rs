@@ -3,14 +3,17 @@
 //! **Guarantee.** What an operator paused, resumed, closed or wants probed, and a circuit that another instance opened,
 //! take effect here within a second. **Limit.** While Postgres is away, what was read last holds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
+use tracing::info;
 
 use crate::channel::availability::{Availability, Paused};
 use crate::channel::circuit::OpenReason;
 use crate::channel::circuits::{Freed, SharedCircuit};
+use crate::channel::credentials;
+use crate::config::{ChannelConfig, Role};
 use crate::store::circuit::ChannelState;
 use crate::store::instance::InstanceId;
 use crate::store::{Result, Store};
@@ -22,6 +25,22 @@ const REFRESH_EVERY: Duration = Duration::from_millis(500);
 const HASTEN_ROWS: i32 = 10_000;
 /// Rows that are made due for a probe.
 const PROBE_ROWS: i32 = 10;
+
+/// A digest of what each channel calls with. Circuits that opened when it was called with something else are probed at
+/// once, if this instance calls.
+pub async fn credentials(
+    store: &Store,
+    channels: &BTreeMap<String, ChannelConfig>,
+    roles: &BTreeSet<Role>,
+) -> Result<BTreeMap<String, String>> {
+    let digests = credentials::digests(channels, &store.installation_key().await?);
+    if roles.contains(&Role::Worker) {
+        for (channel, circuits) in store.probe_changed(&digests).await? {
+            info!(channel, circuits, "the channel is called with something else now: what is held is probed at once");
+        }
+    }
+    Ok(digests)
+}
 
 /// One reading.
 pub async fn pass(store: &Store, instance: &InstanceId, availability: &Availability) -> Result<Freed> {

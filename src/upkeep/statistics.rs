@@ -10,14 +10,16 @@ use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::channel::descriptors::Descriptors;
 use crate::config::{DEFAULT_ROUTE, RouteConfig};
 use crate::failpoint;
 use crate::notification::Status;
 use crate::queue::Queue;
 use crate::store::instance::InstanceId;
-use crate::store::statistics::{QueueReport, Report};
+use crate::store::statistics::{FilesReport, QueueReport, Report};
 use crate::store::{Error, Result, Store};
 use crate::telemetry::outage::Outage;
+use crate::telemetry::shortages::Shortages;
 use crate::telemetry::statistics::{Counts, Statistics};
 
 /// Between reports.
@@ -42,6 +44,10 @@ pub struct Reporter {
     pub queue: Arc<dyn Queue>,
     /// What this instance counted.
     pub statistics: Arc<Statistics>,
+    /// What its calls lacked.
+    pub shortages: Arc<Shortages>,
+    /// Files it may have open.
+    pub files: Descriptors,
     /// Who we are.
     pub instance: InstanceId,
     /// The routes in use: topic, position, channel.
@@ -148,7 +154,8 @@ impl Reporter {
         let sessions_shared = self.ask_for_pooler(told).await;
         let topics: BTreeSet<&String> = self.routes.iter().map(|(topic, ..)| topic).collect();
         let topics = (!topics.is_empty()).then(|| topics.into_iter().cloned().collect());
-        self.store.report(self.instance.get(), &Report { clock_skew_ms, queue, sessions_shared, topics }).await
+        let files = FilesReport { limit: self.files.limit, wanted: self.files.wanted, short: self.shortages.last() };
+        self.store.report(self.instance.get(), &Report { clock_skew_ms, queue, sessions_shared, topics, files }).await
     }
 
     /// The start refuses one. Connections that are made later may be led through it all the same.

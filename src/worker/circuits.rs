@@ -16,7 +16,17 @@ use crate::channel::circuits::PROBE_SLACK;
 /// Of all instances one makes the probe. `Wait`: another does, or that could not be asked. Whoever takes it and dies
 /// keeps it for no longer than the call may take.
 pub(super) async fn take_probe(worker: &Worker, channel: &str, origin: &str, timeout: Duration) -> May {
-    match worker.store.take_probe(channel, origin, worker.instance.get(), timeout + PROBE_SLACK).await {
+    match worker
+        .store
+        .take_probe(
+            channel,
+            origin,
+            worker.instance.get(),
+            timeout + PROBE_SLACK,
+            worker.availability.credentials(channel),
+        )
+        .await
+    {
         Ok(true) => return May::Call(Pass::Probe),
         Ok(false) => worker.availability.probe_is_elsewhere(channel, origin),
         Err(error) => {
@@ -66,7 +76,8 @@ async fn tell(worker: &Worker, channel: &str, origin: &str, change: CircuitChang
         CircuitChange::Open { wait, reason, openings } => {
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             warn!(channel, origin = shown, reason = reason.name(), wait_ms, "calls are held");
-            worker.store.open_circuit(channel, origin, wait, reason.name(), openings).await
+            let credentials = worker.availability.credentials(channel);
+            worker.store.open_circuit(channel, origin, wait, reason.name(), openings, credentials).await
         }
         CircuitChange::Close => {
             info!(channel, origin = shown, "calls go on");

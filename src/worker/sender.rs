@@ -151,6 +151,20 @@ async fn send(
             provider_id,
             published_at: claimed.published_at,
         }),
+        Outcome::Short(shortage) => {
+            let wait = worker.shortages.note(shortage.name(), Instant::now(), rand::random());
+            release(claimed, wait, None)
+        }
+        // The others were refused as well, and it was not processed: it waits with them.
+        Outcome::Failed(failed) if pass == Pass::Normal && held.is_none() && failed.is_unauthorized() => {
+            match worker.availability.refuses_credentials(name, &origin) {
+                Some(held) => {
+                    let (wait, next_step) = held.way_on(route, position);
+                    release(claimed, wait, next_step)
+                }
+                None => after_failure(claimed, route, position, provider, failed),
+            }
+        }
         Outcome::Failed(failed) => match held.filter(|_| pass == Pass::Probe) {
             Some(held) => after_probe(claimed, route, position, provider, failed, held),
             None => after_failure(claimed, route, position, provider, failed),
@@ -167,30 +181,34 @@ fn not_called(worker: &Worker, call: &Call, done: Done) -> Done {
 /// Counts a call. Says for how long calls are held because of it.
 async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pass, outcome: &Outcome) -> Option<Held> {
     let channel = provider.channel.name();
-    let duration = match outcome {
+    let (duration, called) = match outcome {
+        // No call, and nothing that the provider could be judged by.
+        Outcome::Short(_) => return circuits::on_outcome(worker, channel, origin, pass, outcome).await,
         Outcome::Sent { duration, .. } => {
             let (attempts, durations) =
                 provider.delivered.get_or_init(|| (attempts(channel, "sent"), durations(channel, "sent")));
             attempts.increment(1);
             durations.record(duration.as_secs_f64());
-            *duration
+            (*duration, Called::Sent)
         }
         Outcome::Failed(failed) => {
             attempts(channel, failed.outcome()).increment(1);
             if !failed.cause.is_before_the_call() {
                 durations(channel, failed.outcome()).record(failed.duration.as_secs_f64());
             }
-            failed.duration
+            (failed.duration, called(failed))
         }
-    };
-    let called = match outcome {
-        Outcome::Sent { .. } => Called::Sent,
-        Outcome::Failed(failed) if failed.cause.is_before_the_call() => Called::Refused(&failed.error),
-        Outcome::Failed(failed) if failed.failure.is_unknown() => Called::Unknown(&failed.error),
-        Outcome::Failed(failed) => Called::Failed(&failed.error),
     };
     worker.statistics.counts().called(channel, origin, duration, called);
     circuits::on_outcome(worker, channel, origin, pass, outcome).await
+}
+
+fn called(failed: &Failed) -> Called<'_> {
+    match failed {
+        Failed { cause, error, .. } if cause.is_before_the_call() => Called::Refused(error),
+        Failed { failure, error, .. } if failure.is_unknown() => Called::Unknown(error),
+        Failed { error, .. } => Called::Failed(error),
+    }
 }
 
 /// How many attempts of a channel ended so.

@@ -23,6 +23,7 @@ pub(super) fn end(traced: Option<Traced>, outcome: Option<&Outcome>) {
     let Some(traced) = traced else { return };
     let (outcome, http_status, error) = match outcome {
         Some(Outcome::Sent { status, .. }) => ("sent", Some(*status), None),
+        Some(Outcome::Short(shortage)) => ("refused", None, Some(shortage.name())),
         Some(Outcome::Failed(failed)) => (failed.outcome(), failed.status, Some(failed.cause.name())),
         // The end of the drain did it.
         None => (Failure::Ambiguous.name(), None, Some("cut off")),

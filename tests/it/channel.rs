@@ -46,7 +46,12 @@ pub fn config(url: &str) -> ChannelConfig {
         proxy: None,
         response_bytes_max: 64 << 10,
         retry_after_max: Duration::from_secs(3600),
-        circuit: CircuitConfig { failures: 5, unauthorized: 3, open_for: Duration::from_secs(30) },
+        circuit: CircuitConfig {
+            failures: 5,
+            unauthorized: 3,
+            open_for: Duration::from_secs(30),
+            open_max: Duration::from_secs(300),
+        },
     }
 }
 
@@ -110,7 +115,7 @@ fn json(text: &str) -> Box<RawValue> {
 pub fn failed(outcome: Outcome) -> Failed {
     match outcome {
         Outcome::Failed(failed) => failed,
-        Outcome::Sent { .. } => panic!("a failure was expected, it was {outcome:?}"),
+        Outcome::Sent { .. } | Outcome::Short(_) => panic!("a failure was expected, it was {outcome:?}"),
     }
 }
 

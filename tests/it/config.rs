@@ -75,6 +75,7 @@ fn without_keys_the_documented_defaults_hold() {
     assert_eq!((push.timeout, push.connect_timeout, push.first_byte_timeout), (seconds(5), seconds(2), seconds(5)));
     assert_eq!((push.response_bytes_max, push.retry_after_max), (16 << 10, seconds(3600)));
     assert_eq!((push.circuit.failures, push.circuit.unauthorized, push.circuit.open_for), (10, 5, seconds(30)));
+    assert_eq!(push.circuit.open_max, seconds(300));
     assert_eq!((push.max_in_flight, push.max_in_flight_per_origin, push.allow_private), (None, 128, false));
     let route = &config.routes["default"];
     assert_eq!((route.max_attempts, route.attempts_before_failover), (10, 3));

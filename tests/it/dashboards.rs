@@ -79,7 +79,17 @@ async fn every_check_that_an_alert_names_is_one_of_the_health_view() {
             }
         }
     }
-    let wanted = ["circuits", "event_consumers", "event_streams", "events", "paused", "pooler", "routes", "schedules"];
+    let wanted = [
+        "circuits",
+        "descriptors",
+        "event_consumers",
+        "event_streams",
+        "events",
+        "paused",
+        "pooler",
+        "routes",
+        "schedules",
+    ];
     assert_eq!(named.into_iter().collect::<Vec<_>>(), wanted);
 }
 
@@ -100,16 +110,16 @@ async fn nobody_is_woken_for_a_half_open_circuit_that_no_work_waits_for() {
     assert!(!fires("OutboxdReachesItsProviders", "circuits", value(&client, level).await));
     run(&client, "SELECT outboxd.notify('order', 'r', '{}'), outboxd._take_snapshot()").await;
     assert!(fires("OutboxdReachesItsProviders", "circuits", value(&client, level).await), "its work waits");
-    run(&client, "UPDATE outboxd.route SET position = 1; INSERT INTO outboxd.route VALUES ('default', 0, 'push')")
-        .await;
+    let again = "UPDATE outboxd.snapshot SET taken_at = '-infinity'; SELECT outboxd._take_snapshot()";
+    let behind = "UPDATE outboxd.route SET position = 1; INSERT INTO outboxd.route VALUES ('default', 0, 'push')";
+    run(&client, &format!("{behind}; {again}")).await;
     let behind = value(&client, level).await;
     assert!(!fires("OutboxdReachesItsProviders", "circuits", behind), "what waits is for the channel before it");
-    run(
-        &client,
-        "UPDATE outboxd.channel_state SET held_until = now() + interval '1 min'; DELETE FROM outboxd.snapshot_count",
-    )
-    .await;
-    assert!(fires("OutboxdReachesItsProviders", "circuits", value(&client, level).await), "it is open");
+    run(&client, &format!("UPDATE outboxd.channel_state SET held_until = now() + interval '1 min'; {again}")).await;
+    let open = value(&client, level).await;
+    assert!(!fires("OutboxdReachesItsProviders", "circuits", open), "it is open, and nothing waits for it");
+    run(&client, &format!("UPDATE outboxd.outbox SET route_step = 1; {again}")).await;
+    assert!(fires("OutboxdReachesItsProviders", "circuits", value(&client, level).await), "its work waits");
 }
 
 fn panels(dashboard: &Value) -> Vec<&Value> {

@@ -40,7 +40,8 @@ const ACTIONS: [&str; 23] = [
 ];
 
 /// Functions that show and change nothing: status(), and those that views call as whoever asks.
-const SEEN_BY_ALL: [&str; 6] = ["_cause", "_count_active", "_masked", "_planned_for", "_sees_all", "status"];
+const SEEN_BY_ALL: [&str; 7] =
+    ["_cause", "_count_active", "_count_held", "_masked", "_planned_for", "_sees_all", "status"];
 
 /// Everything in the schema that `role` may use, as "kind name privilege".
 async fn privileges(client: &Client, role: &str) -> BTreeSet<String> {
@@ -221,6 +222,7 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
         "SELECT outboxd._pick_waiting('{}', now(), 0::smallint, '', now(), 0, 1)",
         "SELECT outboxd._take_snapshot()",
         "SELECT outboxd._count_active()",
+        "SELECT outboxd._count_held()",
         "SELECT outboxd._reject_filter('x', '{}', '{}')",
         "SELECT outboxd._ring()",
         "SELECT outboxd._requeue('{1}')",

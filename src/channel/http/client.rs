@@ -4,6 +4,7 @@
 //! request was written. There is no switch for that in reqwest, and none is needed: such a request was not sent.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use reqwest::{Client, ClientBuilder, Proxy, redirect, retry};
 use rustls::ClientConfig;
 use secrecy::{ExposeSecret as _, SecretString};
 use url::Url;
+
+use crate::channel::connections::{Connections, Lease, Refused};
 
 /// Through whom the requests of a channel go.
 #[derive(Clone)]
@@ -45,13 +48,50 @@ impl Egress {
     }
 }
 
+/// Makes the clients of one channel, one for each origin.
+#[derive(Debug)]
+pub(super) struct Clients {
+    recipe: Recipe,
+    connections: Arc<Connections>,
+    number: usize,
+}
+
+/// What a client is made of.
+struct Recipe(Box<dyn Fn() -> reqwest::Result<Client> + Send + Sync>);
+
+impl fmt::Debug for Recipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recipe")
+    }
+}
+
+impl Clients {
+    /// An error now is one of the configuration.
+    pub(super) fn new(
+        tls: ClientConfig,
+        resolver: Arc<dyn Resolve>,
+        egress: Egress,
+        connect_timeout: Duration,
+        connections: Arc<Connections>,
+    ) -> Result<Clients, Box<dyn StdError + Send + Sync>> {
+        let make = move || builder(tls.clone(), Arc::clone(&resolver), egress.clone(), connect_timeout)?.build();
+        make()?;
+        Ok(Clients { recipe: Recipe(Box::new(make)), number: connections.number_channel(), connections })
+    }
+
+    /// The client of an origin, for one call.
+    pub(super) fn lease(&self, origin: &Arc<str>) -> Result<Lease, Refused> {
+        self.connections.lease(self.number, origin, &self.recipe.0)
+    }
+}
+
 /// A client to be built. `connect_timeout` covers the name, the connection, the proxy and the TLS handshake.
 pub(super) fn builder(
     tls: ClientConfig,
     resolver: Arc<dyn Resolve>,
     egress: Egress,
     connect_timeout: Duration,
-) -> Result<ClientBuilder, Box<dyn StdError + Send + Sync>> {
+) -> reqwest::Result<ClientBuilder> {
     let builder = Client::builder()
         .tls_backend_preconfigured(tls)
         .dns_resolver(resolver)

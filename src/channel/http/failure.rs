@@ -4,9 +4,10 @@ use std::error::Error as StdError;
 
 use tokio::time::Instant;
 
+use super::Broken;
 use super::body::{BodyState, Revoked};
 use crate::channel::guard::Refused;
-use crate::channel::outcome::{Cause, Failed};
+use crate::channel::outcome::{Cause, Failed, Shortage};
 use crate::retry::Failure;
 
 /// The time was over.
@@ -25,21 +26,34 @@ pub(super) fn not_processed(started: Instant) -> Failed {
 }
 
 /// The client gave up.
-pub(super) fn no_answer(error: reqwest::Error, body: &BodyState, started: Instant) -> Failed {
+pub(super) fn no_answer(error: reqwest::Error, body: &BodyState, started: Instant) -> Broken {
     let error = error.without_url();
-    if let Some(refused) = find::<Refused>(&error) {
-        return failed(Failure::Permanent, Cause::Guard, refused.to_string(), started);
-    }
-    if error.is_builder() {
-        return Failed::refused(Cause::Template, "template url: a host or path that no request can hold".to_owned());
-    }
-    match body.revoke() {
+    let failed = if let Some(refused) = find::<Refused>(&error) {
+        failed(Failure::Permanent, Cause::Guard, refused.to_string(), started)
+    } else if error.is_builder() {
+        Failed::refused(Cause::Template, "template url: a host or path that no request can hold".to_owned())
+    } else {
+        match (body.revoke(), Shortage::of(&error)) {
+            (Revoked::NotSent, Some(shortage)) => return Broken::Short(shortage),
+            (revoked, _) => unanswered(&error, revoked, started),
+        }
+    };
+    Broken::Failed(failed)
+}
+
+/// No client could be made.
+pub(super) fn no_client(error: &reqwest::Error, started: Instant) -> Failed {
+    failed(Failure::Transient, Cause::Connect, format!("no client: {}", root(error)), started)
+}
+
+fn unanswered(error: &reqwest::Error, revoked: Revoked, started: Instant) -> Failed {
+    match revoked {
         Revoked::NotSent if error.is_timeout() => {
             failed(Failure::Transient, Cause::Timeout, "timeout while connecting".to_owned(), started)
         }
-        Revoked::NotSent => failed(Failure::Transient, Cause::Connect, format!("connect: {}", root(&error)), started),
+        Revoked::NotSent => failed(Failure::Transient, Cause::Connect, format!("connect: {}", root(error)), started),
         Revoked::TooLate => {
-            let error = format!("no answer after the request went out: {}", root(&error));
+            let error = format!("no answer after the request went out: {}", root(error));
             failed(Failure::Ambiguous, Cause::NoAnswer, error, started)
         }
     }

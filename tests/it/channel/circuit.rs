@@ -121,7 +121,7 @@ fn a_failed_probe_opens_for_longer_up_to_a_limit() {
     let mut table = Table::new();
     table.reports(5, &down());
     table.pass(OPEN_FOR);
-    for (openings, factor) in (2..).zip([2, 4, 8, 16, 16, 16]) {
+    for (openings, factor) in (2..).zip([2, 4, 8, 10, 10, 10]) {
         assert_eq!(table.verdict(), Verdict::Probe);
         assert_eq!(table.report(Pass::Probe, &down()), opens(OPEN_FOR * factor, OpenReason::Failures, openings));
         table.pass(OPEN_FOR * factor);

@@ -63,6 +63,7 @@ async fn push_fails_over_to_sms_and_then_to_alimtalk() {
     let delivered_by = loop {
         let channel = &route.channels[position.channel].channel;
         match channel.send(&note.attempt(position.attempts)).await {
+            Outcome::Short(shortage) => panic!("{shortage:?}"),
             Outcome::Sent { .. } => break channel.name(),
             Outcome::Failed(failed) => match decide(&route.policy, position, failed.failure, failed.retry_after, 0.5) {
                 Decision::Retry(_) => position.attempts += 1,

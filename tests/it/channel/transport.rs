@@ -46,6 +46,7 @@ async fn a_close_that_races_the_next_request_never_doubles_it() {
         let outcome = channel.send(&note.attempt(1)).await;
         let arrived = provider.calls_of(&note.webhook_id).len();
         match outcome {
+            Outcome::Short(shortage) => panic!("{shortage:?}"),
             Outcome::Sent { .. } => {
                 sent += 1;
                 assert_eq!(arrived, 1);

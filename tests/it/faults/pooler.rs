@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use outboxd::channel::descriptors::Descriptors;
 use outboxd::queue;
 use outboxd::store::Store;
 use outboxd::store::instance::InstanceId;
@@ -111,6 +112,8 @@ async fn a_pooler_that_comes_later_is_told_by_health() {
             store: Store::open(&config).unwrap(),
             queue: queue::open(&config.queue, None).await.unwrap(),
             statistics: Arc::default(),
+            shortages: Arc::default(),
+            files: Descriptors::foreseen(&config),
             instance: InstanceId::new(register(&client).await),
             routes: Vec::new(),
         };

@@ -47,6 +47,63 @@ async fn probes_that_fail_use_up_no_attempt_and_no_notification() {
     world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
+/// Forty calls are under way when the first refusal comes.
+#[tokio::test]
+async fn a_streak_of_401_costs_no_more_notifications_than_it_takes_to_open_the_circuit() {
+    let mut world = World::new(Carrier::Memory).await;
+    world.setup = world.setup.clone().set("channels.webhook.circuit.open_for", "200ms");
+    world.provider.answer(Reply::status(401).after(Duration::from_secs(1)));
+    let _instance = world.setup.start().await;
+    world.notify(40).await;
+    sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.channel_state WHERE reason = 'unauthorized'").await;
+    // Probes go on failing.
+    world.provider.wait_for(40 + 3, SOON).await;
+    let used_up = "SELECT count(*) FROM outboxd.notification_log l LEFT JOIN outboxd.outbox o USING (id)
+                    WHERE l.status = 'FAILED' OR o.state = 'ready' AND o.attempts > 0";
+    assert_eq!(sql::value::<i64>(&world.app, used_up).await, 5, "circuit.unauthorized");
+    world.provider.answer(Reply::ok());
+    sql::until(&world.app, "SELECT count(*) = 35 FROM outboxd.notification_log WHERE status = 'SENT' AND attempts = 1")
+        .await;
+    world.until_ended().await.assert_nothing_lost();
+}
+
+#[tokio::test]
+async fn what_was_under_way_when_the_credentials_were_refused_does_not_go_by_sms() {
+    let mut world = World::new(Carrier::Memory).await;
+    let sms = with_sms(&mut world);
+    world.setup = world.setup.clone().set("channels.webhook.circuit.open_for", "1h");
+    world.provider.answer(Reply::status(401).after(Duration::from_secs(1)));
+    let _instance = world.setup.start().await;
+    world.notify(40).await;
+    sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    let waiting = "SELECT count(*) = 35 FROM outboxd.outbox WHERE state = 'ready' AND route_step = 0 AND attempts = 0";
+    sql::until(&world.app, waiting).await;
+    assert_eq!(sms.count(), 5, "circuit.unauthorized");
+}
+
+/// The circuit opens for an hour; nobody asks for a probe.
+#[tokio::test]
+async fn a_restart_with_other_credentials_probes_at_once_and_an_unchanged_one_does_not() {
+    let mut world = world("1h").await;
+    world.setup = world.setup.clone().set("channels.webhook.headers.Authorization", "Bearer old");
+    let instance = world.setup.start().await;
+    open_the_circuit(&world).await;
+    assert_eq!(instance.drain().await, 0);
+    let instance = world.setup.start().await;
+    let first = "SELECT count(*) = 1 FROM outboxd.workers";
+    sql::until(&world.app, first).await;
+    sql::until(&world.app, "SELECT held_until > now() + interval '1 min' FROM outboxd.channel_health").await;
+    assert_eq!(instance.drain().await, 0);
+    assert_eq!(world.provider.count(), 2, "nothing has changed, so nobody was called");
+    world.provider.answer(Reply::ok());
+    world.setup = world.setup.clone().set("channels.webhook.headers.Authorization", "Bearer new");
+    let _instance = world.setup.start().await;
+    sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    let kept = "SELECT count(*) FROM outboxd.channel_state h WHERE h::text LIKE '%Bearer%'";
+    assert_eq!(sql::value::<i64>(&world.app, kept).await, 0);
+    world.until_ended().await.assert_nothing_lost();
+}
+
 #[tokio::test]
 async fn a_probe_that_dies_with_its_instance_is_soon_made_by_another() {
     let mut world = world("1h").await;

@@ -32,6 +32,7 @@ pub struct Setup {
     redis_url: Option<String>,
     roles: Option<String>,
     failpoints: Option<String>,
+    files_max: Option<u32>,
     env: Vec<(String, String)>,
 }
 
@@ -44,6 +45,7 @@ impl Setup {
             redis_url: None,
             roles: None,
             failpoints: None,
+            files_max: None,
             env: Vec::new(),
         };
         setup
@@ -125,6 +127,12 @@ impl Setup {
         self
     }
 
+    /// May have no more than so many files open, and cannot raise that.
+    pub fn files_max(mut self, files: u32) -> Setup {
+        self.files_max = Some(files);
+        self
+    }
+
     /// One more variable of the environment.
     pub fn env(mut self, name: &str, value: &str) -> Setup {
         self.env.push((name.to_owned(), value.to_owned()));
@@ -145,9 +153,19 @@ impl Setup {
         let file = std::fs::File::create(&log).expect("a log file");
         // Another build of it, for figures: OUTBOXD_BIN=target/release/outboxd.
         let program = std::env::var_os("OUTBOXD_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_outboxd").into());
-        let mut command = Command::new(program);
+        let mut command = match self.files_max {
+            Some(files) => {
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", &format!("ulimit -n {files} && exec \"$0\" run")]).arg(program);
+                shell
+            }
+            None => {
+                let mut command = Command::new(program);
+                command.arg("run");
+                command
+            }
+        };
         command
-            .arg("run")
             .env_clear()
             .env("OUTBOXD_CONFIG", &config)
             .env("DATABASE_URL", &self.database_url)

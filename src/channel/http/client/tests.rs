@@ -11,8 +11,8 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use super::super::tests::{
-    NO_BODY, TEN_BYTES, Then, assert_all_sent, assert_sent, call, failed, http, later, listen, plain, secure_server,
-    serve, server, with_tls,
+    NO_BODY, TEN_BYTES, Then, assert_all_sent, assert_sent, call, failed, http, later, listen, only_one, plain,
+    secure_server, serve, server, with_tls,
 };
 use super::*;
 use crate::channel::guard::System;
@@ -56,7 +56,7 @@ async fn a_body_in_many_pieces_arrives_whole_and_leaves_the_connection_usable() 
     });
     let (http, url) = (plain(), Url::parse(&format!("http://{address}/")).unwrap());
     for _ in 0..2 {
-        let outcome = http.call(&url, HeaderMap::new(), Bytes::from_static(&[b'x'; 4 << 20])).await;
+        let outcome = http.call(&only_one(), &url, HeaderMap::new(), Bytes::from_static(&[b'x'; 4 << 20])).await;
         assert!(matches!(outcome, Outcome::Sent { .. }), "{outcome:?}");
     }
     server.await.unwrap();
@@ -174,8 +174,8 @@ async fn addresses_are_tried_in_turn_and_one_that_is_dead_leaves_time_for_the_ne
     let dial = |addresses: &[SocketAddr]| {
         let resolver = Arc::new(Always(addresses.to_vec(), Mutex::new(0)));
         let tls = tls::client_config().unwrap();
-        let client = builder(tls, Arc::clone(&resolver) as _, Egress::Direct, Duration::from_millis(900));
-        (http(client.unwrap()), resolver)
+        let (seen, limit) = (Arc::clone(&resolver), Duration::from_millis(900));
+        (http(Clients::new(tls, resolver, Egress::Direct, limit, Arc::default()).unwrap()), seen)
     };
     let (client, resolver) = dial(&[refused, dead, alive]);
     for _ in 0..2 {
@@ -208,7 +208,7 @@ async fn what_is_secure_goes_through_a_proxys_tunnel_and_is_verified_behind_it()
         String::from_utf8(head).unwrap()
     });
     let egress = Egress::proxy(&format!("http://{address}").into()).unwrap();
-    let http = http(builder(tls, Arc::new(System), egress, Duration::from_secs(5)).unwrap());
+    let http = http(Clients::new(tls, Arc::new(System), egress, Duration::from_secs(5), Arc::default()).unwrap());
     for _ in 0..2 {
         assert_sent(&http, &url).await;
     }

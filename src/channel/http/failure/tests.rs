@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use url::Url;
 
 use super::super::Http;
-use super::super::tests::{Open, assert_all_sent, assert_sent, call, failed, later, secure_server, with_tls};
+use super::super::tests::{Open, assert_all_sent, assert_sent, call, failed, later, only_one, secure_server, with_tls};
 use super::*;
 use crate::channel::outcome::Outcome;
 
@@ -48,7 +48,7 @@ async fn when_a_shared_connection_is_retired_calls_go_on_over_the_next() {
     let http = with_tls(tls);
     let mut retire = HeaderMap::new();
     retire.insert("x-retire", HeaderValue::from_static("1"));
-    let outcome = http.call(&url, retire, Bytes::from_static(b"{}")).await;
+    let outcome = http.call(&only_one(), &url, retire, Bytes::from_static(b"{}")).await;
     assert!(matches!(outcome, Outcome::Sent { .. }), "{outcome:?}");
     seen.until_open(0).await;
     assert_all_sent(&http, &url, 50).await;
