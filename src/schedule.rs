@@ -50,6 +50,8 @@ const PREPARING_MAX: usize = 3;
 const FINISH_RUNS_MAX: u32 = 20;
 /// Rows of canceled runs removed by one pass.
 const CLEAR_ROWS: u32 = 5_000;
+/// Between looks for readings of audiences that outlived those who waited for them.
+const OVERDUE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a pass did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,6 +68,7 @@ pub struct Scheduler {
     store: Store,
     lease: LeaderLease,
     finish_at: Instant,
+    overdue_at: Instant,
     /// Runs being prepared, by their tasks.
     tasks: JoinSet<store::Result<()>>,
     preparing: HashMap<Id, i64>,
@@ -74,7 +77,8 @@ pub struct Scheduler {
 impl Scheduler {
     /// Works only while the lease is ours.
     pub fn new(store: Store, lease: LeaderLease) -> Scheduler {
-        Scheduler { store, lease, finish_at: Instant::now(), tasks: JoinSet::new(), preparing: HashMap::new() }
+        let now = Instant::now();
+        Scheduler { store, lease, finish_at: now, overdue_at: now, tasks: JoinSet::new(), preparing: HashMap::new() }
     }
 
     /// One pass: begins the runs that are due, goes on with those that are not prepared, counts what is released.
@@ -96,6 +100,13 @@ impl Scheduler {
             self.finish_at = Instant::now() + rest_after(started.elapsed(), POLL_INTERVAL);
         }
         self.store.clear_recipients(owner, CLEAR_ROWS).await?;
+        if Instant::now() >= self.overdue_at {
+            let ended = self.store.end_overdue_readings().await?;
+            if ended > 0 {
+                warn!(backends = ended, "ended readings of audiences that nobody waits for any more");
+            }
+            self.overdue_at = Instant::now() + OVERDUE_INTERVAL;
+        }
         Ok(counts)
     }
 
