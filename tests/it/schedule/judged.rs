@@ -14,7 +14,7 @@ const AUDIENCES: &[(&str, &str, Option<(&str, &str)>)] = &[
     ("MATERIALIZED VIEW app.a AS SELECT * FROM app.audience", "app.a", None),
     ("VIEW app.a AS SELECT * FROM app.audience", "APP.A", None),
     ("VIEW app.a AS SELECT * FROM app.audience", "\"app\" . \"a\"", None),
-    ("VIEW app.a AS SELECT recipient, payload::app.own AS payload FROM app.audience", "app.a", None),
+    ("VIEW app.a AS SELECT recipient, ROW(1)::app.own AS payload FROM app.audience", "app.a", None),
     ("FUNCTION app.a() RETURNS TABLE (recipient text, payload jsonb)", "app.a", None),
     ("FUNCTION app.a(slot timestamptz) RETURNS TABLE (recipient text, payload jsonb)", "app.a(timestamptz)", None),
     ("FUNCTION app.a(slot timestamptz, OUT recipient text, OUT n int, OUT payload jsonb)", "app.a", None),
@@ -55,6 +55,10 @@ const AUDIENCES: &[(&str, &str, Option<(&str, &str)>)] = &[
     ("VIEW app.a AS SELECT * FROM app.audience", "", Some(("42P01", "there is no audience ''"))),
 ];
 
+fn plpgsql(body: &str) -> String {
+    format!("LANGUAGE plpgsql AS $$ BEGIN {body} END $$")
+}
+
 #[tokio::test]
 async fn the_catalogue_says_of_an_audience_what_its_reading_would() {
     let database = postgres::database().await;
@@ -64,7 +68,6 @@ async fn the_catalogue_says_of_an_audience_what_its_reading_would() {
         "CREATE DOMAIN app.\"Name\" AS text; CREATE DOMAIN app.letter AS json; CREATE TYPE app.pair AS (recipient text, payload jsonb);
          CREATE TYPE app.own AS (n int); CREATE FUNCTION app.to_jsonb(app.own) RETURNS jsonb LANGUAGE sql AS $$ SELECT jsonb_build_object('n', $1.n) $$;
          CREATE CAST (app.own AS jsonb) WITH FUNCTION app.to_jsonb(app.own);
-         CREATE CAST (jsonb AS app.own) WITH INOUT;
          CREATE DOMAIN pg_temp.own AS jsonb",
     )
     .await;
@@ -72,7 +75,15 @@ async fn the_catalogue_says_of_an_audience_what_its_reading_would() {
     let _instance = plain_instance(&database).await;
     for (n, (definition, audience, refused)) in AUDIENCES.iter().enumerate() {
         let is_routine = definition.starts_with("FUNCTION") || definition.starts_with("PROCEDURE");
-        let body = if is_routine { "LANGUAGE plpgsql AS $$ BEGIN RETURN; END $$" } else { "" };
+        let body = match () {
+            () if !is_routine => String::new(),
+            () if definition.contains("OUT recipient") && definition.starts_with("FUNCTION") => {
+                plpgsql("recipient := 'r'; payload := '{}';")
+            }
+            () if definition.ends_with("RETURNS app.pair") => plpgsql("RETURN ('r', '{}')::app.pair;"),
+            () if definition.ends_with("RETURNS text") => plpgsql("RETURN 'r';"),
+            () => plpgsql("RETURN;"),
+        };
         let kind = definition.split(" app.a").next().unwrap();
         sql::run(&client, &format!("CREATE {definition} {body}")).await;
         if !is_routine && kind != "TYPE" {
@@ -91,9 +102,13 @@ async fn the_catalogue_says_of_an_audience_what_its_reading_would() {
                     refusal.message.trim_start_matches("create_schedule: the audience cannot be read: "),
                 );
                 assert_eq!(said, (*code, *message), "{definition}: {refusal:?}");
-                // Nor can it be read: an alteration behind the catalogue's back would fail its run.
+                // Nor can it be read, if it became so after the schedule was created. What belongs to a session is
+                // there for that session alone.
+                let reader = database.connect().await;
                 let read = format!("SELECT count(*) FROM outboxd._read_audience('{audience}', now(), 1)");
-                sql::refused(&client, &read).await;
+                if !message.contains("session") {
+                    sql::refused(&reader, &read).await;
+                }
             }
         }
         sql::run(&client, &format!("DROP {kind} app.a")).await;
