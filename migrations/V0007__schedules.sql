@@ -38,8 +38,8 @@ CREATE TABLE outboxd.schedule (
 --        └─► failed     └─► canceled         canceled: the schedule was dropped, changed or paused
 --                                            paused: it passed while the schedule was paused
 --
--- The audience is read once, in one statement, into schedule_recipient (`attempt` counts the readings; `staged` is the
--- one that stands), and copied from there into notification_log in chunks: `position` says how far. A crash between
+-- The audience is read once, in one statement, and staged in schedule_recipient (`attempt` counts the readings; `staged`
+-- is the one that stands), and copied from there into notification_log in chunks: `position` says how far. A crash between
 -- any two statements is gone on from.
 
 CREATE TABLE outboxd.schedule_run (

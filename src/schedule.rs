@@ -2,14 +2,15 @@
 //!
 //! **Guarantee.** Once per slot and recipient, whatever crashes or races: a slot becomes a run in the statement that
 //! moves the schedule on; the audience is read in one statement and copied in chunks that know how far they are; and
-//! the dedup key names run and recipient. One instance does this at a time (see [`crate::store::leader`]); another goes
-//! on where it stopped.
+//! the dedup key names run and recipient, by a keyed hash. One instance does this at a time (see
+//! [`crate::store::leader`]); another goes on where it stopped.
 //!
 //! **Limit.** A slot missed by downtime runs if it is younger than the schedule's `catch_up`, else it is on record as
 //! missed. An audience is read as it is `lead` before the slot. A slot that comes while its schedule is paused is on
 //! record as paused.
 //!
-//! A slow or broken audience fails its own run; the others are prepared beside it.
+//! A broken audience fails its own run, and so does one that comes to no end three times; the others are prepared beside
+//! it. Its code is somebody else's: see [`crate::store::audience`].
 //!
 //! May change: how runs are planned and prepared. Must not: the dedup key of a run's notification, and that each
 //! statement checks the lease.
