@@ -75,14 +75,16 @@ async fn the_catalogue_says_of_an_audience_what_its_reading_would() {
     let _instance = plain_instance(&database).await;
     for (n, (definition, audience, refused)) in AUDIENCES.iter().enumerate() {
         let is_routine = definition.starts_with("FUNCTION") || definition.starts_with("PROCEDURE");
-        let body = match () {
-            () if !is_routine => String::new(),
-            () if definition.contains("OUT recipient") && definition.starts_with("FUNCTION") => {
-                plpgsql("recipient := 'r'; payload := '{}';")
-            }
-            () if definition.ends_with("RETURNS app.pair") => plpgsql("RETURN ('r', '{}')::app.pair;"),
-            () if definition.ends_with("RETURNS text") => plpgsql("RETURN 'r';"),
-            () => plpgsql("RETURN;"),
+        let body = if !is_routine {
+            String::new()
+        } else if definition.starts_with("FUNCTION") && definition.contains("OUT recipient") {
+            plpgsql("recipient := 'r'; payload := '{}';")
+        } else if definition.ends_with("RETURNS app.pair") {
+            plpgsql("RETURN ('r', '{}')::app.pair;")
+        } else if definition.ends_with("RETURNS text") {
+            plpgsql("RETURN 'r';")
+        } else {
+            plpgsql("RETURN;")
         };
         let kind = definition.split(" app.a").next().unwrap();
         sql::run(&client, &format!("CREATE {definition} {body}")).await;
