@@ -38,8 +38,8 @@ CREATE TABLE outboxd.schedule (
 --        └─► failed     └─► canceled         canceled: the schedule was dropped, changed or paused
 --                                            paused: it passed while the schedule was paused
 --
--- The audience is read once, in one statement, into schedule_recipient (`attempt` counts the readings; `staged` is the
--- one that stands), and copied from there into notification_log in chunks: `position` says how far. A crash between
+-- The audience is read once, in one statement, and staged in schedule_recipient (`attempt` counts the readings; `staged`
+-- is the one that stands), and copied from there into notification_log in chunks: `position` says how far. A crash between
 -- any two statements is gone on from.
 
 CREATE TABLE outboxd.schedule_run (
@@ -56,6 +56,8 @@ CREATE TABLE outboxd.schedule_run (
     release_at  timestamptz NOT NULL,
     state       text NOT NULL,
     attempt     integer NOT NULL DEFAULT 0,
+    -- Readings that came to no end, since the last one that did.
+    tries       integer NOT NULL DEFAULT 0,
     staged      integer,
     position    bigint NOT NULL DEFAULT 0,
     recipients  bigint,
@@ -88,3 +90,11 @@ CREATE UNLOGGED TABLE outboxd.schedule_recipient (
     CONSTRAINT payload_has_at_most_256_kib CHECK (octet_length(payload::text) <= 262144)
 );
 
+-- What the dedup keys and the times of a run's notifications are made with: whoever sees those cannot try recipients
+-- that he has in mind. A table of its own, which no role but outboxd_service reads.
+CREATE TABLE outboxd.schedule_secret (
+    only_row boolean PRIMARY KEY DEFAULT true,
+    secret   bytea NOT NULL DEFAULT sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())),
+    CONSTRAINT there_is_one_secret CHECK (only_row)
+);
+INSERT INTO outboxd.schedule_secret DEFAULT VALUES;

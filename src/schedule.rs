@@ -2,14 +2,15 @@
 //!
 //! **Guarantee.** Once per slot and recipient, whatever crashes or races: a slot becomes a run in the statement that
 //! moves the schedule on; the audience is read in one statement and copied in chunks that know how far they are; and
-//! the dedup key names run and recipient. One instance does this at a time (see [`crate::store::leader`]); another goes
-//! on where it stopped.
+//! the dedup key names run and recipient, by a keyed hash. One instance does this at a time (see
+//! [`crate::store::leader`]); another goes on where it stopped.
 //!
 //! **Limit.** A slot missed by downtime runs if it is younger than the schedule's `catch_up`, else it is on record as
 //! missed. An audience is read as it is `lead` before the slot. A slot that comes while its schedule is paused is on
 //! record as paused.
 //!
-//! A slow or broken audience fails its own run; the others are prepared beside it.
+//! A broken audience fails its own run, and so does one that comes to no end three times; the others are prepared beside
+//! it. Its code is somebody else's: see [`crate::store::audience`].
 //!
 //! May change: how runs are planned and prepared. Must not: the dedup key of a run's notification, and that each
 //! statement checks the lease.
@@ -50,6 +51,8 @@ const PREPARING_MAX: usize = 3;
 const FINISH_RUNS_MAX: u32 = 20;
 /// Rows of canceled runs removed by one pass.
 const CLEAR_ROWS: u32 = 5_000;
+/// Between looks for readings of audiences that outlived those who waited for them.
+const OVERDUE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a pass did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,6 +69,7 @@ pub struct Scheduler {
     store: Store,
     lease: LeaderLease,
     finish_at: Instant,
+    overdue_at: Instant,
     /// Runs being prepared, by their tasks.
     tasks: JoinSet<store::Result<()>>,
     preparing: HashMap<Id, i64>,
@@ -74,7 +78,8 @@ pub struct Scheduler {
 impl Scheduler {
     /// Works only while the lease is ours.
     pub fn new(store: Store, lease: LeaderLease) -> Scheduler {
-        Scheduler { store, lease, finish_at: Instant::now(), tasks: JoinSet::new(), preparing: HashMap::new() }
+        let now = Instant::now();
+        Scheduler { store, lease, finish_at: now, overdue_at: now, tasks: JoinSet::new(), preparing: HashMap::new() }
     }
 
     /// One pass: begins the runs that are due, goes on with those that are not prepared, counts what is released.
@@ -96,6 +101,13 @@ impl Scheduler {
             self.finish_at = Instant::now() + rest_after(started.elapsed(), POLL_INTERVAL);
         }
         self.store.clear_recipients(owner, CLEAR_ROWS).await?;
+        if Instant::now() >= self.overdue_at {
+            let ended = self.store.end_overdue_readings().await?;
+            if ended > 0 {
+                warn!(backends = ended, "ended readings of audiences that nobody waits for any more");
+            }
+            self.overdue_at = Instant::now() + OVERDUE_INTERVAL;
+        }
         Ok(counts)
     }
 

@@ -33,6 +33,7 @@ use self::session::{Purpose, Settings};
 use crate::config::Config;
 
 pub mod action;
+pub mod audience;
 pub mod circuit;
 pub mod claim;
 pub mod command;

@@ -631,6 +631,7 @@ TABLE schedule_run WITH (fillfactor=70)
     release_at timestamp with time zone NOT NULL
     state text NOT NULL
     attempt integer NOT NULL DEFAULT 0
+    tries integer NOT NULL DEFAULT 0
     staged integer
     position bigint NOT NULL DEFAULT 0
     recipients bigint
@@ -670,6 +671,14 @@ VIEW schedule_runs
     ended_at timestamp with time zone
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE schedule_secret
+    only_row boolean NOT NULL DEFAULT true
+    secret bytea NOT NULL DEFAULT sha256(((uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())) || uuid_send(gen_random_uuid())))
+    CONSTRAINT schedule_secret_pkey PRIMARY KEY (only_row)
+    CONSTRAINT there_is_one_secret CHECK (only_row)
+    CREATE UNIQUE INDEX schedule_secret_pkey ON outboxd.schedule_secret USING btree (only_row)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 VIEW schedules
     name text
@@ -856,6 +865,7 @@ FUNCTION _read_audience(audience text, slot timestamp with time zone, rows_max b
 FUNCTION _receipts_of(consumer text) RETURNS text LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _refuse_id() RETURNS trigger LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject(what text, topic text, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _reject_audience(what text, audience text) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject_cron(what text, cron text) RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject_filter(what text, filter jsonb, allowed text[]) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject_headers(what text, headers jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service

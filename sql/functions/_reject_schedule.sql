@@ -3,9 +3,8 @@
 CREATE OR REPLACE FUNCTION outboxd._reject_schedule(what text, s outboxd.schedule) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    bad    text;
-    detail text;
-    hint   text;
+    bad  text;
+    hint text;
 BEGIN
     SELECT v.name INTO bad FROM (VALUES (1, 'name', s.name IS NULL), (2, 'cron', s.cron IS NULL), (3, 'timezone', s.timezone IS NULL),
         (4, 'topic', s.topic IS NULL), (5, 'audience', s.audience IS NULL), (6, 'lead', s.lead IS NULL),
@@ -34,15 +33,7 @@ BEGIN
         RAISE EXCEPTION '%: there is no time zone %', what, quote_literal(s.timezone) USING ERRCODE = 'invalid_parameter_value',
             HINT = 'Use a name such as Asia/Seoul or UTC; pg_timezone_names lists them.';
     END IF;
-    -- As the role that will read it, and no row of it.
-    BEGIN
-        PERFORM FROM outboxd._read_audience(s.audience, clock_timestamp(), 0);
-    EXCEPTION WHEN OTHERS THEN
-        GET STACKED DIAGNOSTICS detail = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT, bad = RETURNED_SQLSTATE;
-        RAISE EXCEPTION '%: the audience cannot be read: %', what, detail USING ERRCODE = bad,
-            HINT = CASE WHEN bad = '42501' THEN format('GRANT USAGE ON its schema, and SELECT (a function: EXECUTE) ON %s, TO outboxd_audience.', s.audience)
-                        WHEN bad = '42703' THEN 'It needs the columns recipient (text) and payload (jsonb).' ELSE hint END;
-    END;
+    PERFORM outboxd._reject_audience(what, s.audience);
     SELECT CASE WHEN (SELECT NOT r.published && ARRAY[s.topic, 'default'] OR NOT r.called && ARRAY[s.topic, 'default'] FROM outboxd._routed r)
                 THEN 'anywhere'
                 ELSE format('on %s of %s instances: %s', count(*) FILTER (WHERE c.lacks), count(c.topics),

@@ -18,7 +18,8 @@ COMMENT ON COLUMN outboxd.schedule_runs.recipients IS 'Rows the audience had.';
 COMMENT ON COLUMN outboxd.schedule_runs.prepared IS
     'Notifications written so far; a recipient that came twice counts once.';
 COMMENT ON COLUMN outboxd.schedule_runs.released IS 'Of these, no longer PENDING, as last counted.';
-COMMENT ON COLUMN outboxd.schedule_runs.error IS 'Why it failed, or was missed; for readers without what may quote a row.';
+COMMENT ON COLUMN outboxd.schedule_runs.error IS
+    'Why it failed, or was missed; while it is preparing, why its audience is read again. For readers without what may quote a row.';
 COMMENT ON COLUMN outboxd.schedule_runs.topic IS 'The topic of its notifications.';
 COMMENT ON COLUMN outboxd.schedule_runs.audience IS 'What was read.';
 COMMENT ON COLUMN outboxd.schedule_runs.started_at IS 'When preparing began.';

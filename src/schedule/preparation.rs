@@ -9,7 +9,8 @@ use metrics::counter;
 use tracing::{info, warn};
 
 use crate::failpoint;
-use crate::store::schedule::{Copied, Read};
+use crate::store::audience::Read;
+use crate::store::schedule::Copied;
 use crate::store::{self, Store};
 
 /// Rows copied by one statement.
@@ -17,7 +18,8 @@ const CHUNK_ROWS: u32 = 2_000;
 /// After a chunk we rest for this part of the time it took.
 const REST_SHARE: u32 = 2;
 
-/// Prepares a run as far as it goes. An error of the audience ends the run; one of the server leaves it to a later try.
+/// Prepares a run as far as it goes. An error of the audience ends the run, and so does the third reading that comes to
+/// no end; one of the server leaves it to a later try.
 pub(super) async fn prepare(store: &Store, owner: i32, run: i64) -> store::Result<()> {
     if let Some(reading) = store.start_reading(owner, run).await? {
         failpoint::hit("before_reading").await;
@@ -27,6 +29,12 @@ pub(super) async fn prepare(store: &Store, owner: i32, run: i64) -> store::Resul
                 None
             }
             Ok(Read::Void) => return Ok(()),
+            Ok(Read::Lost(reason)) => {
+                warn!(run, reason, "an audience came to no end");
+                let failed = store.give_up_reading(owner, run, reading.attempt, &reason).await?;
+                note_failure(failed, run, &reason);
+                return Ok(());
+            }
             Ok(Read::TooMany) => {
                 let rows_max = reading.rows_max;
                 Some(format!("the audience has more than {rows_max} rows (outboxd.setting.audience_rows_max)"))
@@ -69,9 +77,13 @@ async fn copy(store: &Store, owner: i32, run: i64) -> store::Result<()> {
 }
 
 async fn fail(store: &Store, owner: i32, run: i64, attempt: Option<i32>, error: &str) -> store::Result<()> {
-    if let Some(schedule) = store.fail_run(owner, run, attempt, error).await? {
+    note_failure(store.fail_run(owner, run, attempt, error).await?, run, error);
+    Ok(())
+}
+
+fn note_failure(schedule: Option<String>, run: i64, error: &str) {
+    if let Some(schedule) = schedule {
         counter!("outboxd_schedule_runs_failed_total").increment(1);
         tracing::error!(schedule, run, error, "a run failed; see outboxd.schedule_runs");
     }
-    Ok(())
 }

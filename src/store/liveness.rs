@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use tokio_postgres::SimpleQueryRow;
 use tracing::warn;
 
 use super::connect::{self, Target};
@@ -35,11 +36,20 @@ impl Backend {
     pub(super) fn of(opened: &connect::Opened) -> Option<Backend> {
         backends(opened).pop()
     }
+
+    /// From a row of that answer.
+    pub(super) fn told(row: &SimpleQueryRow) -> Option<Backend> {
+        row.try_get("backend").ok().flatten().map(|backend| Backend(backend.to_owned()))
+    }
+
+    /// As it was told.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 fn backends(opened: &connect::Opened) -> Vec<Backend> {
-    let backend = |row: &tokio_postgres::SimpleQueryRow| row.try_get("backend").ok().flatten().map(str::to_owned);
-    opened.rows.iter().filter_map(backend).map(Backend).collect()
+    opened.rows.iter().filter_map(Backend::told).collect()
 }
 
 /// What was said, and when it was known.

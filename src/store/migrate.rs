@@ -49,7 +49,7 @@ pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
     "share_consumer", "unshare_consumer",
     "cancel", "cancel_where", "discard", "discard_where", "retry", "retry_dead", "retry_where", "stop_bulk", "resend",
     "pause", "resume", "pause_channel", "resume_channel", "_hasten", "_circuit_changed", "close_circuit", "probe_channel",
-    "_read_audience", "_reject_cron", "_reject_schedule", "_cancel_runs", "create_schedule", "alter_schedule", "pause_schedule",
+    "_read_audience", "_reject_cron", "_reject_audience", "_reject_schedule", "_cancel_runs", "create_schedule", "alter_schedule", "pause_schedule",
     "resume_schedule", "drop_schedule",
 );
 

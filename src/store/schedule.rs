@@ -4,19 +4,11 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio_postgres::Row;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
-use super::instance::millis;
-use super::pool::Object;
 use super::refusal::Values;
 use super::release::bounded;
-use super::{CALL_GRACE, Error, Result, Store, pool_error, query};
-
-/// Our sessions are pinned to index paths; an audience is somebody else's query and is planned as usual.
-const FOREIGN_PLANS: &str = "SET LOCAL enable_seqscan = DEFAULT; SET LOCAL enable_bitmapscan = DEFAULT; \
-    SET LOCAL enable_hashjoin = DEFAULT; SET LOCAL enable_mergejoin = DEFAULT; SET LOCAL jit = DEFAULT; \
-    SET LOCAL max_parallel_workers_per_gather = DEFAULT";
+use super::{Result, Store, query};
 
 /// A schedule that is due to be planned.
 #[derive(Debug, Clone)]
@@ -67,17 +59,6 @@ pub struct Reading {
     pub rows_max: i64,
     /// Time at most.
     pub time_max: Duration,
-}
-
-/// How a reading ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Read {
-    /// So many rows are staged.
-    Staged(u64),
-    /// More rows than may be: nothing is staged.
-    TooMany,
-    /// A later reading or a cancel came in between: nothing is staged.
-    Void,
 }
 
 /// A chunk that was copied.
@@ -170,39 +151,6 @@ impl Store {
         }))
     }
 
-    /// Reads the audience in one transaction. The outer error is ours or the server's, the inner one the audience's.
-    ///
-    /// The connection leaves the pool for good: if this is dropped half-way, the transaction ends with it.
-    pub async fn read_audience(&self, run: i64, reading: &Reading) -> Result<std::result::Result<Read, String>> {
-        let client = Object::take(self.durable.pool.get().await.map_err(pool_error)?);
-        let work = async {
-            let limit = format!("SET LOCAL statement_timeout = {}", millis(reading.time_max).max(1));
-            client.batch_execute(&format!("{}; {limit}; {FOREIGN_PLANS}", self.durable.begin)).await?;
-            let stage = query!("schedule/stage_audience", Durable, [INT8, INT4, TEXT, TIMESTAMPTZ, INT8]);
-            let params: [&(dyn ToSql + Sync); 5] =
-                [&run, &reading.attempt, &reading.audience, &reading.slot, &reading.rows_max];
-            // One round trip and nothing left behind in the session, as a pooler wants it.
-            let typed: Vec<_> = params.into_iter().zip(stage.types.iter().cloned()).collect();
-            let read = client.execute_typed(stage.sql, &typed).await?;
-            if read > u64::try_from(reading.rows_max).unwrap_or(0) {
-                client.batch_execute("ROLLBACK").await?;
-                return Ok(Read::TooMany);
-            }
-            let finish = query!("schedule/finish_reading", Durable, [INT8, INT4, INT8]);
-            let count = i64::try_from(read).unwrap_or(i64::MAX);
-            let params: [&(dyn ToSql + Sync); 3] = [&run, &reading.attempt, &count];
-            let typed: Vec<_> = params.into_iter().zip(finish.types.iter().cloned()).collect();
-            let stands = !client.query_typed(finish.sql, &typed).await?.is_empty();
-            client.batch_execute(if stands { "COMMIT" } else { "ROLLBACK" }).await?;
-            Ok(if stands { Read::Staged(read) } else { Read::Void })
-        };
-        match self.outlast(work, client.backend.as_ref(), reading.time_max + CALL_GRACE).await {
-            Some(Ok(read)) => Ok(Ok(read)),
-            Some(Err(error)) => blame(&error, reading),
-            None => Err(Error::Unavailable("no answer while an audience was read".into())),
-        }
-    }
-
     /// Copies the next chunk into the log. `None`: the run is not to be prepared any more, or not by us.
     pub async fn copy_recipients(&self, owner: i32, run: i64, rows_max: u32) -> Result<Option<Copied>> {
         let query = query!("schedule/copy_recipients", Durable, [INT4, INT8, INT4]);
@@ -220,6 +168,15 @@ impl Store {
         let query = query!("schedule/fail_run", Durable, [INT4, INT8, INT4, TEXT]);
         let rows = self.query(query, &[&owner, &run, &attempt, &error]).await?;
         rows.first().map(|row| row.value(0)).transpose()
+    }
+
+    /// Counts a reading that came to no end; the schedule's name, if the run ends with that.
+    pub async fn give_up_reading(&self, owner: i32, run: i64, attempt: i32, reason: &str) -> Result<Option<String>> {
+        let query = query!("schedule/give_up_reading", Durable, [INT4, INT8, INT4, TEXT]);
+        let rows = self.query(query, &[&owner, &run, &attempt, &reason]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let is_failed: bool = row.value(1)?;
+        Ok(if is_failed { Some(row.value(0)?) } else { None })
     }
 
     /// Counts what of prepared runs is released.
@@ -241,22 +198,5 @@ impl Store {
     pub async fn clear_recipients(&self, owner: i32, rows_max: u32) -> Result<bool> {
         let query = query!("schedule/clear_recipients", Relaxed, [INT4, INT4]);
         Ok(!self.query(query, &[&owner, &bounded(rows_max)]).await?.is_empty())
-    }
-}
-
-/// The audience's fault (wrong columns, its own error, too slow) or the server's (away, out of space, restarting).
-fn blame(error: &tokio_postgres::Error, reading: &Reading) -> Result<std::result::Result<Read, String>> {
-    let class = Error::of(error);
-    let Some(db) = error.as_db_error() else { return Err(class) };
-    let unreadable = || format!("the audience cannot be read: {} ({})", db.message(), db.code().code());
-    match class {
-        _ if *db.code() == SqlState::QUERY_CANCELED => {
-            let limit = humantime::format_duration(reading.time_max);
-            Ok(Err(format!("the audience took longer than {limit} (outboxd.setting.audience_time_max)")))
-        }
-        // What it does not support, nobody else was asked for.
-        Error::Unavailable(_) if *db.code() == SqlState::FEATURE_NOT_SUPPORTED => Ok(Err(unreadable())),
-        Error::Unavailable(_) | Error::Contention(_) | Error::Locked(_) => Err(class),
-        Error::Refused(_) | Error::Value(_) | Error::Bug(_) => Ok(Err(unreadable())),
     }
 }

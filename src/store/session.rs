@@ -16,6 +16,8 @@ pub enum Purpose {
     Request,
     /// One that listens, or asks how another one fares.
     Idle,
+    /// One that reads an audience, somebody else's code, and nothing else: see [`super::audience`].
+    Audience,
     /// A person's command.
     Command,
     /// A migration, which takes as long as it takes.
@@ -61,6 +63,7 @@ const PLANS: [(&str, &str); 9] = [
 const REQUESTS: [(&str, &str); 3] = [("TimeZone", "'UTC'"), ("max_parallel_workers_per_gather", "0"), ("jit", "off")];
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; ";
+const BEGIN_READ_ONLY: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; ";
 
 /// A limit that servers before 17 do not know.
 const TRANSACTION_TIMEOUT: &str = "SELECT pg_catalog.set_config('transaction_timeout', '0', $local) \
@@ -77,7 +80,7 @@ impl Settings {
     /// `statement_timeout` is that of the daemon's statements.
     pub fn new(purpose: Purpose, statement_timeout: Duration) -> Settings {
         let statement_timeout = match purpose {
-            Purpose::Durable | Purpose::Relaxed | Purpose::Idle => statement_timeout,
+            Purpose::Durable | Purpose::Relaxed | Purpose::Idle | Purpose::Audience => statement_timeout,
             Purpose::Request => statement_timeout.min(REQUEST_TIMEOUT),
             Purpose::Command => COMMAND_TIMEOUT,
             Purpose::Migration => Duration::ZERO,
@@ -99,6 +102,9 @@ impl Settings {
 
     /// Begins a transaction that has them. If any cannot be set, the transaction has failed, and nothing runs without.
     pub fn begin(&self) -> String {
+        if self.purpose == Purpose::Audience {
+            return format!("{BEGIN_READ_ONLY}{}", self.for_transaction());
+        }
         format!("{BEGIN}SET LOCAL transaction_read_only = off; {}", self.for_transaction())
     }
 
@@ -142,7 +148,7 @@ impl Settings {
             }
             // A command tells its user what the functions note.
             Purpose::Command => all.push(("client_min_messages", "notice".to_owned())),
-            Purpose::Idle | Purpose::Migration => {}
+            Purpose::Idle | Purpose::Audience | Purpose::Migration => {}
         }
         all
     }

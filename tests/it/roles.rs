@@ -435,6 +435,36 @@ async fn every_security_definer_function_pins_its_search_path_or_writes_its_name
     assert_eq!(values::<String>(&client, loose).await, WRITTEN_OUT);
 }
 
+/// What the server would run besides our statements, and who could make it run more.
+#[tokio::test]
+async fn writing_our_tables_runs_only_what_is_ours_or_the_servers() {
+    let client = postgres::database().await.connect().await;
+    let foreign = "
+        WITH ours AS (SELECT c.oid, c.relname FROM pg_class c WHERE c.relnamespace = 'outboxd'::regnamespace)
+        SELECT 'trigger ' || t.tgname FROM pg_trigger t JOIN ours o ON o.oid = t.tgrelid WHERE NOT t.tgisinternal
+        UNION ALL
+        SELECT 'rule ' || r.rulename FROM pg_rewrite r JOIN ours o ON o.oid = r.ev_class WHERE r.rulename <> '_RETURN'
+        UNION ALL
+        SELECT 'constraint ' || k.conname FROM pg_constraint k JOIN ours o ON o.oid = k.conrelid WHERE k.condeferrable
+        UNION ALL
+        SELECT DISTINCT format('function %s of %s', d.refobjid::regprocedure, o.relname)
+          FROM ours o
+          JOIN LATERAL (SELECT 'pg_class'::regclass AS class, o.oid AS obj
+                        UNION ALL SELECT 'pg_attrdef'::regclass, a.oid FROM pg_attrdef a WHERE a.adrelid = o.oid
+                        UNION ALL SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint k WHERE k.conrelid = o.oid
+                        UNION ALL SELECT 'pg_policy'::regclass, p.oid FROM pg_policy p WHERE p.polrelid = o.oid) x ON true
+          JOIN pg_depend d ON d.classid = x.class AND d.objid = x.obj AND d.refclassid = 'pg_proc'::regclass
+          JOIN pg_proc p ON p.oid = d.refobjid
+         WHERE p.pronamespace NOT IN ('pg_catalog'::regnamespace, 'outboxd'::regnamespace)
+        UNION ALL
+        SELECT format('%s may %s %s', r.role, p.privilege, o.relname)
+          FROM ours o JOIN pg_class c ON c.oid = o.oid AND c.relkind IN ('r', 'v'),
+               unnest(ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_reader', 'outboxd_audience', 'outboxd_service', 'public']) r(role),
+               unnest(ARRAY['TRIGGER', 'REFERENCES', 'TRUNCATE']) p(privilege)
+         WHERE has_table_privilege(r.role, o.oid, p.privilege)";
+    assert_eq!(values::<String>(&client, foreign).await, [""; 0]);
+}
+
 /// Stand-ins for the operators, functions and types our functions could use; each fails loudly if it is ever called.
 const HOSTILE: &str = "
     CREATE SCHEMA hostile;

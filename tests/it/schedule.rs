@@ -12,6 +12,8 @@ use crate::support::sql;
 mod audience;
 mod command;
 mod crash;
+mod hostile;
+mod judged;
 mod pause;
 
 /// An app with members, whom the view `app.audience` shows to outboxd.

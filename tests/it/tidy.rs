@@ -253,6 +253,55 @@ async fn the_schema_is_the_one_checked_in() {
     golden::assert_is_current("tests/schema.sql", &format!("{}\n", lines.join("\n")));
 }
 
+/// The first column of the tables under a heading, taken apart: "`a`, `b`" are two.
+fn named_in(page: &str, heading: &str, quote: char) -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let part = text.split(&format!("## {heading}\n")).nth(1).unwrap_or_else(|| panic!("{page} has no {heading}"));
+    let part = part.split("\n## ").next().unwrap();
+    let cells = part.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    let names = cells.flat_map(|cell| cell.split(", "));
+    names.filter_map(|name| Some(name.strip_prefix(quote)?.strip_suffix(quote)?.to_string())).collect()
+}
+
+const SECURITY: (&str, &str) = ("docs/security.md", "Whose code runs where");
+
+#[tokio::test]
+async fn the_page_on_security_names_every_function_with_the_owners_rights() {
+    let client = postgres::database().await.connect().await;
+    let functions =
+        "SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'outboxd'::regnamespace AND prosecdef";
+    let functions: BTreeSet<String> = values(&client, functions).await.into_iter().collect();
+    assert_eq!(named_in(SECURITY.0, SECURITY.1, '`'), functions, "look at it as its table asks, and write the verdict");
+}
+
+#[test]
+fn the_page_on_security_names_every_kind_of_session() {
+    let code = shipped(&root().join("src/store/session.rs"));
+    let kinds = code.split("pub enum Purpose {").nth(1).and_then(|rest| rest.split('}').next()).unwrap();
+    let mut kinds: BTreeSet<String> = kinds.split(',').map(|kind| kind.trim().to_string()).collect();
+    kinds.remove("");
+    kinds.insert("pooler".to_string());
+    assert_eq!(named_in(SECURITY.0, SECURITY.1, '*'), kinds, "look at it as its table asks, and write the verdict");
+    // A session has its settings from there; the two that have none of their own are these.
+    let bare = files(&root().join("src"), "rs").into_iter().filter(|path| {
+        let code = shipped(path);
+        ["Target::parse(", ".target.open(", "connect::connect("].iter().any(|opens| code.contains(opens))
+    });
+    let bare: BTreeSet<String> =
+        bare.map(|path| path.strip_prefix(root().join("src")).unwrap().to_str().unwrap().to_string()).collect();
+    let known = [
+        "cli/migrate.rs",
+        "store.rs",
+        "store/audience.rs",
+        "store/command.rs",
+        "store/connect.rs",
+        "store/liveness.rs",
+        "store/pool.rs",
+        "store/pooler.rs",
+    ];
+    assert_eq!(bare, known.map(String::from).into(), "a session that somebody opens is one of those on the page");
+}
+
 #[test]
 fn imports_are_read_from_every_form_of_use() {
     let code = "use crate::store::{Store, connect::{Target, Tls}};\nuse crate::{queue, channel::http};\nlet x = crate::retry::next(1);";

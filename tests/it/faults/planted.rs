@@ -220,6 +220,32 @@ async fn the_daemon_and_the_commands_never_run_what_somebody_planted() {
     tokio::time::timeout(Duration::from_secs(5), assert_nothing_was_sprung(&admin)).await.unwrap();
 }
 
+/// Whose code an audience calls may set the search_path for what comes after it in its transaction.
+#[tokio::test]
+async fn an_audience_that_sets_the_path_springs_nothing_of_what_somebody_planted() {
+    let (database, admin) = planted().await;
+    run(
+        &admin,
+        "CREATE FUNCTION public.path() RETURNS pg_catalog.text LANGUAGE plpgsql AS $$
+         BEGIN PERFORM pg_catalog.set_config('search_path', 'evil, pg_temp, outboxd, pg_catalog', false); RETURN 'r'; END $$;
+         CREATE VIEW public.audience AS SELECT public.path() AS recipient, '{}'::jsonb AS payload;
+         CREATE FUNCTION public.folded() RETURNS pg_catalog.text IMMUTABLE LANGUAGE plpgsql AS $$
+         BEGIN RETURN public.path(); END $$;
+         CREATE VIEW public.planned AS SELECT public.folded() AS recipient, '{}'::jsonb AS payload;
+         GRANT SELECT ON public.audience, public.planned TO outboxd_audience",
+    )
+    .await;
+    let operator = connect(&login(&database, "outboxd_operator", PATHS[1]).await).await;
+    let slot = "'* * * * *', 'UTC', 't', 'public.planned', lead => '2 min'";
+    run(&operator, &format!("SELECT outboxd.create_schedule('planned', {slot})")).await;
+    run(&operator, "SELECT outboxd.alter_schedule('planned', lead => '1 day', audience => 'public.audience')").await;
+    assert_nothing_was_sprung(&admin).await;
+    let service = login(&database, "outboxd_service", PATHS[1]).await;
+    let _instance = Setup::new(&service).webhook("http://127.0.0.1:9/").start().await;
+    until(&admin, "SELECT count(*) > 0 FROM outboxd.schedule_runs WHERE state IN ('prepared', 'released')").await;
+    assert_nothing_was_sprung(&admin).await;
+}
+
 /// Whoever migrates is the owner of all that follows, so this is where planted code would be worth most.
 #[tokio::test]
 async fn a_migration_never_runs_what_somebody_planted() {

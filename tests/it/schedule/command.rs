@@ -39,17 +39,17 @@ const REFUSED: &[(&str, &str, &str)] = &[
     (
         "'n', '0 9 * * *', 'UTC', 't', 'app.wrong'",
         "42703",
-        "the audience cannot be read: column a.payload does not exist",
+        "the audience cannot be read: app.wrong has no column payload",
     ),
     (
         "'n', '0 9 * * *', 'UTC', 't', 'app.secret'",
         "42501",
-        "the audience cannot be read: permission denied for table secret",
+        "the audience cannot be read: outboxd_audience may not read the column recipient of app.secret",
     ),
     (
         "'n', '0 9 * * *', 'UTC', 't', 'outboxd.outbox'",
         "42501",
-        "the audience cannot be read: permission denied for schema outboxd",
+        "the audience cannot be read: outboxd_audience may not use the schema outboxd",
     ),
 ];
 

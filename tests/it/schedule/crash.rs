@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use outboxd::store::Store;
-use outboxd::store::schedule::{Read, Slot};
+use outboxd::store::audience::Read;
+use outboxd::store::schedule::Slot;
 use tokio_postgres::Client;
 
 use crate::leader::{config, held};
