@@ -25,6 +25,8 @@ CREATE INDEX audit_at ON outboxd.audit (at);
 CREATE TABLE outboxd.setting (
     only_row          boolean PRIMARY KEY DEFAULT true,
     install_id        text NOT NULL DEFAULT left(replace(gen_random_uuid()::text, '-', ''), 12),
+    -- Signs the sessions and tickets of HTTP for all instances, which alone may read it; two UUIDs hold 244 random bits.
+    signing_key       bytea NOT NULL DEFAULT decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex'),
     audience_rows_max bigint NOT NULL DEFAULT 5000000,
     audience_time_max interval NOT NULL DEFAULT '2 minutes',
     -- Which functions and views are installed; see src/migrate.rs.
