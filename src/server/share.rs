@@ -48,6 +48,44 @@ pub(super) struct Shares {
 struct Held {
     next: u64,
     places: HashMap<u64, Place>,
+    /// How many there are by each right, address and token.
+    by_name: Counts<String>,
+    by_peer: Counts<Peer>,
+    by_token: Counts<String>,
+}
+
+#[derive(Debug)]
+struct Counts<K>(HashMap<K, usize>);
+
+impl<K> Default for Counts<K> {
+    fn default() -> Self {
+        Counts(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash + Clone> Counts<K> {
+    fn of(&self, key: &K) -> usize {
+        self.0.get(key).copied().unwrap_or(0)
+    }
+
+    fn raise(&mut self, key: &K) {
+        *self.0.entry(key.clone()).or_default() += 1;
+    }
+
+    fn lower(&mut self, key: &K) {
+        if let Some(count) = self.0.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(key);
+            }
+        }
+    }
+
+    /// Who has most, if that is two more than this one at least: none would change hands twice.
+    fn ahead_of(&self, key: &K) -> Option<&K> {
+        let (most, count) = self.0.iter().max_by_key(|(_, count)| **count)?;
+        (*count >= self.of(key) + 2).then_some(most)
+    }
 }
 
 #[derive(Debug)]
@@ -77,42 +115,51 @@ impl Shares {
 
     pub(super) fn take(&self, right: Right) -> Result<Share, Refusal> {
         let mut held = lock(&self.held);
-        let by_the_same = held.places.values().filter(|place| place.right.name == right.name).count();
         // Who may have all is not told that it has too many, but that all are taken.
-        if right.max < self.max && by_the_same >= right.max {
+        if right.max < self.max && held.by_name.of(&right.name) >= right.max {
             return Err(Refusal::OfRight);
         }
         if held.places.len() >= self.max {
-            let number = held.of_most(&right, |right| right.peer);
-            let number = number.or_else(|| held.of_most(&right, |right| right.token.clone())).ok_or(Refusal::Full)?;
-            if let Some(place) = held.places.remove(&number) {
+            let number = held.to_give(&right).ok_or(Refusal::Full)?;
+            if let Some(place) = held.remove(number) {
                 place.taken_away.cancel();
             }
         }
         let (number, taken_away) = (held.next, CancellationToken::new());
         held.next += 1;
+        held.by_name.raise(&right.name);
+        held.by_peer.raise(&right.peer);
+        held.by_token.raise(&right.token);
         held.places.insert(number, Place { right, taken_away: taken_away.clone() });
         Ok(Share { number, taken_away, held: Arc::clone(&self.held) })
     }
 }
 
 impl Held {
-    /// The newest place of whoever has most, if the newcomer has at least two fewer: none would change hands twice.
-    fn of_most<K: Eq + Hash>(&self, newcomer: &Right, of: impl Fn(&Right) -> K) -> Option<u64> {
-        let mut counts: HashMap<K, (usize, u64)> = HashMap::new();
-        for (number, place) in &self.places {
-            let (count, newest) = counts.entry(of(&place.right)).or_default();
-            (*count, *newest) = (*count + 1, (*newest).max(*number));
+    /// The newest place of whoever has most.
+    fn to_give(&self, newcomer: &Right) -> Option<u64> {
+        let newest = |is_theirs: &dyn Fn(&Right) -> bool| {
+            self.places.iter().filter(|(_, place)| is_theirs(&place.right)).map(|(number, _)| *number).max()
+        };
+        if let Some(peer) = self.by_peer.ahead_of(&newcomer.peer) {
+            return newest(&|right| right.peer == *peer);
         }
-        let own = counts.get(&of(newcomer)).map_or(0, |(count, _)| *count);
-        let (count, newest) = counts.into_values().max()?;
-        (count >= own + 2).then_some(newest)
+        let token = self.by_token.ahead_of(&newcomer.token)?;
+        newest(&|right| right.token == *token)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Place> {
+        let place = self.places.remove(&number)?;
+        self.by_name.lower(&place.right.name);
+        self.by_peer.lower(&place.right.peer);
+        self.by_token.lower(&place.right.token);
+        Some(place)
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        lock(&self.held).places.remove(&self.number);
+        lock(&self.held).remove(self.number);
     }
 }
 
@@ -137,7 +184,8 @@ mod tests {
         held.remove(0);
         held.push(shares.take(right("a", HERE)).unwrap());
         drop(held);
-        assert!(lock(&shares.held).places.is_empty());
+        let held = lock(&shares.held);
+        assert!(held.places.is_empty() && held.by_name.0.is_empty() && held.by_peer.0.is_empty());
     }
 
     #[test]
