@@ -673,6 +673,7 @@ VIEW schedules
 TABLE setting
     only_row boolean NOT NULL DEFAULT true
     install_id text NOT NULL DEFAULT "left"(replace((gen_random_uuid())::text, '-'::text, ''::text), 12)
+    signing_key bytea NOT NULL DEFAULT decode(replace(((gen_random_uuid())::text || (gen_random_uuid())::text), '-'::text, ''::text), 'hex'::text)
     audience_rows_max bigint NOT NULL DEFAULT 5000000
     audience_time_max interval NOT NULL DEFAULT '00:02:00'::interval
     sql_installed text NOT NULL DEFAULT ''::text
