@@ -80,7 +80,7 @@ fn word(chars: &[char], at: usize) -> Option<(usize, f64)> {
     let rest = chars[at + 1..].iter().take_while(is_of_it).count();
     let length = if chars[at].is_ascii_alphabetic() { rest + 1 } else { 0 };
     let has_vowel = chars[at..at + length].iter().any(|c| "aeiouyAEIOUY".contains(*c));
-    (length >= RUN_MIN && has_vowel).then(|| (length, BITS_OF_LETTER * length as f64))
+    (length >= RUN_MIN && has_vowel).then_some((length, BITS_OF_LETTER * length as f64))
 }
 
 /// The next step of a row (`123`, `aaa`, `cba`), or what stands between words.
