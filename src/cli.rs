@@ -9,7 +9,6 @@
 //! change: words and layout. Must not: exit codes and the fields of `--json`.
 
 use std::fmt;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,6 +16,7 @@ use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Errors, Sources};
+use crate::printable;
 use crate::store::connect;
 use crate::telemetry;
 
@@ -34,7 +34,10 @@ mod run;
 mod schedule;
 mod send;
 mod status;
+mod terminal;
 mod view;
+
+use terminal::{print, print_json};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -128,10 +131,10 @@ impl Failure {
     }
 }
 
-/// The error and its causes in one line.
+/// The error and its causes, fit for a terminal: what a server says may quote a row.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#}", self.error)
+        f.write_str(&printable::text(&format!("{:#}", self.error)))
     }
 }
 
@@ -205,16 +208,6 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Find(args) => find::run(&args, &sources).await,
         Command::Doctor(args) => doctor::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
-    }
-}
-
-/// Prints a command's output; a reader that has seen enough (`| head`) is no error.
-fn print(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Runtime, anyhow::Error::new(error).context("cannot write the output")))
-        }
-        _ => Ok(()),
     }
 }
 

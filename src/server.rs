@@ -51,6 +51,7 @@ mod metrics;
 mod problem;
 mod readiness;
 mod sampler;
+mod share;
 mod version;
 
 use access::Access;
@@ -109,7 +110,7 @@ impl Api {
             return Ok(Api(None));
         }
         let (listener, addr) = listen(config).await?;
-        let access = Arc::new(Access::new(config));
+        let access = Arc::new(Access::new(config, readiness.signing_key()));
         info!(%addr, token = !access.is_open(), "listening");
         recorder::handle();
         let stop = CancellationToken::new();
@@ -172,7 +173,7 @@ fn router(access: Arc<Access>, readiness: Arc<Readiness>, live: &Arc<Live>, page
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(within_time));
     if is_open {
-        router = router.layer(middleware::from_fn(browser::only_local_names));
+        router = router.layer(middleware::from_fn(browser::only_from_here));
     }
     router.layer(middleware::map_response(browser::add_headers))
 }

@@ -14,6 +14,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use secrecy::SecretSlice;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -92,6 +93,8 @@ struct Instance {
     router: Arc<Router>,
     availability: Arc<Availability>,
     heartbeat: Heartbeat,
+    /// Of the installation: what its HTTP endpoints sign with.
+    signing_key: SecretSlice<u8>,
     presence: Arc<Presence>,
     calls: Arc<Calls>,
     statistics: Arc<Statistics>,
@@ -115,7 +118,7 @@ pub async fn run(
         let instance = Instance::start(config, roles).await?;
         let id = instance.heartbeat.instance.get();
         info!(instance = id, queue = instance.queue.kind(), version = telemetry::VERSION, "started");
-        readiness.started(instance.parts());
+        readiness.started(instance.parts(), instance.signing_key.clone());
         on_ready(id);
         Ok(Box::pin(instance.live(shutdown)).await)
     };
@@ -189,6 +192,7 @@ impl Instance {
             router,
             availability: Arc::new(availability),
             heartbeat,
+            signing_key: registered.signing_key,
             presence,
             calls: Arc::default(),
             statistics,

@@ -10,6 +10,9 @@
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use lines::Reader;
 
 /// What is logged when nobody asks for anything else. Which migrations were applied, and what is missing after them, is told
 /// by whoever applied them; the driver would repeat the server's notices.
@@ -18,6 +21,7 @@ pub const SERVICE_FILTER: &str = "info,refinery_core=warn,tokio_postgres=warn";
 const CLIENT_FILTERS: [&str; 3] = ["reqwest=warn", "hyper_util=warn", "h2=warn"];
 
 pub mod catalog;
+mod lines;
 pub mod otlp;
 pub mod outage;
 pub mod recorder;
@@ -52,12 +56,9 @@ pub fn init(flag: Option<&str>, fallback: &str) -> Result<(), BadFilter> {
     for directive in CLIENT_FILTERS {
         filter = filter.add_directive(directive.parse().map_err(|error| bad(&error))?);
     }
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let reader = if std::io::stderr().is_terminal() { Reader::Person } else { Reader::Program };
     // A second start in one process (an app that embeds the crate has its own logs) changes nothing.
-    let _already_started = match std::io::stderr().is_terminal() {
-        true => logs.try_init(),
-        false => logs.json().flatten_event(true).try_init(),
-    };
+    let _already_started = lines::subscriber(filter, reader, std::io::stderr).try_init();
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use crate::channel::failover::Router;
 use crate::config::{self, Config, Role, Sources};
 
 use super::fit::Window;
-use super::{Exit, Failure, print};
+use super::{Exit, Failure, print, print_json};
 use report::{Finding, Report, State};
 
 mod http;
@@ -65,14 +65,17 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     let loaded = match loaded {
         Ok(loaded) => loaded,
         Err(errors) if args.json => {
-            print(&report::errors_as_json(&errors))?;
+            print_json(&report::errors_as_json(&errors))?;
             return Ok(Exit::Config);
         }
         Err(errors) => return Err(errors.into()),
     };
     let findings = findings(&loaded.config, &roles).await;
     let report = Report { loaded: &loaded, warnings: config::warnings(&loaded.config), findings };
-    print(&if args.json { report.as_json() } else { report.as_text(Window::of_stdout()) })?;
+    match args.json {
+        true => print_json(&report.as_json())?,
+        false => print(&report.as_text(Window::of_stdout()))?,
+    }
     Ok(match report.exit() {
         Exit::Clean if args.strict && report.has_warnings() => Exit::Config,
         exit => exit,

@@ -6,6 +6,7 @@ use tokio_postgres::error::DbError;
 
 use super::Failure;
 use crate::config::{self, Database, Sources};
+use crate::printable;
 use crate::store::command::Session;
 
 /// What is configured of the database; what of it is not used is told.
@@ -30,5 +31,6 @@ pub(super) async fn open(database: &Database) -> Result<Session, Failure> {
 /// A notice that a function raised beside its answer. Where nobody reads stderr any more, the command goes on.
 fn tell(notice: &DbError) {
     let hint = notice.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-    let _ = writeln!(std::io::stderr(), "outboxd: {}{hint}", notice.message());
+    let said = format!("{}{hint}", notice.message());
+    let _ = writeln!(std::io::stderr(), "outboxd: {}", printable::line(&said));
 }

@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 use tokio_postgres::types::Type;
 
 use super::view::{self, Column, Show};
-use super::{Exit, Failure, database, print};
+use super::{Exit, Failure, database, print, print_json};
 use crate::config::Sources;
+use crate::printable;
 use crate::store::command::Session;
 
 const EXAMPLES: &str = "\
@@ -151,7 +152,7 @@ async fn list(session: &Session, filter: &Filter, limit: i64, as_json: bool) -> 
     let sql = include_str!("../../sql/queries/cli/list_dead_letters.sql");
     let rows = view::read(session, sql, &[(&filter.as_json(), Type::JSONB), (&limit, Type::INT8)]).await?;
     if as_json {
-        print(&format!("{:#}\n", Value::from(rows)))?;
+        print_json(&format!("{:#}\n", Value::from(rows)))?;
         return Ok(Exit::Clean);
     }
     let columns = [
@@ -174,7 +175,7 @@ async fn show(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure
     let attempts = "SELECT * FROM outboxd.attempts WHERE notification_id = $1 ORDER BY id";
     let attempts = view::read(session, attempts, &[(&id, Type::INT8)]).await?;
     if as_json {
-        print(&format!("{:#}\n", json!({ "notification": row, "attempts": attempts })))?;
+        print_json(&format!("{:#}\n", json!({ "notification": row, "attempts": attempts })))?;
         return Ok(Exit::Clean);
     }
     let fields = [
@@ -305,7 +306,7 @@ async fn follow(session: &Session, act: Act, bulk: i64) -> Result<(), Failure> {
         let (state, matched, done): (&str, i64, i64) = (row.get(0), row.get(1), row.get(2));
         bar.set_length(u64::try_from(matched).unwrap_or(0));
         bar.set_position(u64::try_from(done).unwrap_or(0));
-        bar.set_message(row.get::<_, Option<String>>(3).unwrap_or_default());
+        bar.set_message(printable::line(&row.get::<_, Option<String>>(3).unwrap_or_default()).into_owned());
         if state == "finished" || state == "stopped" {
             bar.finish_and_clear();
             return print(&format!("{state}: {done} of {matched} {}\n", act.all_done));

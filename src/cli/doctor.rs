@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::color::{Level, Paint};
 use super::fit::{self, Window};
-use super::{Exit, Failure, database, print, view};
+use super::{Exit, Failure, database, print, print_json, view};
 use crate::config::Sources;
 
 const EXAMPLES: &str = "\
@@ -34,7 +34,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     let checks = view::read(&session, "SELECT * FROM outboxd.health", &[]).await?;
     let worst = checks.iter().map(level).max().unwrap_or(Level::Ok);
     if args.json {
-        print(&format!("{:#}\n", json!({ "ok": worst != Level::Critical, "checks": checks })))?;
+        print_json(&format!("{:#}\n", json!({ "ok": worst != Level::Critical, "checks": checks })))?;
     } else {
         let (paint, window) = (Paint::for_stdout(), Window::of_stdout());
         print(&checks.iter().map(|check| show(check, paint, window)).collect::<String>())?;
@@ -48,12 +48,12 @@ fn level(check: &Value) -> Level {
 }
 
 fn show(check: &Value, paint: Paint, window: Option<Window>) -> String {
-    let of = |field: &str| check[field].as_str().unwrap_or_default();
+    let of = |field: &str| view::text(&check[field]);
     let lead = format!("{} {:18} ", level(check).show(paint), of("name"));
-    let mut text = fit::hang(&lead, of("value"), window);
+    let mut text = fit::hang(&lead, &of("value"), window);
     if level(check) != Level::Ok {
-        text.push_str(&fit::hang(&" ".repeat(28), of("meaning"), window));
-        text.push_str(&fit::hang(&format!("{:28}{} ", "", paint.with("36", "→")), of("action"), window));
+        text.push_str(&fit::hang(&" ".repeat(28), &of("meaning"), window));
+        text.push_str(&fit::hang(&format!("{:28}{} ", "", paint.with("36", "→")), &of("action"), window));
     }
     text
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use tokio_postgres::types::Type;
 
 use super::view::{self, Column, Show};
-use super::{Exit, Failure, database, print};
+use super::{Exit, Failure, database, print, print_json};
 use crate::config::Sources;
 
 const EXAMPLES: &str = "\
@@ -39,7 +39,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
         [(&args.recipient, Type::TEXT), (&args.topic, Type::TEXT), (&args.limit, Type::INT8)];
     let rows = view::read(&session, include_str!("../../sql/queries/cli/find_by_recipient.sql"), &params).await?;
     if args.json {
-        print(&format!("{:#}\n", Value::from(rows)))?;
+        print_json(&format!("{:#}\n", Value::from(rows)))?;
         return Ok(Exit::Clean);
     }
     let columns = [

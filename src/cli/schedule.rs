@@ -6,10 +6,11 @@ use clap::Subcommand;
 use tokio_postgres::types::Type;
 
 use crate::config::Sources;
+use crate::printable;
 use crate::store::command::Session;
 
 use super::view::{self, Column, Show};
-use super::{Exit, Failure, database, print};
+use super::{Exit, Failure, database, print, print_json};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -108,7 +109,12 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
         Action::Resume { name } => resume(&session, name).await,
         Action::Drop { name } => drop_schedule(&session, name).await,
     };
-    print(&outcome.map_err(|error| Failure::new(Exit::Runtime, explain(&error)))?)?;
+    let said = outcome.map_err(|error| Failure::new(Exit::Runtime, explain(&error)))?;
+    if matches!(args.action, Action::List { json: true }) {
+        print_json(&said)?
+    } else {
+        print(&said)?
+    }
     Ok(Exit::Clean)
 }
 
@@ -178,7 +184,7 @@ fn explain(error: &tokio_postgres::Error) -> anyhow::Error {
     match error.as_db_error() {
         Some(db) => {
             let hint = db.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-            anyhow::anyhow!("{}{hint}", db.message())
+            anyhow::anyhow!("{}", printable::line(&format!("{}{hint}", db.message())))
         }
         None => anyhow::anyhow!("{error}"),
     }

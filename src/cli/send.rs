@@ -8,9 +8,10 @@ use serde_json::{Map, Value, json};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::{Exit, Failure, database, print};
+use super::{Exit, Failure, database, print, print_json};
 use crate::config::Sources;
 use crate::notification::Status;
+use crate::printable;
 use crate::store::command::Session;
 use crate::store::connect;
 
@@ -71,7 +72,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     let payload: Value = serde_json::from_str(&args.payload).map_err(|error| bad_json(&args.payload, &error))?;
     let session = database::connect(sources).await?;
     let id = notify(&session, args, &payload).await?;
-    print(&if args.json { format!("{}\n", json!({ "id": id })) } else { format!("{id}\n") })?;
+    print_json(&if args.json { format!("{}\n", json!({ "id": id })) } else { format!("{id}\n") })?;
     if args.wait { follow(&session, id, args.json).await } else { Ok(Exit::Clean) }
 }
 
@@ -126,7 +127,11 @@ async fn follow(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failu
         }
         let line = if as_json { json_line(id, &row) } else { text_line(&row, waits.as_deref()) };
         if line != told {
-            print(&line)?;
+            if as_json {
+                print_json(&line)?
+            } else {
+                print(&line)?
+            }
             told = line;
         }
         let status = Status::parse(row.get("status")).ok_or_else(|| anyhow!("an unknown status"))?;
@@ -145,7 +150,8 @@ fn text_line(row: &Row, waits: Option<&str>) -> String {
     let next = row.get::<_, Option<DateTime<Utc>>>("next_attempt_at").filter(|_| attempts > 0 || status == "PENDING");
     let next = next.map_or(String::new(), |at| format!(", next attempt at {}", at.format("%F %T UTC")));
     let waits = waits.map_or(String::new(), |reason| format!(", waits: {reason}"));
-    format!("{status:<10} attempts {attempts}{channel}{next}{waits}{error}\n")
+    let line = format!("{status:<10} attempts {attempts}{channel}{next}{waits}{error}");
+    format!("{}\n", printable::line(&line))
 }
 
 fn json_line(id: i64, row: &Row) -> String {
@@ -169,7 +175,7 @@ fn refused(error: &tokio_postgres::Error) -> Failure {
         (None, "3F000" | "42883" | "42P01") => "; is the schema there? run: outboxd migrate".to_owned(),
         (None, _) => String::new(),
     };
-    Failure::new(Exit::Runtime, anyhow!("{}{hint}", refusal.message()))
+    Failure::new(Exit::Runtime, anyhow!("{}{}", printable::line(refusal.message()), printable::line(&hint)))
 }
 
 fn bad_json(text: &str, error: &serde_json::Error) -> Failure {

@@ -6,8 +6,9 @@ use serde_json::{Map, Value};
 
 use super::color::{Level, Paint};
 use super::fit::{self, Block, Window};
+use super::terminal::{clear, redraw};
 use super::view::{self, Column, Show};
-use super::{Exit, Failure, database, print};
+use super::{Exit, Failure, database, print, print_json};
 use crate::config::Sources;
 use crate::store::command::Session;
 
@@ -165,7 +166,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
         let all = read(&session).await?;
         let object: Map<String, Value> =
             all.into_iter().map(|(section, rows)| (section.name.to_owned(), rows.into())).collect();
-        print(&format!("{:#}\n", Value::Object(object)))?;
+        print_json(&format!("{:#}\n", Value::Object(object)))?;
         return Ok(Exit::Clean);
     }
     let paint = Paint::for_stdout();
@@ -173,7 +174,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
         print(&frame(&read(&session).await?, paint))?;
         return Ok(Exit::Clean);
     }
-    print("\x1b[2J")?;
+    clear()?;
     loop {
         let text = match read(&session).await {
             Ok(all) => match Window::of_stdout() {
@@ -189,8 +190,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
             }
             Err(failure) => return Err(failure),
         };
-        // From the top, each line to its end, then whatever was below: nothing flickers.
-        print(&format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")))?;
+        redraw(&text)?;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
@@ -241,6 +241,6 @@ fn blocks(all: &[(&Section, Vec<Value>)], paint: Paint, window: Window) -> Vec<B
 }
 
 fn unwell(row: &Value, paint: Paint) -> String {
-    let of = |field: &str| row[field].as_str().unwrap_or_default();
-    format!("  {} {:18} {}\n", Level::parse(of("level")).show(paint), of("name"), of("value"))
+    let of = |field: &str| view::text(&row[field]);
+    format!("  {} {:18} {}\n", Level::parse(&of("level")).show(paint), of("name"), of("value"))
 }

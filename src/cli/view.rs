@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio_postgres::Row;
 
 use super::Failure;
+use crate::printable;
 use crate::store::command::{Parameters, Session};
 
 /// Longer texts are cut in tables; `--json` has them whole.
@@ -54,7 +55,7 @@ pub(super) fn explain(error: tokio_postgres::Error) -> Failure {
         _ => "",
     };
     let said = db.hint().map_or_else(String::new, |hint| format!("; {hint}"));
-    anyhow::anyhow!("{}{said}{hint}", db.message()).into()
+    anyhow::anyhow!("{}{hint}", printable::line(&format!("{}{said}", db.message()))).into()
 }
 
 /// A table of the rows, or `nothing` if there are none.
@@ -76,12 +77,17 @@ pub(super) fn table(rows: &[Value], columns: &[Column], nothing: &str) -> String
     table.trim_fmt() + "\n"
 }
 
+/// A text of a row, on one line, without what a terminal would obey.
+pub(super) fn text(value: &Value) -> String {
+    printable::line(value.as_str().unwrap_or_default()).into_owned()
+}
+
 /// One value for people; nothing for NULL.
 pub(super) fn shown(value: &Value, show: Show) -> String {
     let text = match value {
         Value::Null => return String::new(),
-        Value::String(text) => text.split_whitespace().collect::<Vec<_>>().join(" "),
-        other => other.to_string(),
+        Value::String(_) => text(value).split_whitespace().collect::<Vec<_>>().join(" "),
+        other => printable::json(&other.to_string()).into_owned(),
     };
     let text = match show {
         // 2026-01-31T12:00:00.123+00:00
@@ -114,6 +120,8 @@ mod tests {
         assert_eq!(shown(&json!("infinity"), Show::Time), "infinity");
         assert_eq!(shown(&json!("1 day 00:00:03.25"), Show::Span), "1 day 00:00:03");
         assert_eq!(shown(&json!("two\nlines"), Show::Text), "two lines");
+        assert_eq!(shown(&json!("\u{1b}[2J"), Show::Text), "\u{fffd}[2J");
+        assert_eq!(shown(&json!({ "k": "\u{9b}" }), Show::Text), r#"{"k":"\u009b"}"#);
         assert_eq!(shown(&json!(17), Show::Number), "17");
         assert_eq!(shown(&Value::Null, Show::Text), "");
         assert_eq!(shown(&json!("x".repeat(100)), Show::Text).chars().count(), TEXT_CHARS_MAX);

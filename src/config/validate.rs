@@ -19,6 +19,7 @@ use super::{Config, DEFAULT_ROUTE, QueueKind, Role, Wakeup};
 use crate::tls;
 
 mod channel;
+mod guessable;
 mod quoting;
 mod route;
 mod telemetry;
@@ -83,6 +84,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     for (name, channel) in &config.channels {
         warnings.extend(channel::warnings(name, channel));
     }
+    warnings.extend(token::warnings(config));
     if config.queue.kind == QueueKind::Memory && config.redis_url.is_some() {
         warnings.push("queue.kind is memory, so redis_url is not used".into());
     }

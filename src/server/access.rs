@@ -10,33 +10,39 @@
 //! | session cookie | the name and scope of the token it was made with | not checked |
 //! | neither | nobody: 401 | `local`, who may do everything |
 //!
-//! What a browser may be made to send by a stranger's page is refused by [`origin`].
+//! What a browser may be made to send by a stranger's page is refused by [`origin`]; wrong tokens are slowed by
+//! [`guesses`].
 //!
 //! **Guarantee.** Where tokens are configured nobody reads or acts without one, and neither memory nor timing tells
 //! one. **Limit.** Tokens are those of the configuration: a new one needs a restart.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts, Request, State};
+use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use hmac::Mac as _;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::{ExposeSecret as _, SecretSlice, SecretString};
 
+use super::connections::{Peer, Visitor};
 use super::problem::{Kind, Problem};
 use crate::config::{Config, HTTP_TOKEN, LOCAL, Scope, TokenConfig};
 
+mod guesses;
 mod login;
 mod origin;
 mod session;
 mod signature;
 mod ticket;
 
+use guesses::{By, Guesses};
 pub(super) use login::routes;
 pub(super) use origin::is_local;
+use session::Known;
 use signature::Key;
 
 /// Who asks.
@@ -148,12 +154,19 @@ pub(super) struct Access {
     local: Caller,
     /// Signs their tickets.
     local_tickets: Key,
+    /// Known once the instance has started.
+    installation: SigningKey,
+    guesses: Guesses,
+    ended: session::Ended,
 }
+
+/// The key of this installation, as soon as Postgres has told it.
+pub(super) type SigningKey = Arc<OnceLock<SecretSlice<u8>>>;
 
 struct Token {
     hash: [u8; 32],
-    session_key: Key,
-    ticket_key: Key,
+    /// What it signs with is made from this and the installation's key.
+    key: Key,
     caller: Caller,
 }
 
@@ -161,8 +174,7 @@ impl Token {
     fn new(hasher: &Key, secret: &SecretString, rights: Rights) -> Token {
         Token {
             hash: hasher.mac(secret.expose_secret().as_bytes()).finalize().into_bytes().into(),
-            session_key: Key::new(session::PURPOSE, &rights.name, secret),
-            ticket_key: Key::new(ticket::PURPOSE, &rights.name, secret),
+            key: Key::of_token(&rights.name, secret),
             caller: Caller(Arc::new(rights)),
         }
     }
@@ -175,7 +187,7 @@ impl std::fmt::Debug for Access {
 }
 
 impl Access {
-    pub(super) fn new(config: &Config) -> Access {
+    pub(super) fn new(config: &Config, installation: SigningKey) -> Access {
         let hasher = Key::random();
         let of_config = |(name, given): (&String, &TokenConfig)| {
             let (topics, payloads) = (given.topics.clone(), given.payloads);
@@ -184,7 +196,14 @@ impl Access {
         let http_token = config.http_token.as_ref().map(|secret| Token::new(&hasher, secret, everything(HTTP_TOKEN)));
         let tokens = http_token.into_iter().chain(config.tokens.iter().map(of_config)).collect();
         let local = Caller(Arc::new(everything(LOCAL)));
-        Access { hasher, tokens, local, local_tickets: Key::random() }
+        let (guesses, ended) = Default::default();
+        Access { hasher, tokens, local, local_tickets: Key::random(), installation, guesses, ended }
+    }
+
+    /// What signs for this token.
+    fn key_of(&self, token: &Token, purpose: &str) -> Result<Key, Problem> {
+        let starts = || Problem::new(Kind::Unavailable, "outboxd starts; try again");
+        Ok(token.key.in_installation(self.installation.get().ok_or_else(starts)?, purpose))
     }
 
     /// Whether everybody who reaches us may do everything.
@@ -199,30 +218,55 @@ impl Access {
         self.tokens.iter().fold(None, |found, token| found.or(Some(token).filter(matches)))
     }
 
-    /// Who asks, and whether a browser added that by itself.
-    fn caller(&self, headers: &HeaderMap) -> Option<(Caller, Proof)> {
+    /// Who asks, whether a browser added that by itself, and by which session.
+    fn caller(&self, headers: &HeaderMap) -> Option<(Caller, Proof, Option<Known>)> {
         if self.is_open() {
-            return Some((self.local.clone(), Proof::None));
+            return Some((self.local.clone(), Proof::None, None));
         }
         if headers.contains_key(AUTHORIZATION) {
             let token = self.by_token(bearer(headers)?)?;
-            return Some((token.caller.clone(), Proof::Bearer));
+            return Some((token.caller.clone(), Proof::Bearer, None));
         }
-        let caller = session::cookies(headers).find_map(|value| self.by_session(value))?;
-        Some((caller, Proof::Cookie))
+        let (caller, session) = session::cookies(headers).find_map(|value| self.by_session(value))?;
+        Some((caller, Proof::Cookie, Some(session)))
     }
 
     /// Who opens a WebSocket without a ticket. A page may, if it is ours or of one of these origins.
-    pub(super) fn listener(&self, headers: &HeaderMap, allowed_origins: &[String]) -> Result<Caller, Problem> {
-        let (caller, proof) = self.caller(headers).ok_or_else(|| nobody(headers))?;
+    pub(super) async fn listener(
+        self: &Arc<Access>,
+        headers: &HeaderMap,
+        allowed_origins: &[String],
+        visitor: &Visitor,
+    ) -> Result<(Caller, Standing), Problem> {
+        let Some((caller, proof, session)) = self.caller(headers) else {
+            if headers.contains_key(AUTHORIZATION) {
+                self.guesses.slow_down(By::Bearer, visitor.peer()).await;
+            }
+            return Err(nobody(headers));
+        };
         origin::check_socket(proof, headers, allowed_origins)?;
-        Ok(caller)
+        Ok((caller, Standing { access: Arc::clone(self), session }))
     }
 
-    fn by_session(&self, value: &str) -> Option<Caller> {
+    fn by_session(&self, value: &str) -> Option<(Caller, Known)> {
         let session = session::Session::parse(value)?;
         let token = self.tokens.iter().find(|token| token.caller.name() == session.name())?;
-        session.is_valid(&token.session_key).then(|| token.caller.clone())
+        let known = session.known(&self.key_of(token, session::PURPOSE).ok()?)?;
+        (!self.ended.holds(&known)).then(|| (token.caller.clone(), known))
+    }
+}
+
+/// Whether who asked may still do so; streams ask it again and again.
+#[derive(Debug, Clone)]
+pub(super) struct Standing {
+    access: Arc<Access>,
+    /// `None`: it showed a token, which holds as long as this process.
+    session: Option<Known>,
+}
+
+impl Standing {
+    pub(super) fn has_ended(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_over() || self.access.ended.holds(session))
     }
 }
 
@@ -257,13 +301,26 @@ pub(super) fn nobody(headers: &HeaderMap) -> Problem {
 
 /// Finds out who asks; refuses what a stranger's page made a browser ask.
 pub(super) async fn identify(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
-    if let Some((caller, proof)) = access.caller(request.headers()) {
-        if let Err(problem) = origin::check(proof, request.method(), request.headers()) {
-            return problem.into_response();
+    let visitor = request.extensions().get::<Visitor>().cloned();
+    let is_wrong = match access.caller(request.headers()) {
+        Some((caller, proof, session)) => {
+            if let Err(problem) = origin::check(proof, request.method(), request.headers()) {
+                return problem.into_response();
+            }
+            visitor.iter().for_each(Visitor::is_known);
+            let standing = Standing { access: Arc::clone(&access), session };
+            request.extensions_mut().insert(standing);
+            request.extensions_mut().insert(caller);
+            false
         }
-        request.extensions_mut().insert(caller);
+        None => request.headers().contains_key(AUTHORIZATION),
+    };
+    let response = next.run(request).await;
+    // Where nobody has to be known, a wrong token is not looked at: a probe may carry one.
+    if is_wrong && response.status() == StatusCode::UNAUTHORIZED {
+        access.guesses.slow_down(By::Bearer, visitor.map_or(Peer::NOBODY, |visitor| visitor.peer())).await;
     }
-    next.run(request).await
+    response
 }
 
 /// Lets those pass who may do what needs this scope. For `middleware::from_fn_with_state(Scope::Read, access::require)`.

@@ -31,10 +31,23 @@ pub(super) async fn add_headers(mut response: Response) -> Response {
     response
 }
 
-/// Without a token only the network protects us, and a page whose DNS name is pointed at 127.0.0.1 is on the wrong side
-/// of it: its requests carry its own name.
-pub(super) async fn only_local_names(request: Request, next: Next) -> Response {
+/// What only proxies add.
+fn is_of_a_proxy(name: &HeaderName) -> bool {
+    ["forwarded", "via", "x-real-ip"].contains(&name.as_str()) || name.as_str().starts_with("x-forwarded-")
+}
+
+/// Without a token only the network protects us. A proxy on this machine opens it to whomever it lets through, and says
+/// so in a header. A page whose DNS name is pointed at 127.0.0.1 is on the wrong side of it: its requests carry its own
+/// name.
+pub(super) async fn only_from_here(request: Request, next: Next) -> Response {
     let host = request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default());
+    if let Some(name) = request.headers().keys().find(|name| is_of_a_proxy(name)) {
+        let detail = format!(
+            "a proxy brought this ({name}), and without a token everybody whom it lets through could do everything: set \
+             http_token (OUTBOXD_HTTP_TOKEN) or tokens, and present one; or ask outboxd itself, without the proxy"
+        );
+        return Problem::new(Kind::Forwarded, detail).into_response();
+    }
     if host.is_none_or(is_local) {
         return next.run(request).await;
     }

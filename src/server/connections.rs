@@ -1,17 +1,26 @@
 //! Accepts connections and bounds what each may cost. `axum::serve` has no limit on how long a request's head may take.
 //!
-//! **Guarantee.** While all connections are taken, by clients that are slow on purpose or just many, a few more are
-//! kept for whoever asks whether we live: else a probe would have a healthy instance killed. Whoever asks for something
-//! else there is told to come again. **Limit.** Connections beyond the reserve wait in the kernel's queue.
+//! **Guarantee.** Connections that idle, crawl or show no token keep nobody out: [`seats`] says whose goes first. While
+//! all are at work for those who may, a few more are kept for whoever asks whether we live: else a probe would have a
+//! healthy instance killed. Whoever asks for something else there is told to come again. **Limit.** Connections beyond
+//! the reserve wait in the kernel's queue.
 
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -22,6 +31,10 @@ use tokio_util::task::TaskTracker;
 use tracing::{debug, warn};
 
 use super::problem::{Kind, Problem};
+use seats::{AtWork, Seats};
+pub(super) use seats::{Peer, Visitor};
+
+mod seats;
 
 /// Connections at a time. A WebSocket counts until it is upgraded; see `live`.
 const CONNECTIONS_MAX: usize = 256;
@@ -44,16 +57,19 @@ const ERROR_WAIT: Duration = Duration::from_millis(200);
 
 /// Serves until `stop`.
 pub(super) async fn run(listener: TcpListener, router: Router, stop: &CancellationToken) {
-    let (permits, reserve) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Semaphore::new(RESERVE)));
+    let seats = Seats::new(CONNECTIONS_MAX);
+    // One that was cut off counts until it is closed.
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX + RESERVE));
     let health = router.clone().layer(middleware::from_fn(only_health));
     let connections = TaskTracker::new();
-    while let Some(accepted) = stop.run_until_cancelled(accept(&listener, &permits, &reserve)).await {
-        let Some((stream, permit, kind)) = accepted else { continue };
-        let router = match kind {
-            Admitted::Any => router.clone(),
-            Admitted::Reserve => health.clone(),
+    while let Some(accepted) = stop.run_until_cancelled(accept(&listener, &permits)).await {
+        let Some((stream, addr, permit)) = accepted else { continue };
+        let peer = Peer::of(addr);
+        let (visitor, kind, router) = match seats.take(peer) {
+            Some(visitor) => (visitor, Admitted::Any, router.clone()),
+            None => (Visitor::of_reserve(peer), Admitted::Reserve, health.clone()),
         };
-        connections.spawn(serve(stream, router, kind, stop.clone(), permit));
+        connections.spawn(serve(stream, router, visitor, kind, stop.clone(), permit));
     }
     connections.close();
     connections.wait().await;
@@ -69,14 +85,10 @@ enum Admitted {
 async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
-    reserve: &Arc<Semaphore>,
-) -> Option<(TcpStream, OwnedSemaphorePermit, Admitted)> {
-    let kept = Arc::clone(reserve).acquire_owned().await.ok()?;
+) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, _)) => Some(match Arc::clone(permits).try_acquire_owned() {
-            Ok(permit) => (stream, permit, Admitted::Any),
-            Err(_) => (stream, kept, Admitted::Reserve),
-        }),
+        Ok((stream, addr)) => Some((stream, addr, permit)),
         Err(error) => {
             warn!(%error, "a connection could not be accepted");
             tokio::time::sleep(ERROR_WAIT).await;
@@ -96,6 +108,7 @@ async fn only_health(request: Request, next: Next) -> Response {
 async fn serve(
     stream: TcpStream,
     router: Router,
+    visitor: Visitor,
     admitted: Admitted,
     stop: CancellationToken,
     _permit: OwnedSemaphorePermit,
@@ -118,16 +131,51 @@ async fn serve(
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_TIME_MAX));
     let stream = TokioIo::new(Box::pin(stream));
-    let connection = http.serve_connection(stream, TowerToHyperService::new(router)).with_upgrades();
+    let (routes, of_request) = (TowerToHyperService::new(router), visitor.clone());
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        let at_work = of_request.at_work();
+        request.extensions_mut().insert(of_request.clone());
+        let answer = routes.call(request);
+        async move { answer.await.map(|response| response.map(|body| Answer { body, _at_work: at_work })) }
+    });
+    let connection = http.serve_connection(stream, service).with_upgrades();
     tokio::pin!(connection);
-    let served = match stop.run_until_cancelled(&mut connection).await {
-        Some(served) => served,
-        None => {
+    let served = tokio::select! {
+        biased;
+        () = visitor.ended() => return,
+        () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             tokio::time::timeout(STOP_GRACE, connection).await.unwrap_or(Ok(()))
         }
+        served = connection.as_mut() => served,
     };
     if let Err(error) = served {
         debug!(%error, "a connection ended early");
+    }
+}
+
+/// A body that knows when it was sent.
+struct Answer {
+    body: Body,
+    _at_work: AtWork,
+}
+
+impl http_body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -32,7 +32,6 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use minijinja::context;
 use minijinja::value::Value as Context;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::page::{NAVIGATION, Page};
@@ -42,6 +41,7 @@ use super::Readiness;
 use super::access::{self, Caller};
 use super::browser::{cookies, login_page, own_page, takes_html};
 use super::problem::{Kind, Problem};
+use super::share::Shares;
 use crate::config::{ChannelConfig, Config, LOCAL, Scope};
 
 mod action;
@@ -75,7 +75,7 @@ const FLASH_COOKIE: &str = "outboxd_said";
 pub(super) struct Dashboard {
     readiness: Arc<Readiness>,
     snapshots: Snapshots,
-    listeners: Arc<Semaphore>,
+    listeners: Shares,
     /// The channels' limits, in words.
     limits: BTreeMap<String, String>,
     stop: CancellationToken,
@@ -95,7 +95,7 @@ struct Drawn {
 /// The pages; they end with `stop`.
 pub(super) fn routes(config: &Config, readiness: Arc<Readiness>, stop: CancellationToken) -> Router {
     let limits = config.channels.iter().map(|(name, channel)| (name.clone(), limits(channel))).collect();
-    let listeners = Arc::new(Semaphore::new(live::LISTENERS_MAX));
+    let listeners = Shares::new(live::LISTENERS_MAX);
     let began = Instant::now();
     let dashboard = Arc::new(Dashboard { readiness, snapshots: Snapshots::default(), listeners, limits, stop, began });
     let mut pages = Router::new().route("/notifications/{id}", get(show)).route("/bulk/{id}", get(show));

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use axum::extract::{RawQuery, State};
+use axum::extract::{Extension, RawQuery, State};
 use axum::http::HeaderMap;
 use axum::http::header::SEC_WEBSOCKET_PROTOCOL;
 use axum::middleware;
@@ -36,14 +36,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Readiness;
-use super::access::{self, Access};
+use super::access::{self, Access, Standing};
+use super::connections::Visitor;
 use super::problem::{Kind, Problem};
+use super::share::{Refusal, Right, Shares};
 use crate::config::{LiveConfig, Scope};
 use crate::queue::events::Feed;
 use hub::{Hub, Listener};
 use request::Asked;
 use session::Session;
-use share::{Right, Shares};
 use socket::Upgrade;
 
 mod end;
@@ -54,7 +55,6 @@ mod reader;
 mod replay;
 mod request;
 mod session;
-mod share;
 mod socket;
 pub(super) mod tickets;
 
@@ -62,8 +62,21 @@ pub(super) mod tickets;
 const LISTEN: &str = "listen to";
 /// Before the ticket, among the subprotocols that a client offers.
 const TICKET: &str = "ticket.";
+/// Sessions of one ticket: a user's tabs and devices.
+const OF_TICKET_MAX: usize = 16;
+/// Sessions beyond `live.sessions_max` that have ended and are being told so.
+const CLOSING_MAX: usize = 64;
 /// Clients that read what they lack from Redis at a time; the others wait.
 const REPLAYS_MAX: usize = 8;
+
+/// What a session ends with at the latest.
+#[derive(Debug)]
+enum Ends {
+    /// Its ticket.
+    At(Instant),
+    /// The dashboard's session by which it was let in, if it was by one.
+    WithSession(Standing),
+}
 
 /// The live feed of one instance.
 #[derive(Debug)]
@@ -74,6 +87,7 @@ pub(super) struct Live {
     hub: Hub,
     /// Set once the instance works, if it has a Redis.
     feed: OnceLock<Arc<Feed>>,
+    /// Sockets, those that are being closed included.
     permits: Arc<Semaphore>,
     shares: Shares,
     replays: Semaphore,
@@ -91,8 +105,8 @@ impl Live {
             readiness,
             hub: Hub::default(),
             feed: OnceLock::new(),
-            permits: Arc::new(Semaphore::new(config.sessions_max)),
-            shares: Shares::default(),
+            permits: Arc::new(Semaphore::new(config.sessions_max + CLOSING_MAX)),
+            shares: Shares::new(config.sessions_max),
             replays: Semaphore::new(REPLAYS_MAX),
             sessions: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -134,20 +148,24 @@ impl Live {
     }
 
     /// Who listens by which right; narrows what was asked to that. Returns the right, and when it ends.
-    fn admit(&self, asked: &mut Asked, headers: &HeaderMap) -> Result<(Right, Option<Instant>), Problem> {
+    async fn admit(&self, asked: &mut Asked, headers: &HeaderMap, visitor: &Visitor) -> Result<(Right, Ends), Problem> {
+        let peer = visitor.peer();
         let Some(ticket) = asked.ticket.take().or_else(|| offered_ticket(headers)) else {
-            let caller = self.access.listener(headers, &self.config.allowed_origins)?;
+            let (caller, standing) = self.access.listener(headers, &self.config.allowed_origins, visitor).await?;
             if !caller.may_see_payloads() {
                 caller.check(Scope::Write)?;
             }
             asked.wanted.iter().try_for_each(|wanted| caller.check_topic(LISTEN, &wanted.topic))?;
             // A program that forgets its sessions leaves room for the others; without tokens there are no others.
             let all = self.config.sessions_max;
-            let sessions_max = if self.access.is_open() { all } else { all.div_ceil(2) };
-            return Ok((Right { name: format!("token {}", caller.name()), sessions_max }, None));
+            let max = if self.access.is_open() { all } else { all.div_ceil(2) };
+            let token = caller.name().to_owned();
+            let right = Right { name: format!("token {token}"), max, token, peer };
+            return Ok((right, Ends::WithSession(standing)));
         };
-        let right = Right { name: format!("ticket {ticket}"), sessions_max: share::OF_TICKET_MAX };
+        let name = format!("ticket {ticket}");
         let (caller, ticket) = self.access.redeem(&ticket)?;
+        let right = Right { name, max: OF_TICKET_MAX, token: caller.name().to_owned(), peer };
         let refused = |what: &str| Err(Problem::new(Kind::Forbidden, format!("this ticket is not good for {what}")));
         if let Some(wanted) = asked.wanted.iter().find(|wanted| !ticket.topics.iter().any(|t| **t == *wanted.topic)) {
             return refused(&format!("the topic {:?}", wanted.topic));
@@ -158,7 +176,7 @@ impl Live {
         asked.wanted.iter().try_for_each(|wanted| caller.check_topic(LISTEN, &wanted.topic))?;
         let until = Instant::now() + ticket.left();
         asked.key = asked.key.take().or(ticket.key);
-        Ok((right, Some(until)))
+        Ok((right, Ends::At(until)))
     }
 }
 
@@ -177,30 +195,34 @@ pub(super) fn routes(live: Arc<Live>) -> Router {
 
 async fn connect(
     State(live): State<Arc<Live>>,
+    Extension(visitor): Extension<Visitor>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     upgrade: Result<Upgrade, Problem>,
 ) -> Result<Response, Problem> {
     let mut asked = request::parse(query.as_deref().unwrap_or_default())?;
-    let (right, until) = live.admit(&mut asked, &headers)?;
+    let (right, ends) = live.admit(&mut asked, &headers, &visitor).await?;
+    visitor.is_known();
     // Before the check whether we stop, so that whoever is let in is waited for.
     let joined = live.sessions.token();
     let feed = live.feed()?;
     let upgrade = upgrade?;
-    let Ok(permit) = Arc::clone(&live.permits).try_acquire_owned() else {
+    let full = || {
         counter!("outboxd_live_refused_total").increment(1);
-        return Err(Problem::new(
-            Kind::Unavailable,
-            "this instance has as many sessions as it may (live.sessions_max)",
-        ));
+        Problem::new(Kind::Unavailable, "this instance has as many sessions as it may (live.sessions_max)")
+    };
+    let permit = Arc::clone(&live.permits).try_acquire_owned().map_err(|_| full())?;
+    let share = match live.shares.take(right) {
+        Ok(share) => Some(share),
+        Err(Refusal::OfRight) => None,
+        Err(Refusal::Full) => return Err(full()),
     };
     let listener = Listener {
         number: live.next.fetch_add(1, Ordering::Relaxed),
         key: asked.key.map(Arc::from),
         mailbox: Arc::default(),
     };
-    let share = live.shares.take(right);
-    let session = Session { live: Arc::clone(&live), feed, wanted: asked.wanted, listener, until, share };
+    let session = Session { live: Arc::clone(&live), feed, wanted: asked.wanted, listener, ends, share };
     Ok(upgrade.answer(move |socket| async move {
         session.run(socket).await;
         drop((permit, joined));

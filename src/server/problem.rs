@@ -23,6 +23,8 @@ pub(super) enum Kind {
     Forbidden,
     /// A browser sent it for a stranger's page.
     CrossOrigin,
+    /// A proxy brought it, and there are no tokens.
+    Forwarded,
     /// There is nothing here.
     NotFound,
     /// The path does not take the method.
@@ -63,6 +65,7 @@ impl Kind {
             Kind::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Kind::Forbidden => (StatusCode::FORBIDDEN, "forbidden"),
             Kind::CrossOrigin => (StatusCode::FORBIDDEN, "cross-origin"),
+            Kind::Forwarded => (StatusCode::FORBIDDEN, "forwarded"),
             Kind::NotFound => (StatusCode::NOT_FOUND, "not-found"),
             Kind::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed"),
             Kind::Misdirected => (StatusCode::MISDIRECTED_REQUEST, "misdirected"),

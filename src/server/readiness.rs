@@ -10,10 +10,12 @@ use axum::Json;
 use axum::extract::{FromRequestParts, State};
 use axum::http::{StatusCode, request};
 use axum::response::{IntoResponse, Response};
+use secrecy::SecretSlice;
 use serde::Serialize;
 use tokio::sync::{Mutex, SetOnce};
 use tokio_util::sync::CancellationToken;
 
+use super::access::SigningKey;
 use super::problem::{Kind, Problem};
 use crate::channel::availability::Availability;
 use crate::queue::events::EventStreams;
@@ -45,6 +47,7 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct Readiness {
     shutdown: CancellationToken,
+    signing_key: SigningKey,
     parts: SetOnce<Parts>,
     report: Mutex<Option<(Instant, Report)>>,
 }
@@ -67,13 +70,19 @@ struct Check {
 impl Readiness {
     /// Not ready before [`Readiness::started`], nor after `shutdown`.
     pub fn new(shutdown: CancellationToken) -> Readiness {
-        Readiness { shutdown, parts: SetOnce::new(), report: Mutex::new(None) }
+        Readiness { shutdown, signing_key: SigningKey::default(), parts: SetOnce::new(), report: Mutex::new(None) }
     }
 
     /// The instance works.
-    pub fn started(&self, parts: Parts) {
+    pub fn started(&self, parts: Parts, signing_key: SecretSlice<u8>) {
         // An instance starts once; a second call would have nothing new to say.
+        let _ = self.signing_key.set(signing_key);
         let _ = self.parts.set(parts);
+    }
+
+    /// What signs sessions and tickets, once the instance works.
+    pub(super) fn signing_key(&self) -> SigningKey {
+        Arc::clone(&self.signing_key)
     }
 
     /// Waits until the instance works.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use secrecy::SecretSlice;
 use tokio::sync::Notify;
 
 use super::refusal::Values;
@@ -43,6 +44,8 @@ pub struct Registered {
     /// The database's clock when it registered us. With the number it names our row: numbers come again in a schema
     /// that was made anew or restored.
     pub started_at: DateTime<Utc>,
+    /// What the installation's HTTP endpoints sign with.
+    pub signing_key: SecretSlice<u8>,
 }
 
 /// What an instance says of itself at start.
@@ -282,7 +285,8 @@ impl Store {
             .query(query, &[&ttl_ms, &pid, &description.roles, &description.queue_kind, &description.host, &VERSION])
             .await?;
         let row = rows.first().ok_or_else(|| Error::Bug("an INSERT returned no row".into()))?;
-        Ok(Registered { id: row.value(0)?, install_id: row.value(1)?, started_at: row.value(2)? })
+        let signing_key = row.value::<Vec<u8>>(3)?.into();
+        Ok(Registered { id: row.value(0)?, install_id: row.value(1)?, started_at: row.value(2)?, signing_key })
     }
 
     /// An instance is alive. `None`: its row is gone or was signed off; it must register anew.

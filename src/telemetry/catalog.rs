@@ -101,8 +101,9 @@ pub const METRICS: &[Metric] = &[
     metric("outboxd_schedule_runs_failed_total", Counter, &[], "Runs of schedules that failed; see outboxd.schedule_runs."),
     metric("outboxd_schedule_runs_missed_total", Counter, &[], "Slots of schedules that were missed."),
     metric("outboxd_events_appended_total", Counter, &[], "Domain events appended to their streams, repeats included."),
+    metric("outboxd_http_wrong_tokens_total", Counter, &["by"], "Tokens presented over HTTP that are none of the configured ones: bearer, login."),
     metric("outboxd_live_sessions", Gauge, &[], "Clients that listen to the live feed of this instance."),
     metric("outboxd_live_events_sent_total", Counter, &[], "Events written to clients of the live feed, each client counted."),
     metric("outboxd_live_refused_total", Counter, &[], "Clients of the live feed that were turned away because this instance has no room (live.sessions_max)."),
-    metric("outboxd_live_closed_total", Counter, &["reason"], "Sessions of the live feed that ended: client, gone, slow, silent, noisy, expired, too_many, shutdown, unavailable."),
+    metric("outboxd_live_closed_total", Counter, &["reason"], "Sessions of the live feed that ended: client, gone, slow, silent, noisy, expired, too_many, crowded, shutdown, unavailable."),
 ];

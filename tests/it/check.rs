@@ -380,3 +380,21 @@ async fn ready_asks_the_instance_that_listens() {
     ready_server.abort();
     draining_server.abort();
 }
+
+#[test]
+fn a_token_that_looks_guessable_is_warned_of_with_what_makes_a_good_one() {
+    let tokens = "[tokens.shop]\ntoken = \"shop-token-0123456789\"\nscope = \"write\"\n[tokens.wall]\ntoken = \"5f1d7a9e3b8c2d604e7f1a6b\"\nscope = \"read\"\n";
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("outboxd.toml"), format!("{ROUTES}{tokens}")).unwrap();
+    let env = [("DATABASE_URL", "postgres://127.0.0.1:1/x"), ("OUTBOXD_HTTP_TOKEN", "hunter2-hunter2-hunter2")];
+    let checked = outboxd_in(dir.path(), &["check"], &env);
+    for key in ["http_token", "tokens.shop.token"] {
+        let wanted = format!("note    {key} looks guessable; make one with: openssl rand -hex 32");
+        assert!(checked.out.contains(&wanted), "{key}: {}", checked.out);
+    }
+    assert!(!checked.out.contains("tokens.wall.token looks"), "{}", checked.out);
+    let json: Value = serde_json::from_str(&outboxd_in(dir.path(), &["check", "--json"], &env).out).unwrap();
+    assert_eq!(json["notes"].as_array().unwrap().len(), 2, "{json}");
+    let ran = outboxd_in(dir.path(), &["run"], &env);
+    assert!(ran.err.contains("tokens.shop.token looks guessable") && !ran.err.contains("0123456789"), "{}", ran.err);
+}

@@ -1,11 +1,13 @@
 //! The endpoints: health from start to end, the token, what strangers are told, what a connection may cost.
 
+mod connections;
+mod strangers;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 
 use crate::support::command::{Ran, outboxd};
 use crate::support::http::{Answer, ask, get, send};
@@ -252,31 +254,6 @@ async fn a_head_that_is_too_long_or_never_ends_is_cut_off() {
     let answer = send(addr, b"GET /livez HTTP/1.1\r\nHost: local").await;
     assert!(!answer.contains(" 200 "), "{answer}");
     assert_eq!(get(addr, "/livez", &[]).await.status, 200, "and the others are still served");
-}
-
-#[tokio::test]
-async fn clients_that_never_finish_their_heads_do_not_starve_the_probes() {
-    let database = postgres::database().await;
-    let mut instance = idle(&database).start().await;
-    let addr = instance.http_addr().await;
-    // As many connections as there may be, each with the beginning of a head.
-    let mut slow = Vec::new();
-    while slow.len() < 256 {
-        let mut stream = TcpStream::connect(addr).await.unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: local").await.unwrap();
-        slow.push(stream);
-    }
-    for path in ["/livez", "/readyz"] {
-        assert_eq!(get(addr, path, &[]).await.status, 200, "{path}");
-    }
-    let other = get(addr, "/version", &[]).await;
-    assert_eq!((other.status, other.header("retry-after")), (503, Some("1")), "{other:?}");
-    let is_open = |stream: &TcpStream| {
-        stream.try_read(&mut [0; 1]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
-    };
-    assert!(slow.iter().all(is_open), "the answers came while all of them were held");
-    drop(slow);
-    wait::until("what is free again is for all", async || get(addr, "/version", &[]).await.status == 200).await;
 }
 
 #[tokio::test]

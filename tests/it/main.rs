@@ -38,6 +38,7 @@ mod operate;
 mod operate_bulk;
 mod recipients;
 mod status;
+mod terminal;
 mod transcripts;
 mod views;
 mod watch;

@@ -10,7 +10,7 @@ use crate::support::{golden, postgres};
 
 /// Lowest first. A module imports only from lines above its own; modules of one line do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["tls", "failpoint"],
+    &["tls", "failpoint", "printable"],
     &["config"],
     &["telemetry"],
     &["notification", "retry"],

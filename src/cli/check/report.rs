@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::cli::Exit;
 use crate::cli::fit::{self, Window};
 use crate::config::{DEFAULT_FILES, Errors, Loaded};
+use crate::printable;
 
 /// Columns of the table of settings; longer values are cut for people, and `--json` has them whole.
 const WIDTH: usize = 100;
@@ -43,7 +44,7 @@ pub(super) struct Finding {
 
 impl Finding {
     pub(super) fn new(name: &'static str, state: State, text: impl Into<String>) -> Self {
-        Self { name, state, text: text.into() }
+        Self { name, state, text: printable::line(&text.into()).into_owned() }
     }
 }
 

@@ -1,19 +1,22 @@
 //! Tokens of the HTTP endpoints: long enough, told apart, and there at all where others can reach us.
 //!
-//! **Guarantee.** Off loopback nothing is served without a token, and no error repeats one. **Limit.** A token's length
-//! is checked, not its randomness.
+//! **Guarantee.** Off loopback nothing is served without a token, and no error repeats one. **Limit.** A token that looks
+//! guessable is warned of, not refused.
 
 use std::collections::BTreeMap;
 
 use secrecy::{ExposeSecret, SecretString};
 
 use super::channel::legal_name;
+use super::guessable::is_guessable;
 use crate::config::key::KeyPath;
 use crate::config::settings::Settings;
 use crate::config::{Config, HTTP_TOKEN, LOCAL, TOPIC_BYTES_MAX, TokenConfig};
 
 /// Characters of a token at least: what is shorter is guessed.
 const CHARS_MIN: usize = 16;
+/// What makes a good one.
+const MAKE: &str = "openssl rand -hex 32";
 
 /// Notes what is wrong with tokens, and where one is missing.
 pub(super) fn validate(settings: &mut Settings, config: &Config) {
@@ -45,14 +48,22 @@ pub(super) fn validate(settings: &mut Settings, config: &Config) {
     is_there(settings, config);
 }
 
+/// Tokens that a person seems to have thought of.
+pub(super) fn warnings(config: &Config) -> Vec<String> {
+    let http_token = config.http_token.iter().map(|token| (HTTP_TOKEN.to_owned(), token));
+    let named = config.tokens.iter().map(|(name, token)| (format!("tokens.{name}.token"), &token.token));
+    let guessable = http_token.chain(named).filter(|(_, token)| is_guessable(token.expose_secret()));
+    guessable.map(|(key, _)| format!("{key} looks guessable; make one with: {MAKE}")).collect()
+}
+
 /// Repeats nothing of it.
 fn secret(settings: &mut Settings, path: &KeyPath, token: &SecretString) {
     let token = token.expose_secret();
     if token.chars().count() < CHARS_MIN {
-        let what = format!("has fewer than {CHARS_MIN} characters; make one with: openssl rand -hex 32");
+        let what = format!("has fewer than {CHARS_MIN} characters; make one with: {MAKE}");
         settings.error(path, what);
     } else if !token.chars().all(|c| c.is_ascii_graphic()) {
-        settings.error(path, "has a character that a header cannot hold; make one with: openssl rand -hex 32");
+        settings.error(path, format!("has a character that a header cannot hold; make one with: {MAKE}"));
     }
 }
 

@@ -1,22 +1,24 @@
 //! `POST /login` and `POST /logout`: from a token to the dashboard's session and back. The pages are the dashboard's.
 //!
-//! **Guarantee.** A stranger's page logs nobody in or out. **Limit.** Wrong tokens are not counted: their length is
-//! what protects them.
+//! **Guarantee.** A stranger's page logs nobody in or out. **Limit.** Until the instance has started nobody can log in:
+//! the key that signs is in Postgres.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::rejection::FormRejection;
-use axum::extract::{Form, State};
+use axum::extract::{Extension, Form, State};
 use axum::http::header::{HeaderMap, ORIGIN, SET_COOKIE};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::post;
 use serde::Deserialize;
 
+use super::guesses::By;
 use super::session::{self, Transport};
 use super::{Access, Proof, origin};
 use crate::server::browser::{login_page, own_page, takes_html};
+use crate::server::connections::Visitor;
 use crate::server::problem::{Kind, Problem};
 
 #[derive(Deserialize)]
@@ -35,24 +37,30 @@ pub(in crate::server) fn routes(access: Arc<Access>) -> Router {
 /// A page sends the form `token=…` and is led on; a program that does not take HTML gets 204 or a problem.
 async fn log_in(
     State(access): State<Arc<Access>>,
+    Extension(visitor): Extension<Visitor>,
     headers: HeaderMap,
     form: Result<Form<Presented>, FormRejection>,
 ) -> Result<Response, Problem> {
     origin::check(Proof::None, &Method::POST, &headers)?;
     let Form(presented) = form.map_err(|_| Problem::new(Kind::BadRequest, "send the token as a form: token=…"))?;
     let Some(token) = access.by_token(presented.token.trim().as_bytes()) else {
+        access.guesses.slow_down(By::Login, visitor.peer()).await;
         return match takes_html(&headers) {
             true => Ok(Redirect::to(&login_page("failed", &presented.next)).into_response()),
             false => Err(Problem::new(Kind::Unauthorized, "this is none of the tokens that outboxd knows")),
         };
     };
-    let cookie = session::begin(token.caller.name(), &token.session_key, transport(&headers));
+    visitor.is_known();
+    let cookie = session::begin(token.caller.name(), &access.key_of(token, session::PURPOSE)?, transport(&headers));
     Ok(with_cookie(cookie, &headers, own_page(&presented.next)))
 }
 
 /// A stranger's page does not log anybody out: its request comes without the cookie, but the answer would take it away.
-async fn log_out(headers: HeaderMap) -> Result<Response, Problem> {
+async fn log_out(State(access): State<Arc<Access>>, headers: HeaderMap) -> Result<Response, Problem> {
     origin::check(Proof::None, &Method::POST, &headers)?;
+    session::cookies(&headers).filter_map(|value| access.by_session(value)).for_each(|(_, session)| {
+        access.ended.add(session);
+    });
     Ok(with_cookie(session::end(transport(&headers)), &headers, "/login"))
 }
 

@@ -4,7 +4,8 @@
 //! nothing at all. It cannot choose `Sec-Fetch-Site` and `Origin`: the browser does. `SameSite=Strict` keeps our cookie
 //! from other sites but not from other ports of the same host, which are the same site.
 //!
-//! What changes something, and what opens a WebSocket, must come from our own pages. A program that is no browser sends
+//! What changes something, opens a WebSocket, or is loaded by a page must come from our own pages; a link may come from
+//! anywhere. A program that is no browser sends
 //! neither header; with a cookie it must send one, without a token it need not: every browser sends one with such a
 //! request, and its Host must be local.
 //!
@@ -20,10 +21,14 @@ use super::Proof;
 use crate::server::problem::{Kind, Problem};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Refuses what may come from a stranger's page.
 pub(super) fn check(proof: Proof, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
-    let is_safe = method.is_safe() && !headers.contains_key(UPGRADE);
+    // A link leads here from anywhere; what a stranger's page loads by itself it has no use for but to keep us busy.
+    let is_asked_for =
+        is_own_page(headers) != Some(false) || headers.get(SEC_FETCH_MODE).is_some_and(|m| m == "navigate");
+    let is_safe = method.is_safe() && !headers.contains_key(UPGRADE) && is_asked_for;
     let is_ours = match proof {
         Proof::Bearer => true,
         Proof::Cookie => is_own_page(headers) == Some(true),
@@ -105,9 +110,12 @@ mod tests {
             let headers = headers(&given);
             assert_eq!(check(Proof::Cookie, &Method::POST, &headers).is_ok(), cookie, "{given:?}");
             assert_eq!(check(Proof::None, &Method::POST, &headers).is_ok(), open, "{given:?}");
-            for proof in [Proof::None, Proof::Bearer, Proof::Cookie] {
-                assert!(check(proof, &Method::GET, &headers).is_ok(), "{given:?}");
+            for (proof, may) in [(Proof::None, open), (Proof::Bearer, true), (Proof::Cookie, open)] {
+                assert_eq!(check(proof, &Method::GET, &headers).is_ok(), may, "{given:?}");
             }
+            let mut link = headers.clone();
+            link.insert(SEC_FETCH_MODE, "navigate".parse().unwrap());
+            assert!(check(Proof::Cookie, &Method::GET, &link).is_ok(), "{given:?}");
             assert!(check(Proof::Bearer, &Method::POST, &headers).is_ok(), "{given:?}");
         }
     }

@@ -1,10 +1,11 @@
-//! The dashboard's session: a cookie that says which token it was made with and until when, signed with a key made from
-//! that token.
+//! The dashboard's session: a cookie that says which token it was made with and until when, signed.
 //!
-//! **Guarantee.** A session ends after [`LASTS`], or when the token is changed or taken out of the configuration.
-//! **Limit.** Logging out makes the browser forget the cookie; a copy of it goes on until it ends. docs/api.md says how
-//! to end all.
+//! **Guarantee.** A session ends after [`LASTS`], with a logout, or when the token is changed or taken out of the
+//! configuration; its streams end with it. **Limit.** An instance knows the logouts that it has seen since it started:
+//! on another one a copy of the cookie goes on until it ends. docs/api.md says how to end all.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::header::{HOST, HeaderMap, HeaderValue};
@@ -24,7 +25,11 @@ const SECURE_NAME: &str = "__Host-outboxd";
 /// Over plain HTTP, which only loopback may use: not every browser takes a `Secure` cookie there, as Chromium does.
 const PLAIN_NAME: &str = "outboxd";
 
-/// What a cookie says, not yet believed: `<name in base64>.<end in seconds since 1970>.<signature in base64>`.
+/// Logouts that are remembered until their sessions would have ended; beyond them those that end first are forgotten.
+const ENDED_MAX: usize = 10_000;
+
+/// What a cookie says, not yet believed:
+/// `<name in base64>.<end in seconds since 1970>.<number drawn at random>.<signature in base64>`.
 pub(super) struct Session<'a> {
     name: String,
     until_s: u64,
@@ -32,10 +37,47 @@ pub(super) struct Session<'a> {
     signature: &'a str,
 }
 
+/// A session, once it was believed: known by its signature.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Known {
+    until_s: u64,
+    signature: String,
+}
+
+impl Known {
+    /// Whether its time is over.
+    pub(super) fn is_over(&self) -> bool {
+        now_s() >= self.until_s
+    }
+}
+
+/// The sessions that were logged out of, by their ends.
+#[derive(Debug, Default)]
+pub(super) struct Ended(Mutex<BTreeSet<Known>>);
+
+impl Ended {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn add(&self, session: Known) {
+        let mut ended = self.lock();
+        ended.insert(session);
+        while ended.len() > ENDED_MAX || ended.first().is_some_and(Known::is_over) {
+            ended.pop_first();
+        }
+    }
+
+    pub(super) fn holds(&self, session: &Known) -> bool {
+        self.lock().contains(session)
+    }
+}
+
 impl<'a> Session<'a> {
     pub(super) fn parse(value: &'a str) -> Option<Session<'a>> {
         let (signed, signature) = value.rsplit_once('.')?;
-        let (name, until) = signed.split_once('.')?;
+        let (name, rest) = signed.split_once('.')?;
+        let (until, _drawn) = rest.split_once('.')?;
         Some(Session {
             name: String::from_utf8(URL_SAFE_NO_PAD.decode(name).ok()?).ok()?,
             until_s: until.parse().ok()?,
@@ -49,15 +91,17 @@ impl<'a> Session<'a> {
         &self.name
     }
 
-    /// Whether that token's key signed it, and it has not ended.
-    pub(super) fn is_valid(&self, key: &Key) -> bool {
-        key.has_signed(self.signed, self.signature) && now_s() < self.until_s
+    /// The session, if that token's key signed it and its time is not over.
+    pub(super) fn known(&self, key: &Key) -> Option<Known> {
+        let known = Known { until_s: self.until_s, signature: self.signature.to_owned() };
+        (key.has_signed(self.signed, self.signature) && !known.is_over()).then_some(known)
     }
 }
 
 /// A cookie's value for whoever presented the token of this name.
 fn sign(name: &str, key: &Key, until_s: u64) -> String {
-    key.sign(&format!("{}.{until_s}", URL_SAFE_NO_PAD.encode(name)))
+    let drawn = URL_SAFE_NO_PAD.encode(rand::random::<[u8; 12]>());
+    key.sign(&format!("{}.{until_s}.{drawn}", URL_SAFE_NO_PAD.encode(name)))
 }
 
 /// `Set-Cookie` that begins a session.
@@ -113,7 +157,7 @@ mod tests {
     use super::*;
 
     fn key(name: &str, token: &str) -> Key {
-        Key::new(PURPOSE, name, &token.into())
+        Key::of_token(name, &token.into()).in_installation(&vec![7; 32].into(), PURPOSE)
     }
 
     #[test]
@@ -122,20 +166,37 @@ mod tests {
         let value = sign("ops", &key("ops", "t1"), later);
         let session = Session::parse(&value).unwrap();
         assert_eq!(session.name(), "ops");
-        assert!(session.is_valid(&key("ops", "t1")));
-        assert!(!session.is_valid(&key("ops", "t2")), "the token was changed");
-        assert!(!session.is_valid(&key("other", "t1")), "it was made with another");
+        assert!(session.known(&key("ops", "t1")).is_some());
+        assert!(session.known(&key("ops", "t2")).is_none(), "the token was changed");
+        assert!(session.known(&key("other", "t1")).is_none(), "it was made with another");
+        let elsewhere = Key::of_token("ops", &"t1".into()).in_installation(&vec![8; 32].into(), PURPOSE);
+        assert!(session.known(&elsewhere).is_none(), "another installation");
         let ended = sign("ops", &key("ops", "t1"), now_s());
-        assert!(!Session::parse(&ended).unwrap().is_valid(&key("ops", "t1")));
+        assert!(Session::parse(&ended).unwrap().known(&key("ops", "t1")).is_none());
         let longer = value.replace(&later.to_string(), &(later + 1).to_string());
-        assert!(!Session::parse(&longer).unwrap().is_valid(&key("ops", "t1")), "its end is signed");
-        assert!(!Session::parse(&format!("{value}!")).unwrap().is_valid(&key("ops", "t1")), "a signature is base64");
+        assert!(Session::parse(&longer).unwrap().known(&key("ops", "t1")).is_none(), "its end is signed");
+        let broken = format!("{value}!");
+        assert!(Session::parse(&broken).unwrap().known(&key("ops", "t1")).is_none(), "a signature is base64");
     }
 
     #[test]
     fn what_is_no_session_is_none() {
-        for value in ["", ".", "..", "b3Bz.1", "b3Bz.x.AA", "!.1.AA", "b3Bz.99999999999999999999.AA"] {
+        for value in
+            ["", ".", "...", "b3Bz.1", "b3Bz.1.AA", "b3Bz.x.n.AA", "!.1.n.AA", "b3Bz.99999999999999999999.n.AA"]
+        {
             assert!(Session::parse(value).is_none(), "{value}");
         }
+    }
+
+    #[test]
+    fn logouts_are_remembered_while_they_matter_and_only_so_many() {
+        let ended = Ended::default();
+        let session = |until_s: u64, n: usize| Known { until_s, signature: n.to_string() };
+        ended.add(session(now_s(), 0));
+        assert_eq!(ended.lock().len(), 0, "its time is over anyway");
+        for n in 0..ENDED_MAX + 5 {
+            ended.add(session(now_s() + 1_000 + n as u64, n));
+        }
+        assert_eq!(ended.lock().len(), ENDED_MAX);
     }
 }

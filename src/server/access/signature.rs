@@ -1,15 +1,17 @@
-//! What is signed with a key made from a token: sessions and tickets.
+//! What is signed: sessions and tickets. The key is made from the installation's, which is in Postgres for the daemon's
+//! login alone, and from the token.
 //!
-//! **Guarantee.** Nothing is kept, so every instance with the same token takes what another signed, and so does a
-//! restarted one; a changed token ends it all. What was signed for one purpose or token proves nothing for another.
-//! **Limit.** What is signed can be read by whoever holds it.
+//! **Guarantee.** Every instance of the installation with the same token takes what another signed, and so does a
+//! restarted one; a changed token ends it all. What was signed for one purpose or token proves nothing for another, and
+//! without the installation's key nobody can try guesses of the token on it. **Limit.** What is signed can be read by
+//! whoever holds it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::{ExposeSecret as _, SecretSlice, SecretString};
 use sha2::Sha256;
 
 /// Signs for one purpose.
@@ -17,9 +19,18 @@ pub(super) struct Key(Hmac<Sha256>);
 
 impl Key {
     /// Of the token of this name.
-    pub(super) fn new(purpose: &str, name: &str, token: &SecretString) -> Key {
-        let of_token = Key::from_bytes(token.expose_secret().as_bytes());
-        Key::from_bytes(&of_token.mac(format!("outboxd {purpose} {name}").as_bytes()).finalize().into_bytes())
+    pub(super) fn of_token(name: &str, token: &SecretString) -> Key {
+        Key::from_bytes(token.expose_secret().as_bytes()).derive(name.as_bytes())
+    }
+
+    /// For this purpose in this installation.
+    pub(super) fn in_installation(&self, installation: &SecretSlice<u8>, purpose: &str) -> Key {
+        let of_both = self.derive(installation.expose_secret());
+        of_both.derive(format!("outboxd {purpose}").as_bytes())
+    }
+
+    fn derive(&self, from: &[u8]) -> Key {
+        Key::from_bytes(&self.mac(from).finalize().into_bytes())
     }
 
     /// Of this process alone.

@@ -12,7 +12,18 @@ fn access(tokens: &[(&str, &str, Scope)]) -> Access {
         Token::new(&hasher, &SecretString::from(*secret), rights(name, *scope, None))
     };
     let tokens = tokens.iter().map(one).collect();
-    Access { tokens, hasher, local: caller(LOCAL, Scope::Operate, None), local_tickets: Key::random() }
+    let installation = SigningKey::default();
+    installation.set(vec![7; 32].into()).unwrap();
+    let local = caller(LOCAL, Scope::Operate, None);
+    Access {
+        tokens,
+        hasher,
+        local,
+        local_tickets: Key::random(),
+        installation,
+        guesses: Guesses::default(),
+        ended: Default::default(),
+    }
 }
 
 fn rights(name: &str, scope: Scope, topics: Option<&[&str]>) -> Rights {
@@ -29,7 +40,7 @@ fn headers(given: &[(axum::http::HeaderName, &str)]) -> HeaderMap {
 }
 
 fn name_of(access: &Access, given: &[(axum::http::HeaderName, &str)]) -> Option<String> {
-    access.caller(&headers(given)).map(|(caller, _)| caller.name().to_owned())
+    access.caller(&headers(given)).map(|(caller, ..)| caller.name().to_owned())
 }
 
 #[test]
@@ -53,7 +64,7 @@ fn only_the_whole_token_is_its_name() {
 
 #[test]
 fn without_tokens_everybody_is_local_and_may_do_everything() {
-    let (caller, proof) = access(&[]).caller(&HeaderMap::new()).unwrap();
+    let (caller, proof, _) = access(&[]).caller(&HeaderMap::new()).unwrap();
     assert_eq!((caller.name(), caller.scope(), proof), ("local", Scope::Operate, Proof::None));
 }
 
@@ -63,7 +74,7 @@ fn a_cookie_is_the_token_it_was_made_with_and_a_wrong_bearer_is_not_saved_by_it(
     let local = headers(&[(HOST, "localhost:8080")]);
     for (origin, name) in [("http://localhost:8080", "outboxd="), ("https://localhost:8080", "__Host-outboxd=")] {
         let transport = session::Transport::of(&local, Some(origin));
-        let set = session::begin("a", &access.tokens[0].session_key, transport);
+        let set = session::begin("a", &access.key_of(&access.tokens[0], session::PURPOSE).unwrap(), transport);
         let cookie = set.to_str().unwrap().split(';').next().unwrap().to_owned();
         assert!(cookie.starts_with(name), "{cookie}");
         let found = access.caller(&headers(&[(HOST, "localhost:8080"), (COOKIE, &format!("x=y; {cookie}"))])).unwrap();
@@ -101,7 +112,8 @@ fn a_ticket_is_good_for_every_instance_with_the_token_until_it_ends() {
     let ours = [("shop", "first", Scope::Write), ("other", "second", Scope::Write)];
     let (first, second) = (access(&ours), access(&ours));
     let shop = first.by_token(b"first").unwrap().caller.clone();
-    let issue = |ttl| first.issue(&shop, vec!["order".to_owned()], Some("k1".to_owned()), Duration::from_secs(ttl)).0;
+    let issue =
+        |ttl| first.issue(&shop, vec!["order".to_owned()], Some("k1".to_owned()), Duration::from_secs(ttl)).unwrap().0;
     let given = issue(60);
     let (caller, ticket) = second.redeem(&given).unwrap();
     assert_eq!((caller.name(), &*ticket.topics[0], ticket.key.as_deref()), ("shop", "order", Some("k1")));
@@ -114,7 +126,8 @@ fn a_ticket_is_good_for_every_instance_with_the_token_until_it_ends() {
     for forged in ["", ".", "x", said, &format!("{said}."), &format!("{said}.AAAA"), &format!("A{said}.{signature}")] {
         assert!(second.redeem(forged).is_err(), "{forged}");
     }
-    let cookie = session::begin("shop", &first.tokens[0].session_key, session::Transport::Secure);
+    let cookie =
+        session::begin("shop", &first.key_of(&first.tokens[0], session::PURPOSE).unwrap(), session::Transport::Secure);
     let cookie = cookie.to_str().unwrap().split(['=', ';']).nth(1).unwrap().to_owned();
     assert!(second.redeem(&cookie).is_err(), "a session is no ticket");
 }
@@ -122,7 +135,7 @@ fn a_ticket_is_good_for_every_instance_with_the_token_until_it_ends() {
 #[test]
 fn without_tokens_a_ticket_is_good_for_the_process_that_made_it() {
     let (first, second) = (access(&[]), access(&[]));
-    let (given, _) = first.issue(&first.local, vec!["order".to_owned()], None, Duration::from_secs(60));
+    let (given, _) = first.issue(&first.local, vec!["order".to_owned()], None, Duration::from_secs(60)).unwrap();
     assert_eq!(first.redeem(&given).unwrap().0.name(), "local");
     assert!(second.redeem(&given).is_err());
 }

@@ -1,8 +1,7 @@
 //! Tickets of the live feed: what an app's backend gives to its own clients, so that they may listen and nothing else.
 //!
 //! A browser cannot set headers on a WebSocket and must not hold the app's token. So a ticket says who asked for it,
-//! which topics and key it is good for and until when, signed with a key made from that token. Without tokens the key is
-//! made anew by each process, because a ticket also opens the door to pages of other origins.
+//! which topics and key it is good for and until when, signed. Without tokens the key is made anew by each process, because a ticket also opens the door to pages of other origins.
 //!
 //! **Guarantee.** It is good for no more than its token. **Limit.** Nothing is kept, so one ticket cannot be taken back:
 //! it ends by its time, or with all others when the token is changed.
@@ -48,13 +47,17 @@ impl Access {
         topics: Vec<String>,
         key: Option<String>,
         ttl: Duration,
-    ) -> (String, u64) {
+    ) -> Result<(String, u64), Problem> {
         let until_s = now_s().saturating_add(ttl.as_secs());
         let ticket = Ticket { by: caller.name().to_owned(), topics, key, until_s };
         let json = serde_json::to_vec(&ticket).expect("texts and a number are JSON");
         let known = self.tokens.iter().find(|token| token.caller.name() == ticket.by);
-        let key = known.map_or(&self.local_tickets, |token| &token.ticket_key);
-        (key.sign(&URL_SAFE_NO_PAD.encode(json)), until_s)
+        let said = URL_SAFE_NO_PAD.encode(json);
+        let signed = match known {
+            Some(token) => self.key_of(token, PURPOSE)?.sign(&said),
+            None => self.local_tickets.sign(&said),
+        };
+        Ok((signed, until_s))
     }
 
     /// Whose ticket this is and what it says; 401 if nobody here signed it, or if it is over.
@@ -64,12 +67,12 @@ impl Access {
         let json = URL_SAFE_NO_PAD.decode(said).map_err(|_| forged())?;
         let ticket: Ticket = serde_json::from_slice(&json).map_err(|_| forged())?;
         let known = self.tokens.iter().find(|token| token.caller.name() == ticket.by);
-        let (key, caller) = match known {
-            Some(token) => (&token.ticket_key, &token.caller),
-            None if self.is_open() => (&self.local_tickets, &self.local),
+        let (is_ours, caller) = match known {
+            Some(token) => (self.key_of(token, PURPOSE)?.has_signed(said, signature), &token.caller),
+            None if self.is_open() => (self.local_tickets.has_signed(said, signature), &self.local),
             None => return Err(forged()),
         };
-        if !key.has_signed(said, signature) {
+        if !is_ours {
             return Err(forged());
         }
         if ticket.left().is_zero() {

@@ -4,26 +4,28 @@
 //! once an interval, and one that nobody watches is not read. A listener whose browser tab is hidden has closed its
 //! stream.
 //!
-//! **Guarantee.** Only what changed is sent, and a page that hears nothing knows that it is not live. **Limit.** A
-//! bounded number of pages is live at a time.
+//! **Guarantee.** Only what changed is sent, and a page that hears nothing knows that it is not live. A stream ends with
+//! the session that opened it. **Limit.** A bounded number of pages is live at a time; when it is reached, a newcomer
+//! gets the place of whoever has most (`server::share`).
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Query, State};
+use axum::extract::{Extension, Query, State};
 use axum::http::header::CACHE_CONTROL;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::page::Page;
 use super::view::Viewer;
 use super::{Dashboard, render};
-use crate::server::access::Caller;
+use crate::server::access::{Caller, Standing};
+use crate::server::connections::Visitor;
 use crate::server::problem::{Kind, Problem};
+use crate::server::share::{Right, Share};
 
 /// Between two snapshots of a page.
 pub(super) const EVERY: Duration = Duration::from_secs(2);
@@ -40,23 +42,27 @@ struct Listener {
     page: Page,
     viewer: Viewer,
     sent: Vec<(String, String)>,
-    _permit: OwnedSemaphorePermit,
+    standing: Standing,
+    share: Share,
 }
 
 pub(super) async fn listen(
     State(dashboard): State<Arc<Dashboard>>,
     caller: Caller,
+    Extension(standing): Extension<Standing>,
+    Extension(visitor): Extension<Visitor>,
     Query(asked): Query<Asked>,
 ) -> Result<Response, Problem> {
     let (path, query) = asked.page.split_once('?').unwrap_or((&asked.page, ""));
     let page = Page::parse(path, query).filter(Page::is_live);
     let page = page.filter(|page| page.is_by_topic() || caller.topics().is_none());
     let page = page.ok_or_else(|| Problem::new(Kind::NotFound, "there is no such live page"))?;
-    let permit = Arc::clone(&dashboard.listeners).try_acquire_owned();
-    let permit =
-        permit.map_err(|_| Problem::new(Kind::Unavailable, "too many pages are open; reload to see changes"))?;
+    let token = caller.name().to_owned();
+    let right = Right { name: token.clone(), max: LISTENERS_MAX, token, peer: visitor.peer() };
+    let share = dashboard.listeners.take(right);
+    let share = share.map_err(|_| Problem::new(Kind::Unavailable, "too many pages are open; reload to see changes"))?;
     let viewer = Viewer { caller, here: asked.page };
-    let listener = Listener { dashboard, page, viewer, sent: Vec::new(), _permit: permit };
+    let listener = Listener { dashboard, page, viewer, sent: Vec::new(), standing, share };
     let events = stream::unfold(listener, |mut listener| async move {
         let event = listener.next().await?;
         Some((Ok::<Event, Infallible>(event), listener))
@@ -75,7 +81,11 @@ impl Listener {
             let since = dashboard.began.elapsed().as_millis();
             let every = EVERY.as_millis();
             let wait = Duration::from_millis(u64::try_from(every - since % every).unwrap_or(1));
-            dashboard.stop.run_until_cancelled(tokio::time::sleep(wait)).await?;
+            let waited = self.share.taken_away.run_until_cancelled(tokio::time::sleep(wait));
+            dashboard.stop.run_until_cancelled(waited).await??;
+        }
+        if self.standing.has_ended() {
+            return None;
         }
         let mut drawn = dashboard.stop.run_until_cancelled(dashboard.draw(&self.page, &self.viewer, EVERY / 2)).await?;
         drawn.parts.push(("alert".to_owned(), render::alert(drawn.alert).to_string()));

@@ -5,7 +5,7 @@
 
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-/// Our own code: the ticket is over. Codes from 4000 on are an application's.
+/// Our own code: the ticket, or the session of the dashboard, is over. Codes from 4000 on are an application's.
 const TICKET_OVER: u16 = 4401;
 /// Its ticket or token has as many sessions as it may.
 const TOO_MANY_SESSIONS: u16 = 4429;
@@ -23,10 +23,12 @@ pub(super) enum End {
     Silent,
     /// The client sends without end.
     Noisy,
-    /// The ticket is over.
+    /// The ticket, or the session of the dashboard, is over.
     Expired,
     /// Its ticket or token has as many sessions as it may.
     TooManySessions,
+    /// The instance is full, and others have fewer.
+    Crowded,
     /// The instance stops.
     Shutdown,
     /// Redis does not answer.
@@ -46,6 +48,7 @@ impl End {
             End::Noisy => "noisy",
             End::Expired => "expired",
             End::TooManySessions => "too_many",
+            End::Crowded => "crowded",
             End::Shutdown => "shutdown",
             End::Unavailable | End::TooManyTopics => "unavailable",
         }
@@ -59,7 +62,7 @@ impl End {
             End::Expired => TICKET_OVER.into(),
             End::TooManySessions => TOO_MANY_SESSIONS.into(),
             End::Shutdown => CloseCode::Away,
-            End::Unavailable | End::TooManyTopics => CloseCode::Again,
+            End::Crowded | End::Unavailable | End::TooManyTopics => CloseCode::Again,
         }
     }
 
@@ -71,8 +74,11 @@ impl End {
             End::Slow => "too slow: what waited for you did not fit; reconnect with after",
             End::Silent => "nothing was heard from you for two heartbeats",
             End::Noisy => "too many messages from you; this feed only sends",
-            End::Expired => "the ticket is over; ask for another and reconnect with after",
+            End::Expired => "the ticket or session is over; get another and reconnect with after",
             End::TooManySessions => "this ticket or token has as many sessions as it may; close some",
+            End::Crowded => {
+                "this instance is full, and others have fewer sessions than you; reconnect later with after"
+            }
             End::Shutdown => "this instance stops; reconnect with after",
             End::Unavailable => "Redis does not answer; reconnect with after",
             End::TooManyTopics => "this instance reads as many topics as it may; reconnect later",

@@ -20,16 +20,18 @@ use tracing::{debug, warn};
 use super::end::End;
 use super::frame::{self, Frame};
 use super::hub::{Joined, Listener};
-use super::share::Share;
 use super::socket::{Socket, fragments};
-use super::{Live, reader};
+use super::{Ends, Live, reader};
 use crate::queue;
 use crate::queue::events::{Feed, Mark};
+use crate::server::share::Share;
 
 /// Messages written together.
 const TOGETHER_MAX: usize = 32;
 /// How long one write may take.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
+/// Between looks whether the session by which it was let in has ended.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long a client may take to read our last word and to answer it.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 /// What a client may send between two heartbeats: answers to pings, and pings of its own.
@@ -49,8 +51,7 @@ pub(super) struct Session {
     pub feed: Arc<Feed>,
     pub wanted: Vec<Wanted>,
     pub listener: Listener,
-    /// When its ticket is over.
-    pub until: Option<Instant>,
+    pub ends: Ends,
     /// `None`: its ticket or token has as many sessions as it may. A page sees why only if it is told after the upgrade.
     pub share: Option<Share>,
 }
@@ -61,6 +62,7 @@ enum Event {
     Received(Option<Result<Message, tungstenite::Error>>),
     Time,
     Shutdown,
+    TakenAway,
 }
 
 /// Signs of life, ours and the client's.
@@ -92,10 +94,14 @@ impl Session {
         let now = Instant::now();
         let mut pulse = Pulse { heard_at: now, ping_at: now + self.live.config.heartbeat, received: 0 };
         loop {
-            let wake_at = self.until.map_or(pulse.ping_at, |until| until.min(pulse.ping_at));
+            let wake_at = pulse.ping_at.min(match &self.ends {
+                Ends::At(until) => *until,
+                Ends::WithSession(_) => Instant::now() + LOOK_EVERY,
+            });
             let event = tokio::select! {
                 biased;
                 () = self.live.closing.cancelled() => Event::Shutdown,
+                () = self.taken_away() => Event::TakenAway,
                 () = sleep_until(wake_at) => Event::Time,
                 received = socket.next() => Event::Received(received),
                 () = self.listener.mailbox.arrived() => Event::Arrived,
@@ -105,6 +111,7 @@ impl Session {
                 Event::Received(received) => pulse.hear(received.as_ref()),
                 Event::Time => self.beat(socket, &mut pulse).await,
                 Event::Shutdown => Err(End::Shutdown),
+                Event::TakenAway => Err(End::Crowded),
             };
             if let Err(end) = gone_on {
                 return end;
@@ -165,11 +172,18 @@ impl Session {
 
     async fn beat(&self, socket: &mut Socket, pulse: &mut Pulse) -> Result<(), End> {
         let (now, every) = (Instant::now(), self.live.config.heartbeat);
-        if self.until.is_some_and(|until| until <= now) {
+        let is_over = match &self.ends {
+            Ends::At(until) => *until <= now,
+            Ends::WithSession(standing) => standing.has_ended(),
+        };
+        if is_over {
             return Err(End::Expired);
         }
         if now.duration_since(pulse.heard_at) >= every * 2 {
             return Err(End::Silent);
+        }
+        if now < pulse.ping_at {
+            return Ok(());
         }
         pulse.ping_at = now + every;
         pulse.received = 0;
@@ -183,6 +197,14 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Waits until its place is given to another.
+    async fn taken_away(&self) {
+        match &self.share {
+            Some(share) => share.taken_away.cancelled().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Writes, and tells the mailbox while the client's socket takes no more.
@@ -208,6 +230,7 @@ impl Session {
                 Err(_) => Err(End::Slow),
             },
             () = mailbox.overflowed() => Err(End::Slow),
+            () = self.taken_away() => Err(End::Crowded),
             () = self.live.closing.cancelled() => Err(End::Shutdown),
         }
     }

@@ -71,7 +71,7 @@ pub(in crate::server) async fn issue(
     let ttl = ttl.unwrap_or(TTL_S);
     check(&topics, key.as_deref(), ttl).map_err(|detail| Problem::new(Kind::Invalid, detail))?;
     topics.iter().try_for_each(|topic| caller.check_topic(LISTEN, topic))?;
-    let (ticket, until_s) = live.access.issue(&caller, topics, key, Duration::from_secs(ttl));
+    let (ticket, until_s) = live.access.issue(&caller, topics, key, Duration::from_secs(ttl))?;
     let until = chrono::DateTime::from_timestamp(i64::try_from(until_s).unwrap_or(i64::MAX), 0).unwrap_or_default();
     let expires_at = until.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
     Ok((StatusCode::CREATED, Json(Issued { ticket, expires_at })))

@@ -36,12 +36,22 @@ pub fn positions<'a>(events: impl IntoIterator<Item = &'a Value>) -> Vec<i64> {
 
 impl Client {
     pub async fn connect(addr: SocketAddr, query: &str, headers: &[(&str, &str)]) -> Result<Client, Refused> {
+        let stream = TcpStream::connect(addr).await.expect("somebody listens");
+        Client::over(stream, addr, query, headers).await
+    }
+
+    /// The same over a connection that is there.
+    pub async fn over(
+        stream: TcpStream,
+        addr: SocketAddr,
+        query: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Client, Refused> {
         let mut request = format!("ws://{addr}/v1/live?{query}").into_client_request().expect("a good address");
         for (name, value) in headers {
             let name: HeaderName = name.parse().expect("a header's name");
             request.headers_mut().insert(name, HeaderValue::from_str(value).expect("a header's value"));
         }
-        let stream = TcpStream::connect(addr).await.expect("somebody listens");
         match tokio::time::timeout(PATIENCE, client_async(request, stream)).await.expect("an answer in time") {
             Ok((socket, response)) => {
                 let protocol = response.headers().get("sec-websocket-protocol");

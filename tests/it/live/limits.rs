@@ -122,6 +122,43 @@ async fn sessions_have_a_limit_of_their_own_and_leave_room_for_other_requests() 
     }
 }
 
+async fn connect_from(source: &str, scene: &Scene, token: &str) -> Client {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(std::net::SocketAddr::new(source.parse().unwrap(), 0)).unwrap();
+    let stream = socket.connect(scene.addr).await.unwrap();
+    let bearer = format!("Bearer {token}");
+    Client::over(stream, scene.addr, "topic=order", &[("Authorization", &bearer)]).await.expect("it is let in")
+}
+
+#[tokio::test]
+async fn a_full_instance_takes_from_whom_has_most_and_nobody_keeps_the_others_out() {
+    let tokens = "[tokens.shop]\ntoken = \"k3Rz8vQm1LxT5yWd\"\nscope = \"read\"\npayloads = true\n[tokens.ops]\ntoken = \"p9Bn4cJf7HsG2aXe\"\nscope = \"read\"\npayloads = true\n[tokens.etc]\ntoken = \"z2Wq6eRt8YuI0oPa\"\nscope = \"read\"\npayloads = true\n";
+    let change = |mut world: World| {
+        world.setup = world.setup.toml(tokens).set("live.sessions_max", 12);
+        world
+    };
+    let scene = Scene::with(change).await;
+    let (shop, ops, etc) = ("k3Rz8vQm1LxT5yWd", "p9Bn4cJf7HsG2aXe", "z2Wq6eRt8YuI0oPa");
+    let mut held = Vec::new();
+    for token in [[shop; 6], [ops; 6]].concat() {
+        let mut client = connect_from("127.0.0.2", &scene, token).await;
+        client.ready().await;
+        held.push(client);
+    }
+    // Another address: the newest session of the one that has all goes.
+    let mut elsewhere = connect_from("127.0.0.3", &scene, etc).await;
+    elsewhere.ready().await;
+    let (code, reason, _) = held.pop().unwrap().closed().await;
+    assert_eq!(code, 1013, "{reason}");
+    assert!(reason.contains("others have fewer"), "{reason}");
+    // Another token from the same address.
+    let mut third = connect_from("127.0.0.2", &scene, etc).await;
+    third.ready().await;
+    scene.publish("order", "k", "{}").await;
+    assert_eq!(third.events(1).await.len(), 1);
+    assert_eq!(held[0].events(1).await.len(), 1, "who was there first stays");
+}
+
 #[tokio::test]
 async fn what_is_asked_wrongly_is_a_problem() {
     let scene = Scene::new().await;

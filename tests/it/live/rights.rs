@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::http::{Answer, post};
+use crate::support::http::{Answer, post, post_bytes};
 use crate::support::wait;
 use crate::support::world::World;
 
@@ -201,4 +201,21 @@ async fn a_ticket_and_a_token_have_only_so_many_sessions_and_the_next_is_told_wh
     let mut left = sessions.swap_remove(0);
     left.send(Message::Close(None)).await.expect("it is sent");
     wait::until("its place is free", async || by_ticket().await.is_served().await).await;
+}
+
+#[tokio::test]
+async fn a_logout_ends_what_was_opened_by_its_session() {
+    let scene = guarded().await;
+    let form = ["Content-Type: application/x-www-form-urlencoded"];
+    let login = post_bytes(scene.addr, "/login", &form, format!("token={AUDITOR}").as_bytes()).await;
+    let cookie = login.header("set-cookie").expect("a cookie").split(';').next().unwrap().to_owned();
+    let origin = format!("http://{}", scene.addr);
+    let headers = [("Cookie", cookie.as_str()), ("Origin", origin.as_str())];
+    let mut ours = Client::connect(scene.addr, "topic=order", &headers).await.expect("it is let in");
+    ours.ready().await;
+    let headers = [format!("Cookie: {cookie}"), format!("Origin: {origin}")];
+    let out = post_bytes(scene.addr, "/logout", &[&headers[0], &headers[1]], b"").await;
+    assert_eq!(out.status, 204, "{out:?}");
+    let (code, reason, _) = ours.closed().await;
+    assert_eq!(code, 4401, "{reason}");
 }

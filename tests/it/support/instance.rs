@@ -248,7 +248,12 @@ impl Instance {
 
     /// One of its metrics as it is now; 0 if there is none of that name and those labels.
     pub async fn metric(&mut self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let scrape = Scrape::parse(&http::get(self.http_addr().await, "/metrics", &[]).await.body);
+        self.metric_with(name, labels, &[]).await
+    }
+
+    /// The same, asked for with these header lines.
+    pub async fn metric_with(&mut self, name: &str, labels: &[(&str, &str)], headers: &[&str]) -> f64 {
+        let scrape = Scrape::parse(&http::get(self.http_addr().await, "/metrics", headers).await.body);
         scrape.value(name, labels).unwrap_or(0.0)
     }
 
