@@ -1,7 +1,7 @@
 //! One instance: what it is made of, in which order it starts, and in which it stops.
 //!
 //! Start: the HTTP port, the schema, the pools, the queue, the first heartbeat, what a queue lost meanwhile, then the
-//! loops. Stop: not ready, nothing more is taken, calls under way finish and are recorded, the rest goes back, the last
+//! loops. A Redis that is away does not stop it: it is as if Redis had gone away at this moment. Stop: not ready, nothing more is taken, calls under way finish and are recorded, the rest goes back, the last
 //! heartbeat.
 //!
 //! **Guarantee.** Every task is joined before [`run`] returns. **Limit.** Calls that outlast `worker.drain` are cut
@@ -13,6 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -53,6 +54,9 @@ mod wakeup;
 
 use wakeup::Stages;
 
+/// How long a Redis that is away is waited for when it is to be told what was pushed.
+const NOTING_MAX: Duration = Duration::from_millis(100);
+
 /// Why an instance did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -84,6 +88,8 @@ struct Instance {
     queue: Arc<dyn Queue>,
     /// The same, if it can be left.
     fallback: Option<Arc<FallbackQueue>>,
+    /// When Redis was asked first.
+    redis_asked_at: Instant,
     event_streams: Option<EventStreams>,
     publisher: Publisher,
     router: Arc<Router>,
@@ -122,12 +128,13 @@ impl Instance {
         let router = Arc::new(Router::new(&config.channels, &config.routes)?);
         schema::prepare(&config).await?;
         let store = Store::open(&config)?;
-        let (queue, fallback) = open_queue(&config, &roles).await?;
+        let redis_asked_at = Instant::now();
+        let Opened { queue, fallback, is_away } = open_queue(&config, &roles).await?;
         // The relay appends, the API lets clients listen.
         let uses_events = roles.contains(&Role::Relay) || roles.contains(&Role::Api);
         let event_streams = match &config.redis_url {
             Some(url) if config.queue.kind != QueueKind::Memory && uses_events => {
-                Some(EventStreams::open(&config.queue, url, config.events.stream_max).await?)
+                Some(EventStreams::new(&config.queue, url, config.events.stream_max)?)
             }
             _ => None,
         };
@@ -152,8 +159,16 @@ impl Instance {
         };
         let registered = heartbeat.register().await?;
         heartbeat.beat().await?;
-        // Before the first push: what others pushed and a queue that was emptied since has lost.
-        if let Some(loss) = queue.check_loss(presence.queue_counter()).await? {
+        // Before the first push: what others pushed and a queue that was emptied since has lost. A Redis that is away
+        // is told what was pushed, and says what it lost to the sweep that reaches it.
+        let time_max = if is_away { NOTING_MAX } else { Duration::MAX };
+        let checked = tokio::time::timeout(time_max, queue.check_loss(presence.queue_counter())).await;
+        let loss = match checked {
+            Ok(Err(refused @ queue::Error::Unusable(_))) => return Err(refused.into()),
+            Ok(Err(_)) | Err(_) => None,
+            Ok(Ok(loss)) => loss,
+        };
+        if let Some(loss) = loss {
             let rows = store.republish(Undelivered::All).await?;
             warn!(%loss, rows, "the queue lost messages while nobody ran; they are published again");
         }
@@ -174,6 +189,7 @@ impl Instance {
             store,
             queue,
             fallback,
+            redis_asked_at,
             event_streams,
             publisher,
             router,
@@ -255,8 +271,13 @@ impl Instance {
     /// Goes on without Redis while it is away, if that is wanted and possible.
     async fn outlast_redis(&self, shutdown: &CancellationToken) {
         let (Some(queue), Some(after)) = (&self.fallback, self.config.queue.fallback_after) else { return };
-        let fallback =
-            Fallback { queue: Arc::clone(queue), after, store: self.store.clone(), heartbeat: &self.heartbeat };
+        let fallback = Fallback {
+            queue: Arc::clone(queue),
+            after,
+            answered_at: self.redis_asked_at,
+            store: self.store.clone(),
+            heartbeat: &self.heartbeat,
+        };
         fallback::run(&fallback, shutdown).await;
     }
 
@@ -354,21 +375,39 @@ impl Instance {
     }
 }
 
-/// The queue that is configured, and, where that is Redis and may be left, how.
-async fn open_queue(
-    config: &Config,
-    roles: &BTreeSet<Role>,
-) -> queue::Result<(Arc<dyn Queue>, Option<Arc<FallbackQueue>>)> {
-    let queue = queue::open(&config.queue, config.redis_url.as_ref()).await?;
-    if config.queue.kind == QueueKind::Memory || config.queue.fallback_after.is_none() {
-        return Ok((queue, None));
+/// The queue that is configured.
+struct Opened {
+    queue: Arc<dyn Queue>,
+    /// The same, where it is Redis and may be left.
+    fallback: Option<Arc<FallbackQueue>>,
+    /// Redis did not answer, or has no room.
+    is_away: bool,
+}
+
+async fn open_queue(config: &Config, roles: &BTreeSet<Role>) -> queue::Result<Opened> {
+    let (queue, away) = queue::open_if_away(&config.queue, config.redis_url.as_ref()).await?;
+    let is_away = away.is_some();
+    let (is_redis, after) = (config.queue.kind != QueueKind::Memory, config.queue.fallback_after);
+    let after = match (roles.contains(&Role::Relay) && roles.contains(&Role::Worker), after.filter(|_| is_redis)) {
+        (false, Some(_)) => {
+            info!("queue.fallback_after has no effect: without Redis only relay and worker in one process can go on");
+            None
+        }
+        (_, after) => after,
+    };
+    match (&away, after) {
+        (Some(error), Some(after)) => {
+            let after = humantime::format_duration(after);
+            warn!(%error, %after, "Redis is away at the start; deliveries go on through this process after queue.fallback_after");
+        }
+        (Some(error), None) => warn!(%error, "Redis is away at the start; deliveries wait for Redis"),
+        (None, _) => {}
     }
-    if !roles.contains(&Role::Relay) || !roles.contains(&Role::Worker) {
-        info!("queue.fallback_after has no effect: without Redis only relay and worker in one process can go on");
-        return Ok((queue, None));
+    if after.is_none() {
+        return Ok(Opened { queue, fallback: None, is_away });
     }
     let fallback = Arc::new(FallbackQueue::new(queue, config.queue.window));
-    Ok((Arc::clone(&fallback) as Arc<dyn Queue>, Some(fallback)))
+    Ok(Opened { queue: Arc::clone(&fallback) as Arc<dyn Queue>, fallback: Some(fallback), is_away })
 }
 
 fn host_name() -> String {
