@@ -65,6 +65,11 @@ impl LeaderLease {
         Ok(Some(owner))
     }
 
+    /// Whether it was ours when it was last asked for.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// A statement found the lease gone: ask before the next one.
     pub fn lost(&mut self) {
         self.held = None;
