@@ -38,6 +38,7 @@ pub mod claim;
 pub mod command;
 pub mod connect;
 pub mod dashboard;
+pub mod due;
 mod endpoint;
 mod error;
 pub mod event;
