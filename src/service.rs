@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -47,15 +47,14 @@ use crate::upkeep::statistics::{self as reports, Reporter};
 use crate::upkeep::{bulk, circuits};
 use crate::worker::{self, Drain, Worker};
 
+mod carrier;
 mod schema;
 pub mod signals;
 pub mod systemd;
 mod wakeup;
 
+use carrier::Opened;
 use wakeup::Stages;
-
-/// How long a Redis that is away is waited for when it is to be told what was pushed.
-const NOTING_MAX: Duration = Duration::from_millis(100);
 
 /// Why an instance did not start.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +128,7 @@ impl Instance {
         schema::prepare(&config).await?;
         let store = Store::open(&config)?;
         let redis_asked_at = Instant::now();
-        let Opened { queue, fallback, is_away } = open_queue(&config, &roles).await?;
+        let Opened { queue, fallback, is_away } = carrier::open(&config, &roles).await?;
         // The relay appends, the API lets clients listen.
         let uses_events = roles.contains(&Role::Relay) || roles.contains(&Role::Api);
         let event_streams = match &config.redis_url {
@@ -159,16 +158,7 @@ impl Instance {
         };
         let registered = heartbeat.register().await?;
         heartbeat.beat().await?;
-        // Before the first push: what others pushed and a queue that was emptied since has lost. A Redis that is away
-        // is told what was pushed, and says what it lost to the sweep that reaches it.
-        let time_max = if is_away { NOTING_MAX } else { Duration::MAX };
-        let checked = tokio::time::timeout(time_max, queue.check_loss(presence.queue_counter())).await;
-        let loss = match checked {
-            Ok(Err(refused @ queue::Error::Unusable(_))) => return Err(refused.into()),
-            Ok(Err(_)) | Err(_) => None,
-            Ok(Ok(loss)) => loss,
-        };
-        if let Some(loss) = loss {
+        if let Some(loss) = carrier::lost_meanwhile(&*queue, is_away, &presence).await? {
             let rows = store.republish(Undelivered::All).await?;
             warn!(%loss, rows, "the queue lost messages while nobody ran; they are published again");
         }
@@ -373,41 +363,6 @@ impl Instance {
             Err(error) => warn!(%error, instance, "could not sign off; it counts as dead after its TTL"),
         }
     }
-}
-
-/// The queue that is configured.
-struct Opened {
-    queue: Arc<dyn Queue>,
-    /// The same, where it is Redis and may be left.
-    fallback: Option<Arc<FallbackQueue>>,
-    /// Redis did not answer, or has no room.
-    is_away: bool,
-}
-
-async fn open_queue(config: &Config, roles: &BTreeSet<Role>) -> queue::Result<Opened> {
-    let (queue, away) = queue::open_if_away(&config.queue, config.redis_url.as_ref()).await?;
-    let is_away = away.is_some();
-    let (is_redis, after) = (config.queue.kind != QueueKind::Memory, config.queue.fallback_after);
-    let after = match (roles.contains(&Role::Relay) && roles.contains(&Role::Worker), after.filter(|_| is_redis)) {
-        (false, Some(_)) => {
-            info!("queue.fallback_after has no effect: without Redis only relay and worker in one process can go on");
-            None
-        }
-        (_, after) => after,
-    };
-    match (&away, after) {
-        (Some(error), Some(after)) => {
-            let after = humantime::format_duration(after);
-            warn!(%error, %after, "Redis is away at the start; deliveries go on through this process after queue.fallback_after");
-        }
-        (Some(error), None) => warn!(%error, "Redis is away at the start; deliveries wait for Redis"),
-        (None, _) => {}
-    }
-    if after.is_none() {
-        return Ok(Opened { queue, fallback: None, is_away });
-    }
-    let fallback = Arc::new(FallbackQueue::new(queue, config.queue.window));
-    Ok(Opened { queue: Arc::clone(&fallback) as Arc<dyn Queue>, fallback: Some(fallback), is_away })
 }
 
 fn host_name() -> String {

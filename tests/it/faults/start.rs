@@ -30,7 +30,7 @@ async fn readyz(instance: &mut Instance) -> u16 {
 }
 
 #[tokio::test]
-async fn an_instance_that_starts_without_redis_delivers_and_goes_through_it_when_it_answers() {
+async fn a_start_without_redis_delivers_and_goes_through_it_when_it_answers() {
     for kind in ["stream", "list"] {
         let mut server = RedisServer::forgetful();
         let world = world_on(server.url(), kind, "1s").await;
