@@ -251,12 +251,6 @@ impl Store {
     pub async fn set_doorbell(&self, ahead: Duration) -> Result<()> {
         self.query(query!("relay/set_doorbell", Relaxed, [INT8]), &[&millis(ahead)]).await.map(|_| ())
     }
-
-    /// The topics that an operator paused.
-    pub async fn paused_topics(&self) -> Result<Vec<String>> {
-        let rows = self.query(query!("channel/load_paused_topics", Relaxed, []), &[]).await?;
-        rows.iter().map(|row| row.value(0)).collect()
-    }
 }
 
 fn span(ms: i64) -> Duration {
