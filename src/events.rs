@@ -20,6 +20,10 @@
 //! - *A loss during the repair of a loss*: the same again.
 //! - *A database set back to an earlier time*: Redis is further than Postgres; numbering goes on above that.
 //!
+//! **When.** publish() rings the doorbell that notify() rings; this is woken by it, and looks once a second in any case.
+//! While nobody rings (an instance is busy and polls, or none can listen) it polls. Who does not have the lease asks for
+//! it at the pace of a takeover.
+//!
 //! May change: how much is appended at a time. Must not: an entry without its number raised in the same script.
 
 mod watch;
@@ -42,10 +46,10 @@ use watch::Watch;
 pub const LEASE: &str = "events";
 /// Appended in one round trip.
 const BATCH: BatchMax = BatchMax { events: 500, bytes: 4 << 20 };
-/// Between polls for what waits.
+/// Between polls for what waits while nobody rings, and after an append: what was too much for it goes next.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Between reads of where Redis is, while nothing is appended.
-const ASK_EVERY: Duration = Duration::from_secs(1);
+/// Between polls while publish() rings, and between reads of where Redis is while nothing is appended.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Events on one instance.
 #[derive(Debug)]
@@ -65,8 +69,8 @@ pub struct Events {
 pub struct Counts {
     /// Events appended.
     pub appended: u64,
-    /// There is more, to be gone on with at once.
-    pub has_more: bool,
+    /// How long until the next pass, unless the bell rings.
+    pub next_in: Duration,
 }
 
 impl Events {
@@ -81,7 +85,7 @@ impl Events {
         let Some(owner) = self.lease.hold().await? else {
             self.appended = None;
             self.seen = 0;
-            return Ok(Counts::default());
+            return Ok(Counts { appended: 0, next_in: self.lease.poll_interval() });
         };
         self.watch.pass_if_due(owner).await;
         let mut progress = self.store.event_progress().await?;
@@ -97,7 +101,7 @@ impl Events {
             if progress.appended < appended {
                 self.store.confirm_events(LEASE, owner, appended).await?;
             }
-            return Ok(Counts::default());
+            return Ok(Counts { appended: 0, next_in: if progress.is_rung { LOOK_EVERY } else { POLL_INTERVAL } });
         }
         if !self.store.reserve_events(LEASE, owner, appended, BATCH).await? {
             self.lease.lost();
@@ -110,7 +114,7 @@ impl Events {
     /// Where Redis is. Lower than it was known to be: a loss, which is told once.
     async fn ask(&mut self, owner: i32, progress: &mut Progress) -> Result<i64, StageError> {
         if let Some((appended, at)) = self.appended
-            && at.elapsed() < ASK_EVERY
+            && at.elapsed() < LOOK_EVERY
         {
             return Ok(appended);
         }
@@ -136,7 +140,7 @@ impl Events {
         let now = self.streams.append(from, next.goal, &next.events).await?;
         failpoint::hit("after_append").await;
         if now != next.goal {
-            return Ok(Counts { appended: 0, has_more: true });
+            return Ok(Counts::default());
         }
         self.seen = now;
         self.appended = Some((now, Instant::now()));
@@ -145,8 +149,20 @@ impl Events {
         if progress.is_restoring {
             self.store.restored_events(LEASE, owner, i64::try_from(events).unwrap_or(i64::MAX)).await?;
         }
-        let is_full = events >= BATCH.events as usize;
-        Ok(Counts { appended: events as u64, has_more: is_full || progress.is_restoring })
+        let has_more = events >= BATCH.events as usize || progress.is_restoring;
+        Ok(Counts { appended: events as u64, next_in: if has_more { Duration::ZERO } else { POLL_INTERVAL } })
+    }
+
+    /// Ends earlier when the bell rings, if that is for us to hear.
+    async fn pause(&self, wait: Duration) {
+        let rung = async {
+            match self.lease.is_held() {
+                true => self.store.events_woken().await,
+                false => std::future::pending().await,
+            }
+        };
+        // Either way there is a next pass.
+        let _ = tokio::time::timeout(wait, rung).await;
     }
 }
 
@@ -154,12 +170,11 @@ impl Events {
 pub async fn run(mut events: Events, shutdown: &CancellationToken) {
     let mut outage = Outage::default();
     while !shutdown.is_cancelled() {
-        let wait = match outage.note(events.pass().await, "appending events waits") {
-            Some(counts) if counts.has_more => Duration::ZERO,
-            Some(_) => POLL_INTERVAL,
-            None => ERROR_WAIT,
+        let passed = outage.note(events.pass().await, "appending events waits");
+        match passed {
+            Some(counts) => shutdown.run_until_cancelled(events.pause(counts.next_in)).await,
+            None => shutdown.run_until_cancelled(tokio::time::sleep(ERROR_WAIT)).await,
         };
-        shutdown.run_until_cancelled(tokio::time::sleep(wait)).await;
     }
     events.lease.let_go().await;
 }

@@ -161,11 +161,36 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Opens the queue that is configured. Connects, and refuses a Redis that must not carry one.
 pub async fn open(config: &QueueConfig, redis_url: Option<&SecretString>) -> Result<Arc<dyn Queue>> {
-    Ok(match config.kind {
-        QueueKind::Memory => Arc::new(memory::MemoryQueue::new(config.window)),
-        QueueKind::List => Arc::new(redis_list::ListQueue::open(config, redis_url).await?),
-        QueueKind::Stream => Arc::new(redis_stream::StreamQueue::open(config, redis_url).await?),
-    })
+    match open_if_away(config, redis_url).await? {
+        (queue, None) => Ok(queue),
+        (_, Some(away)) => Err(away),
+    }
+}
+
+/// The same for an instance that starts: with a Redis that is away, or full, the queue is there and each call tries to
+/// reach it; the error is returned beside it. What somebody must act on is refused as before, if Redis says so now.
+pub async fn open_if_away(
+    config: &QueueConfig,
+    redis_url: Option<&SecretString>,
+) -> Result<(Arc<dyn Queue>, Option<Error>)> {
+    let (queue, reached): (Arc<dyn Queue>, Result<()>) = match config.kind {
+        QueueKind::Memory => (Arc::new(memory::MemoryQueue::new(config.window)), Ok(())),
+        QueueKind::List => {
+            let queue = redis_list::ListQueue::new(config, redis_url)?;
+            let reached = queue.reach().await;
+            (Arc::new(queue), reached)
+        }
+        QueueKind::Stream => {
+            let queue = redis_stream::StreamQueue::new(config, redis_url)?;
+            let reached = queue.reach().await;
+            (Arc::new(queue), reached)
+        }
+    };
+    match reached {
+        Ok(()) => Ok((queue, None)),
+        Err(refused @ Error::Unusable(_)) => Err(refused),
+        Err(away) => Ok((queue, Some(away))),
+    }
 }
 
 /// Finds the Redis that [`open`] would use, refuses what it would refuse, and tells what the server says of itself.
@@ -190,7 +215,8 @@ pub trait Queue: Send + Sync + std::fmt::Debug {
     /// Compares the queue with the highest counter known to have been reached (`seen`: of this process and
     /// of every instance, as kept in Postgres; 0: none). `Some` at most once per loss and process; from then on
     /// the queue as it is counts. Call it every second, and once before a process's first push: that push's
-    /// counter would replace, in Postgres, the one that shows what was lost before.
+    /// counter would replace, in Postgres, the one that shows what was lost before. `seen` is remembered as soon as the
+    /// call begins, whatever becomes of it: a queue that is away now is compared with it when it answers.
     async fn check_loss(&self, seen: i64) -> Result<Option<Loss>>;
 
     /// How full it is.

@@ -37,6 +37,7 @@ use self::topics::Topics;
 use crate::channel::availability::{Availability, Flow};
 use crate::failpoint;
 use crate::retry::rest_after;
+use crate::store::due::Part;
 use crate::store::instance::InstanceId;
 use crate::store::publish::{Found, FreshScan};
 use crate::store::{BATCH_ROWS, StageError, Store};
@@ -226,11 +227,12 @@ impl Relay {
     }
 
     async fn publish_due(&mut self, counts: &mut Counts) -> Result<(), StageError> {
-        let now = Instant::now();
-        let is_search = self.due.wants_search(now);
-        if is_search {
-            let found = self.store.due_topics().await?;
-            self.due.searched(found, now);
+        let mut is_search = false;
+        for (part, place) in self.due.parts(Instant::now()) {
+            let began = Instant::now();
+            let found = self.store.returned_topics(&place).await?;
+            self.due.searched(part, found, began);
+            is_search |= part == Part::Round;
         }
         let due: Vec<Arc<str>> = self.due.due(Instant::now());
         let allowance = self.publisher.allowance().await?;

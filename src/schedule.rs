@@ -201,7 +201,8 @@ pub async fn run(mut scheduler: Scheduler, shutdown: &CancellationToken) {
     let mut outage = Outage::default();
     while !shutdown.is_cancelled() {
         outage.note(scheduler.pass(shutdown).await, "schedules wait");
-        let wait = scheduler.lease.poll_interval().min(POLL_INTERVAL);
+        let wait = scheduler.lease.poll_interval();
+        let wait = if scheduler.lease.is_held() { wait.min(POLL_INTERVAL) } else { wait };
         shutdown.run_until_cancelled(tokio::time::sleep(wait)).await;
     }
     while let Some(done) = scheduler.tasks.join_next_with_id().await {

@@ -1,7 +1,7 @@
 //! One instance: what it is made of, in which order it starts, and in which it stops.
 //!
 //! Start: the HTTP port, the schema, the pools, the queue, the first heartbeat, what a queue lost meanwhile, then the
-//! loops. Stop: not ready, nothing more is taken, calls under way finish and are recorded, the rest goes back, the last
+//! loops. A Redis that is away does not stop it: it is as if Redis had gone away at this moment. Stop: not ready, nothing more is taken, calls under way finish and are recorded, the rest goes back, the last
 //! heartbeat.
 //!
 //! **Guarantee.** Every task is joined before [`run`] returns. **Limit.** Calls that outlast `worker.drain` are cut
@@ -13,6 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use secrecy::SecretSlice;
 use tokio::sync::Mutex;
@@ -50,11 +51,13 @@ use crate::upkeep::statistics::{self as reports, Reporter};
 use crate::upkeep::{bulk, circuits};
 use crate::worker::{self, Drain, Worker};
 
+mod carrier;
 mod schema;
 pub mod signals;
 pub mod systemd;
 mod wakeup;
 
+use carrier::Opened;
 use wakeup::Stages;
 
 /// Why an instance did not start.
@@ -88,6 +91,8 @@ struct Instance {
     queue: Arc<dyn Queue>,
     /// The same, if it can be left.
     fallback: Option<Arc<FallbackQueue>>,
+    /// When Redis was asked first.
+    redis_asked_at: Instant,
     event_streams: Option<EventStreams>,
     publisher: Publisher,
     router: Arc<Router>,
@@ -134,12 +139,13 @@ impl Instance {
         let router = Arc::new(Router::sharing(&config.channels, &config.routes, &connections)?);
         schema::prepare(&config).await?;
         let store = Store::open(&config)?;
-        let (queue, fallback) = open_queue(&config, &roles).await?;
+        let redis_asked_at = Instant::now();
+        let Opened { queue, fallback, is_away } = carrier::open(&config, &roles).await?;
         // The relay appends, the API lets clients listen.
         let uses_events = roles.contains(&Role::Relay) || roles.contains(&Role::Api);
         let event_streams = match &config.redis_url {
             Some(url) if config.queue.kind != QueueKind::Memory && uses_events => {
-                Some(EventStreams::open(&config.queue, url, config.events.stream_max).await?)
+                Some(EventStreams::new(&config.queue, url, config.events.stream_max)?)
             }
             _ => None,
         };
@@ -164,8 +170,7 @@ impl Instance {
         };
         let registered = heartbeat.register().await?;
         heartbeat.beat().await?;
-        // Before the first push: what others pushed and a queue that was emptied since has lost.
-        if let Some(loss) = queue.check_loss(presence.queue_counter()).await? {
+        if let Some(loss) = carrier::lost_meanwhile(&*queue, is_away, &presence).await? {
             let rows = store.republish(Undelivered::All).await?;
             warn!(%loss, rows, "the queue lost messages while nobody ran; they are published again");
         }
@@ -187,6 +192,7 @@ impl Instance {
             store,
             queue,
             fallback,
+            redis_asked_at,
             event_streams,
             publisher,
             router,
@@ -271,8 +277,13 @@ impl Instance {
     /// Goes on without Redis while it is away, if that is wanted and possible.
     async fn outlast_redis(&self, shutdown: &CancellationToken) {
         let (Some(queue), Some(after)) = (&self.fallback, self.config.queue.fallback_after) else { return };
-        let fallback =
-            Fallback { queue: Arc::clone(queue), after, store: self.store.clone(), heartbeat: &self.heartbeat };
+        let fallback = Fallback {
+            queue: Arc::clone(queue),
+            after,
+            answered_at: self.redis_asked_at,
+            store: self.store.clone(),
+            heartbeat: &self.heartbeat,
+        };
         fallback::run(&fallback, shutdown).await;
     }
 
@@ -371,23 +382,6 @@ impl Instance {
             Err(error) => warn!(%error, instance, "could not sign off; it counts as dead after its TTL"),
         }
     }
-}
-
-/// The queue that is configured, and, where that is Redis and may be left, how.
-async fn open_queue(
-    config: &Config,
-    roles: &BTreeSet<Role>,
-) -> queue::Result<(Arc<dyn Queue>, Option<Arc<FallbackQueue>>)> {
-    let queue = queue::open(&config.queue, config.redis_url.as_ref()).await?;
-    if config.queue.kind == QueueKind::Memory || config.queue.fallback_after.is_none() {
-        return Ok((queue, None));
-    }
-    if !roles.contains(&Role::Relay) || !roles.contains(&Role::Worker) {
-        info!("queue.fallback_after has no effect: without Redis only relay and worker in one process can go on");
-        return Ok((queue, None));
-    }
-    let fallback = Arc::new(FallbackQueue::new(queue, config.queue.window));
-    Ok((Arc::clone(&fallback) as Arc<dyn Queue>, Some(fallback)))
 }
 
 fn host_name() -> String {

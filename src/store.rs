@@ -39,6 +39,7 @@ pub mod claim;
 pub mod command;
 pub mod connect;
 pub mod dashboard;
+pub mod due;
 mod endpoint;
 mod error;
 pub mod event;
@@ -117,6 +118,8 @@ pub struct Store {
     call_timeout: Duration,
     /// Somebody in this process made rows due.
     due: Arc<Notify>,
+    /// Somebody rang the doorbell.
+    events: Arc<Notify>,
 }
 
 /// The connections of one [`Commit`].
@@ -166,6 +169,7 @@ impl Store {
             locks: Arc::default(),
             call_timeout,
             due: Arc::new(Notify::new()),
+            events: Arc::new(Notify::new()),
         })
     }
 
@@ -178,6 +182,16 @@ impl Store {
     /// Until somebody in this process calls [`Store::wake_relay`].
     pub async fn woken(&self) {
         self.due.notified().await;
+    }
+
+    /// The doorbell was heard: there may be events to append.
+    pub fn wake_events(&self) {
+        self.events.notify_one();
+    }
+
+    /// Until somebody in this process calls [`Store::wake_events`].
+    pub async fn events_woken(&self) {
+        self.events.notified().await;
     }
 
     /// Asks the server for an answer.

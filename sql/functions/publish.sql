@@ -1,5 +1,6 @@
 -- A domain event for the app's own consumers: kept in Postgres for its retention and appended to the Redis
--- stream of its topic, in order per key.
+-- stream of its topic, in order per key. It asks nobody whether there is a Redis: without one the event waits, and
+-- events_waiting and health say so.
 CREATE OR REPLACE FUNCTION outboxd.publish(topic text, key text, payload jsonb, headers jsonb DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -26,12 +27,6 @@ BEGIN
             USING ERRCODE = 'check_violation', HINT = 'Store the document elsewhere and send a reference.';
     END IF;
     PERFORM outboxd._reject_headers('publish', publish.headers);
-    IF EXISTS (SELECT FROM outboxd.instance i WHERE i.stopped_at IS NULL AND i.heartbeat_at > clock_timestamp() - i.ttl)
-       AND NOT EXISTS (SELECT FROM outboxd.instance i WHERE i.stopped_at IS NULL
-                        AND i.heartbeat_at > clock_timestamp() - i.ttl AND i.queue_kind <> 'memory') THEN
-        RAISE EXCEPTION 'publish: events need Redis, and no running outboxd has one' USING ERRCODE = 'feature_not_supported',
-            HINT = 'Set redis_url (REDIS_URL) for outboxd, or use notify() for notifications.';
-    END IF;
 
     INSERT INTO outboxd.event (topic, key, payload, headers)
     VALUES (publish.topic, publish.key, publish.payload, publish.headers) RETURNING id INTO new_id;

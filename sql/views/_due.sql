@@ -1,10 +1,8 @@
--- The first PENDING row to be due of each topic: one probe of the index (topic, due_at, id) per topic.
+-- The topics of the 200 PENDING rows that are due for longest, to the second, and since when each of them is. Rows are
+-- found by their time, so topics that wait for theirs cost nothing.
 CREATE OR REPLACE VIEW outboxd._due AS
-WITH RECURSIVE first (topic, due_at) AS (
-    (SELECT l.topic, l.due_at FROM outboxd.notification_log l WHERE l.due_at IS NOT NULL ORDER BY l.topic, l.due_at LIMIT 1)
-    UNION ALL
-    SELECT n.topic, n.due_at FROM first f CROSS JOIN LATERAL (
-        SELECT l.topic, l.due_at FROM outboxd.notification_log l
-         WHERE l.due_at IS NOT NULL AND l.topic > f.topic ORDER BY l.topic, l.due_at LIMIT 1) n
-)
-SELECT f.topic, f.due_at FROM first f;
+SELECT o.topic, min(o.due_at) AS due_at
+  FROM (SELECT l.topic, l.due_at FROM outboxd.notification_log l
+         WHERE l.due_at IS NOT NULL AND date_bin('1 s', l.due_at, '0001-01-01+00') <= now()
+         ORDER BY date_bin('1 s', l.due_at, '0001-01-01+00'), l.topic LIMIT 200) o
+ WHERE o.due_at <= now() GROUP BY o.topic;

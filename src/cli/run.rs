@@ -16,7 +16,8 @@ Examples:
 
 SIGTERM or Ctrl-C: stops taking, finishes calls under way (worker.drain, 25 s),
 gives the rest back and exits 0; 75 if calls had to be cut off. A second
-signal ends at once.";
+signal ends at once. SIGHUP changes nothing: a restart reads a changed
+configuration.";
 
 /// Runs an instance: publishes what your app commits and calls the providers.
 #[derive(Debug, clap::Args)]
@@ -28,6 +29,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
+    let stop = signals::on_signals().map_err(anyhow::Error::from)?;
     let loaded = config::load(sources)?;
     let roles = if args.role.is_empty() { Role::ALL.into() } else { args.role.iter().copied().collect() };
     loaded.validate_roles(&roles)?;
@@ -35,7 +37,6 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     for warning in config::warnings(&config) {
         tracing::warn!("{warning}");
     }
-    let stop = signals::on_signals().map_err(anyhow::Error::from)?;
     match Box::pin(service::run(config, roles, stop, |_| systemd::notify("READY=1"))).await? {
         Drain::Clean => Ok(Exit::Clean),
         Drain::Deadline => Ok(Exit::DrainDeadline),
@@ -61,10 +62,6 @@ impl From<service::Error> for Failure {
         };
         if let service::Error::Store(store::Error::Refused(_)) = &error {
             return Failure::new(exit, anyhow::anyhow!("{error}; `outboxd check` says what to do"));
-        }
-        if let service::Error::Queue(queue::Error::Unavailable(_)) = &error {
-            let remedy = "a start needs Redis: is it running, and are host, port and TLS (rediss://) right?";
-            return Failure::new(exit, anyhow::anyhow!("{error}; {remedy}"));
         }
         Failure::new(exit, error)
     }

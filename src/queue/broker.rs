@@ -25,21 +25,21 @@ pub(super) struct Broker {
 }
 
 impl Broker {
-    /// Connects, and refuses a Redis that must not carry a queue.
-    pub(super) async fn open(
-        kind: &'static str,
-        config: &QueueConfig,
-        url: Option<&SecretString>,
-    ) -> Result<Arc<Broker>> {
+    /// Connects to nothing yet: each call does that if need be, and refuses a Redis that must not carry a queue.
+    pub(super) fn new(kind: &'static str, config: &QueueConfig, url: Option<&SecretString>) -> Result<Arc<Broker>> {
         let missing = || Error::Unusable(format!("queue.kind {kind:?} needs redis_url"));
         let keys = Keys::new(&config.prefix, kind)?;
         let counter = Arc::new(PushCounter::new(&keys.meta));
         let server = Arc::new(Server::new(url.ok_or_else(missing)?, &keys.main)?);
         let link = Link::new(server, counter.clone());
+        Ok(Arc::new(Broker { kind, keys, link, consumer_ttl: config.consumer_ttl, counter }))
+    }
+
+    /// Asks for an answer.
+    pub(super) async fn ping(&self) -> Result<()> {
         let mut pipe = redis::pipe();
         pipe.cmd("PING").ignore();
-        link.query::<()>(&pipe).await?;
-        Ok(Arc::new(Broker { kind, keys, link, consumer_ttl: config.consumer_ttl, counter }))
+        Ok(self.link.query::<()>(&pipe).await?)
     }
 
     /// Runs `pipe`, which pushes `count` messages, and raises the counter in the same transaction.
@@ -73,7 +73,7 @@ impl Broker {
     }
 }
 
-/// Finds the server as [`Broker::open`] does and writes nothing there.
+/// Finds the server as a [`Link`] does and writes nothing there.
 pub(super) async fn inspect(config: &QueueConfig, url: &SecretString) -> Result<ServerFacts> {
     let keys = Keys::new(&config.prefix, "stream")?;
     let server = Server::new(url, &keys.main)?;

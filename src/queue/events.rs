@@ -71,9 +71,9 @@ pub struct EventStreams {
 }
 
 impl EventStreams {
-    /// Connects to the Redis that also carries the queue.
-    pub async fn open(config: &QueueConfig, redis_url: &SecretString, stream_max: u32) -> Result<EventStreams> {
-        Ok(EventStreams { broker: Broker::open("events", config, Some(redis_url)).await?, stream_max })
+    /// In the Redis that also carries the queue. Connects to nothing yet.
+    pub fn new(config: &QueueConfig, redis_url: &SecretString, stream_max: u32) -> Result<EventStreams> {
+        Ok(EventStreams { broker: Broker::new("events", config, Some(redis_url))?, stream_max })
     }
 
     /// The stream of a topic.

@@ -30,8 +30,14 @@ pub(super) struct ListQueue {
 }
 
 impl ListQueue {
-    pub(super) async fn open(config: &QueueConfig, url: Option<&SecretString>) -> Result<ListQueue> {
-        Ok(ListQueue { broker: Broker::open("list", config, url).await?, gauges: Gauges::new("list") })
+    /// Connects to nothing yet.
+    pub(super) fn new(config: &QueueConfig, url: Option<&SecretString>) -> Result<ListQueue> {
+        Ok(ListQueue { broker: Broker::new("list", config, url)?, gauges: Gauges::new("list") })
+    }
+
+    /// Connects.
+    pub(super) async fn reach(&self) -> Result<()> {
+        self.broker.ping().await
     }
 }
 

@@ -57,11 +57,15 @@ struct Shared {
 }
 
 impl StreamQueue {
-    pub(super) async fn open(config: &QueueConfig, url: Option<&SecretString>) -> Result<StreamQueue> {
-        let broker = Broker::open("stream", config, url).await?;
-        let shared = Shared { broker, vanished: AtomicU64::new(0) };
-        shared.create_group().await?;
+    /// Connects to nothing yet.
+    pub(super) fn new(config: &QueueConfig, url: Option<&SecretString>) -> Result<StreamQueue> {
+        let shared = Shared { broker: Broker::new("stream", config, url)?, vanished: AtomicU64::new(0) };
         Ok(StreamQueue { shared: Arc::new(shared), gauges: Gauges::new("stream") })
+    }
+
+    /// Connects. The group is made here; whoever finds none makes it too, so a Redis that answers later has one.
+    pub(super) async fn reach(&self) -> Result<()> {
+        Ok(self.shared.create_group().await?)
     }
 }
 

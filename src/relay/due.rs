@@ -1,17 +1,15 @@
 //! When rows are due: retries, heads of keys, recalled and released rows.
 //!
-//! A topic search finds the topics that have such rows, one step down the index each. Rows that went leave dead index
-//! entries behind. While those make topic searches expensive (a foreign snapshot keeps vacuum from them), there are
-//! fewer, and in between the topics known are asked without going far back.
+//! A search finds the topics that have such rows by their second (`store::due`): topics whose rows wait for long cost
+//! nothing. It is made each second, when something is known to fall due, and when somebody says that something may be.
+//! Topics that it found stay known until a round ends that did not find them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::retry::{is_cheap, rest_after};
-
-/// Topic searches are this far apart, if nothing wakes us.
-const SEARCH_EVERY: Duration = Duration::from_secs(1);
+use crate::store::due::{Part, Place, Search, Searched};
 
 /// What is known of one topic.
 #[derive(Debug, Clone, Copy)]
@@ -26,11 +24,12 @@ struct Next {
 #[derive(Debug)]
 pub(super) struct DueTopics {
     topics: BTreeMap<Arc<str>, Next>,
-    search_at: Instant,
-    cost: Duration,
-    /// Something may have become due since the last topic search.
+    search: Search,
+    /// What the round under way has found.
+    round: BTreeMap<Arc<str>, Next>,
+    /// Something may have become due since the last search.
     is_woken: bool,
-    /// So a topic search is wanted, but not before this.
+    /// So a search is wanted, but not before this.
     is_search_wanted: bool,
     woken_search_at: Instant,
     /// The topic that was scanned last: the next has its turn.
@@ -42,8 +41,8 @@ impl DueTopics {
         let now = Instant::now();
         DueTopics {
             topics: BTreeMap::new(),
-            search_at: now,
-            cost: Duration::ZERO,
+            search: Search::new(now),
+            round: BTreeMap::new(),
             is_woken: true,
             is_search_wanted: true,
             woken_search_at: now,
@@ -53,7 +52,9 @@ impl DueTopics {
 
     /// Everything may be due, however long ago.
     pub(super) fn search_now(&mut self) {
-        self.search_at = Instant::now();
+        let now = Instant::now();
+        self.search.begin_now(now);
+        (self.is_search_wanted, self.woken_search_at) = (true, now);
     }
 
     /// Something may be due.
@@ -61,27 +62,42 @@ impl DueTopics {
         (self.is_woken, self.is_search_wanted) = (true, true);
     }
 
-    /// Whether to search for topics now.
-    pub(super) fn wants_search(&self, now: Instant) -> bool {
-        now >= self.search_at || (self.is_search_wanted && now >= self.woken_search_at)
+    /// What to search now.
+    pub(super) fn parts(&self, now: Instant) -> Vec<(Part, Place)> {
+        let is_due = now >= self.search_at() || (self.is_search_wanted && now >= self.woken_search_at);
+        if is_due { self.search.parts(now) } else { Vec::new() }
     }
 
-    /// A topic search found these; it began then.
-    pub(super) fn searched(&mut self, found: Vec<(Arc<str>, Duration)>, began: Instant) {
+    fn search_at(&self) -> Instant {
+        self.search.next_at().map_or(self.search.round_at(), |at| at.min(self.search.round_at()))
+    }
+
+    /// A part of the search found these; it began then.
+    pub(super) fn searched(
+        &mut self,
+        part: Part,
+        (found, searched): (Vec<(Arc<str>, Duration)>, Searched),
+        began: Instant,
+    ) {
         let now = Instant::now();
-        self.cost = now - began;
-        self.search_at = now + rest_after(self.cost, SEARCH_EVERY);
-        self.woken_search_at = if is_cheap(self.cost) { now } else { now + rest_after(self.cost, Duration::ZERO) };
+        let cost = now - began;
+        self.woken_search_at = if is_cheap(cost) { now } else { now + rest_after(cost, Duration::ZERO) };
         (self.is_woken, self.is_search_wanted) = (false, false);
-        let before = std::mem::take(&mut self.topics);
-        let next = |(topic, due_in): (Arc<str>, Duration)| {
-            let is_backlog = before.get(&topic).is_some_and(|next| next.is_backlog);
-            (topic, Next { at: began + due_in, is_backlog })
-        };
-        self.topics = found.into_iter().map(next).collect();
+        for (topic, due_in) in found {
+            let is_backlog = self.has_backlog(&topic);
+            let next = Next { at: began + due_in, is_backlog };
+            self.topics.insert(Arc::clone(&topic), next);
+            if part == Part::Round {
+                self.round.insert(topic, next);
+            }
+        }
+        if self.search.note(part, &searched, cost) {
+            let round = std::mem::take(&mut self.round);
+            self.topics.retain(|topic, _| round.contains_key(topic));
+        }
     }
 
-    /// Topics with rows whose time has come; after a wake-up without a topic search, all that are known.
+    /// Topics with rows whose time has come; after a wake-up without a search, all that are known.
     pub(super) fn due(&mut self, now: Instant) -> Vec<Arc<str>> {
         let is_woken = std::mem::take(&mut self.is_woken);
         let due = self.topics.iter().filter(|(_, next)| is_woken || next.at <= now);
@@ -114,8 +130,8 @@ impl DueTopics {
     /// Rows of this topic were taken, perhaps not all that are due; the next is due in so long, if it is known.
     pub(super) fn note(&mut self, topic: &Arc<str>, is_backlog: bool, due_in: Option<Duration>) {
         let now = Instant::now();
-        // Without a next one it is kept, so that it is asked while topic searches are seldom; the next one forgets it.
-        let at = if is_backlog { now } else { due_in.map_or(self.search_at, |due_in| now + due_in) };
+        // Without a next one it is kept, so that it is asked while rounds are seldom; the next one forgets it.
+        let at = if is_backlog { now } else { due_in.map_or(self.search.round_at(), |due_in| now + due_in) };
         self.topics.insert(Arc::clone(topic), Next { at, is_backlog });
     }
 
@@ -123,7 +139,8 @@ impl DueTopics {
     pub(super) fn next_in(&self, may_go: impl Fn(&str) -> bool) -> Duration {
         let now = Instant::now();
         let next = self.topics.iter().filter(|(topic, _)| may_go(topic)).map(|(_, next)| next.at).min();
-        let search_at = if self.is_search_wanted { self.search_at.min(self.woken_search_at) } else { self.search_at };
+        let search_at = self.search_at();
+        let search_at = if self.is_search_wanted { search_at.min(self.woken_search_at) } else { search_at };
         next.map_or(search_at, |next| next.min(search_at)).saturating_duration_since(now)
     }
 }

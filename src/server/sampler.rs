@@ -22,6 +22,8 @@ use crate::telemetry::statistics::{NAMES_MAX, OTHER};
 
 /// Between samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(2);
+/// Between reads of the snapshot, which is taken as often at most.
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(5);
 /// Between reads of the view `health`, which asks the server's own statistics too.
 const HEALTH_EVERY: Duration = Duration::from_secs(30);
 
@@ -30,6 +32,7 @@ const HEALTH_EVERY: Duration = Duration::from_secs(30);
 struct Series {
     topics: BTreeSet<String>,
     rows: BTreeMap<(String, &'static str), u64>,
+    snapshot_at: Option<Instant>,
     health_at: Option<Instant>,
 }
 
@@ -59,7 +62,10 @@ pub(super) async fn run(readiness: &Readiness, stop: &CancellationToken) {
 async fn pass(parts: &Parts, series: &mut Series) -> Result<(), StageError> {
     // Sets the queue's own gauges.
     parts.queue.depth().await?;
-    if let Some(snapshot) = parts.store.read_snapshot().await? {
+    if series.snapshot_at.is_none_or(|at| at.elapsed() >= SNAPSHOT_EVERY)
+        && let Some(snapshot) = parts.store.read_snapshot().await?
+    {
+        series.snapshot_at = Some(Instant::now());
         series.show(&snapshot);
         gauge!("outboxd_oldest_unpublished_age_seconds").set(snapshot.unpublished_age_s);
         gauge!("outboxd_sampled_timestamp_seconds").set(snapshot.taken_at_s);

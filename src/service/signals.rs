@@ -1,17 +1,20 @@
-//! SIGTERM and Ctrl-C: the first asks for a drain, the second ends at once.
+//! SIGTERM and Ctrl-C: the first asks for a drain, the second ends at once. SIGHUP never ends the process.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::systemd;
 
-/// A token that the first signal cancels. The second ends the process with the code of an interrupted program.
+/// A token that the first signal cancels. The second ends the process with the code of an interrupted program. To be
+/// called before anything else: until then SIGHUP does what it does to every program, and ends it.
 pub fn on_signals() -> std::io::Result<CancellationToken> {
     let token = CancellationToken::new();
+    let hangup = signal(SignalKind::hangup())?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let stop = token.clone();
-    // Lives as long as the process: there is nothing to join.
+    // Both live as long as the process: there is nothing to join.
+    tokio::spawn(outlast(hangup));
     tokio::spawn(async move {
         let name = tokio::select! { _ = terminate.recv() => "SIGTERM", _ = interrupt.recv() => "SIGINT" };
         info!(signal = name, "draining; a second signal ends at once");
@@ -22,4 +25,11 @@ pub fn on_signals() -> std::io::Result<CancellationToken> {
         std::process::exit(130);
     });
     Ok(token)
+}
+
+/// The configuration is read once, at the start.
+async fn outlast(mut hangup: Signal) {
+    while hangup.recv().await.is_some() {
+        info!("SIGHUP changes nothing: restart outboxd to have it read a changed configuration");
+    }
 }

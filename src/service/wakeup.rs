@@ -38,7 +38,7 @@ pub struct Stages {
     pub relay: Option<Relay>,
     /// Confirms before a pause.
     pub publisher: Publisher,
-    /// The doorbell.
+    /// The doorbell, which events hear too.
     pub store: Store,
 }
 
@@ -82,6 +82,9 @@ impl Stages {
     }
 
     fn on_event(&mut self, event: Event) {
+        if matches!(event, Event::Bell(Bell::Commit)) {
+            self.store.wake_events();
+        }
         let Some(relay) = &mut self.relay else { return };
         match event {
             Event::Bell(Bell::Control) | Event::Failed => relay.rescan(),

@@ -31,9 +31,9 @@ pub struct ChannelState {
 }
 
 impl Store {
-    /// What keeps channels and origins from being called now.
-    pub async fn channel_states(&self, instance: i32) -> Result<Vec<ChannelState>> {
-        let rows = self.query(query!("channel/load_channels", Relaxed, [INT4]), &[&instance]).await?;
+    /// What keeps channels and origins from being called now, and the topics that an operator paused.
+    pub async fn held(&self, instance: i32) -> Result<(Vec<ChannelState>, Vec<String>)> {
+        let rows = self.query(query!("channel/load_held", Relaxed, [INT4]), &[&instance]).await?;
         let span = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
         let state = |row: &tokio_postgres::Row| -> Result<ChannelState> {
             Ok(ChannelState {
@@ -47,7 +47,14 @@ impl Store {
                 probe_elsewhere: row.value::<Option<i64>>("probe_left_ms")?.map(span).filter(|left| !left.is_zero()),
             })
         };
-        rows.iter().map(state).collect()
+        let (mut states, mut topics) = (Vec::new(), Vec::new());
+        for row in &rows {
+            match row.value("topic")? {
+                Some(topic) => topics.push(topic),
+                None => states.push(state(row)?),
+            }
+        }
+        Ok((states, topics))
     }
 
     /// An origin is not to be called for this long, by any instance.

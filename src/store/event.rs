@@ -16,6 +16,8 @@ pub struct Progress {
     pub is_restoring: bool,
     /// There are events without a publication.
     pub has_waiting: bool,
+    /// publish() rings when it commits.
+    pub is_rung: bool,
 }
 
 /// What to append next.
@@ -46,6 +48,7 @@ impl Store {
             appended: row.value("appended")?,
             is_restoring: row.value("is_restoring")?,
             has_waiting: row.value("has_waiting")?,
+            is_rung: row.value("is_rung")?,
         })
     }
 

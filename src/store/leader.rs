@@ -19,7 +19,7 @@ use super::{Result, Store, query};
 /// A lease is never longer, so that it moves over within seconds.
 const LEASE_MAX: Duration = Duration::from_secs(10);
 /// Polls of those who do not have it, at most this far apart.
-const POLL_INTERVAL_MAX: Duration = Duration::from_secs(2);
+const POLL_INTERVAL_MAX: Duration = Duration::from_millis(2_500);
 /// A lease is renewed after this part of it.
 const RENEW_SHARE: u32 = 3;
 
@@ -63,6 +63,11 @@ impl LeaderLease {
         }
         self.held = Some(Held { owner, renew_at: started + self.lease / RENEW_SHARE });
         Ok(Some(owner))
+    }
+
+    /// Whether it was ours when it was last asked for.
+    pub fn is_held(&self) -> bool {
+        self.held.is_some()
     }
 
     /// A statement found the lease gone: ask before the next one.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
+use super::due::{Place, STEPS_MAX, Searched};
 use super::instance::millis;
 use super::refusal::Values;
 use super::release::bounded;
@@ -203,10 +204,16 @@ impl Store {
         rows.iter().map(|row| row.value::<&str>(0).map(Arc::from)).collect()
     }
 
-    /// The topics with rows that came back or late, and in how long the first of each is due.
-    pub async fn due_topics(&self) -> Result<Vec<(Arc<str>, Duration)>> {
-        let rows = self.query(query!("relay/find_due", Relaxed, []), &[]).await?;
-        rows.iter().map(|row| Ok((Arc::from(row.value::<&str>(0)?), span(row.value(1)?)))).collect()
+    /// The topics with rows that came back or late and are due in so long, after this place.
+    pub async fn returned_topics(&self, after: &Place) -> Result<(Vec<(Arc<str>, Duration)>, Searched)> {
+        let query = query!("relay/find_due", Relaxed, [TIMESTAMPTZ, TEXT, INT4]);
+        let rows = self.query(query, &[&after.second, &after.topic, &bounded(STEPS_MAX)]).await?;
+        let mut topics = Vec::new();
+        for row in &rows {
+            let Some(topic) = row.value::<Option<&str>>("topic")? else { continue };
+            topics.push((Arc::from(topic), span(row.value("due_in_ms")?)));
+        }
+        Ok((topics, Searched::of(&rows)?))
     }
 
     /// These publications have arrived in the queue.
@@ -243,12 +250,6 @@ impl Store {
     /// Says until when nobody needs to ring: `ahead` of now while busy, zero while listening.
     pub async fn set_doorbell(&self, ahead: Duration) -> Result<()> {
         self.query(query!("relay/set_doorbell", Relaxed, [INT8]), &[&millis(ahead)]).await.map(|_| ())
-    }
-
-    /// The topics that an operator paused.
-    pub async fn paused_topics(&self) -> Result<Vec<String>> {
-        let rows = self.query(query!("channel/load_paused_topics", Relaxed, []), &[]).await?;
-        rows.iter().map(|row| row.value(0)).collect()
     }
 }
 

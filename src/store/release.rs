@@ -1,9 +1,8 @@
 //! PENDING rows that are due become QUEUED.
 
-use std::time::Duration;
-
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::due::{Place, STEPS_MAX, Searched};
 use super::publish::OrderingKey;
 use super::refusal::Values;
 use super::{Result, Store, query};
@@ -22,15 +21,13 @@ pub struct Released {
 /// Where a release begins in a topic: after this due time and id.
 pub type Cursor = (DateTime<Utc>, i64);
 
-/// A topic with PENDING rows.
+/// A topic with PENDING rows that are due.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Waiting {
+pub struct DueTopic {
     /// The topic.
     pub topic: String,
-    /// Just before its first row.
+    /// Just before its first row that was found.
     pub start: Cursor,
-    /// How long until that is due.
-    pub due_in: Duration,
 }
 
 /// What to release of one topic.
@@ -56,17 +53,12 @@ pub struct TopicFound {
 }
 
 impl Store {
-    /// Topics with PENDING rows, in the order of their names, after this one.
-    pub async fn waiting_topics(&self, after: &str, topics_max: u32) -> Result<Vec<Waiting>> {
-        let query = query!("producer/find_topics", Relaxed, [TEXT, INT4]);
-        let rows = self.query(query, &[&after, &bounded(topics_max)]).await?;
-        rows.iter().map(waiting).collect()
-    }
-
-    /// Topics with PENDING rows beside those known; some of them, at a price that does not depend on the known ones.
-    pub async fn new_topics(&self, known: &[&str]) -> Result<Vec<Waiting>> {
-        let rows = self.query(query!("producer/find_new_topics", Relaxed, [TEXT_ARRAY]), &[&known]).await?;
-        rows.iter().map(waiting).collect()
+    /// Topics with PENDING rows that are due, after this place.
+    pub async fn due_topics(&self, after: &Place) -> Result<(Vec<DueTopic>, Searched)> {
+        let query = query!("producer/find_due", Relaxed, [TIMESTAMPTZ, TEXT, INT4]);
+        let rows = self.query(query, &[&after.second, &after.topic, &bounded(STEPS_MAX)]).await?;
+        let topics = rows.iter().filter_map(|row| due_topic(row).transpose()).collect::<Result<_>>()?;
+        Ok((topics, Searched::of(&rows)?))
     }
 
     /// Releases due rows of these topics: the relay finds them by their time, those with a key once they are admitted.
@@ -97,15 +89,13 @@ impl Store {
     }
 }
 
-fn waiting(row: &tokio_postgres::Row) -> Result<Waiting> {
+/// `None`: nothing is due.
+fn due_topic(row: &tokio_postgres::Row) -> Result<Option<DueTopic>> {
+    let Some(topic) = row.value("topic")? else { return Ok(None) };
     let (first_at, first_id): (DateTime<Utc>, i64) = (row.value("first_at")?, row.value("first_id")?);
     // An app may have chosen the lowest id there is.
     let just_before = first_id.checked_sub(1).map(|id| (first_at, id));
-    Ok(Waiting {
-        topic: row.value("topic")?,
-        start: just_before.unwrap_or((first_at - TimeDelta::microseconds(1), i64::MAX)),
-        due_in: Duration::from_millis(u64::try_from(row.value::<i64>("due_in_ms")?).unwrap_or(0)),
-    })
+    Ok(Some(DueTopic { topic, start: just_before.unwrap_or((first_at - TimeDelta::microseconds(1), i64::MAX)) }))
 }
 
 pub(super) fn bounded(rows: u32) -> i32 {

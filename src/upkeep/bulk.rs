@@ -1,6 +1,6 @@
 //! Works off what operators asked for in bulk: `retry_where`, `discard_where`, `cancel_where`, a big `retry_dead`.
 //!
-//! The call only wrote down what to do. Every instance with the role relay polls twice a second; Postgres lets one of
+//! The call only wrote down what to do. Every instance with the role relay polls every two seconds; Postgres lets one of
 //! them at a time take a step, and a step waits for the one before to be sent, so that live traffic goes first
 //! (see `sql/functions/_bulk_step.sql`). Progress is in the view `bulk_actions`.
 
@@ -15,7 +15,7 @@ use crate::store::action::BulkStep;
 use crate::telemetry::outage::Outage;
 
 /// Between polls while there is nothing to do.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Between steps: time for the rows of the last one to be sent.
 const STEP_EVERY: Duration = Duration::from_millis(10);
 

@@ -1,4 +1,4 @@
-//! Reads pauses and circuits from Postgres twice a second, so that all instances see the same.
+//! Reads pauses and circuits from Postgres more than once a second, so that all instances see the same.
 //!
 //! **Guarantee.** What an operator paused, resumed, closed or wants probed, and a circuit that another instance opened,
 //! take effect here within a second. **Limit.** While Postgres is away, what was read last holds.
@@ -20,7 +20,7 @@ use crate::store::{Result, Store};
 use crate::telemetry::outage::Outage;
 
 /// How old what was read may be: a pause takes effect within a second.
-const REFRESH_EVERY: Duration = Duration::from_millis(500);
+const REFRESH_EVERY: Duration = Duration::from_millis(800);
 /// Rows that are made due at a time.
 const HASTEN_ROWS: i32 = 10_000;
 /// Rows that are made due for a probe.
@@ -45,8 +45,7 @@ pub async fn credentials(
 /// One reading.
 pub async fn pass(store: &Store, instance: &InstanceId, availability: &Availability) -> Result<Freed> {
     let asked = Instant::now();
-    let states = store.channel_states(instance.get()).await?;
-    let topics = store.paused_topics().await?;
+    let (states, topics) = store.held(instance.get()).await?;
     let held: Vec<SharedCircuit> = states.iter().filter_map(|state| shared(state, asked)).collect();
     let paused = Paused {
         channels: states.iter().filter(|state| state.paused).map(|state| state.channel.clone()).collect(),

@@ -7,6 +7,9 @@
 //! 3. What was published through Redis is due again, under a new epoch. It comes last, so that no push can come after
 //!    it.
 //!
+//! An instance that starts without Redis is one that Redis has not answered since: it leaves in the same steps, and joins
+//! when Redis answers, if that may carry a queue.
+//!
 //! A step that fails is tried again with the next probe. On return, pushes go to Redis at once; the row keeps saying so
 //! until nothing is left in the process. What may happen meanwhile is written down in [`crate::queue::fallback`].
 //!
@@ -39,6 +42,8 @@ pub struct Fallback<'a> {
     pub queue: Arc<FallbackQueue>,
     /// How long Redis may be away.
     pub after: Duration,
+    /// Since when it may count as away: it was asked first.
+    pub answered_at: Instant,
     /// Where what Redis has is made due again.
     pub store: Store,
     /// Says what the instance does, before it does it.
@@ -52,18 +57,20 @@ pub struct Watch {
     is_left: bool,
     /// Whether what was published through Redis is due again.
     is_republished: bool,
+    /// Why Redis cannot be used although it answers, as told last.
+    refused: Option<String>,
 }
 
-/// Redis has just answered.
-impl Default for Watch {
-    fn default() -> Watch {
-        Watch { answered_at: Instant::now(), is_left: false, is_republished: false }
+impl Watch {
+    /// Redis answered then, or was asked first.
+    pub fn since(answered_at: Instant) -> Watch {
+        Watch { answered_at, is_left: false, is_republished: false, refused: None }
     }
 }
 
 /// Probes until `shutdown`.
 pub async fn run(fallback: &Fallback<'_>, shutdown: &CancellationToken) {
-    let mut watch = Watch::default();
+    let mut watch = Watch::since(fallback.answered_at);
     let mut outage = Outage::default();
     gauge!("outboxd_queue_fallback").set(0.0);
     let every = PROBE_EVERY.min(fallback.after / 4);
@@ -104,6 +111,12 @@ impl Fallback<'_> {
             warn!(%error, away_s, "Redis is away; deliveries go on through this process");
             failpoint::hit("after_leaving").await;
         }
+        if let Error::Unusable(why) = error
+            && watch.refused.as_ref() != Some(why)
+        {
+            warn!(%error, "Redis answers and is not used; deliveries go on through this process");
+            watch.refused = Some(why.clone());
+        }
         if !watch.is_republished {
             let own = [self.heartbeat.instance.get()];
             let rows = self.store.republish(Undelivered::PublishedBy(&own)).await?
@@ -117,7 +130,7 @@ impl Fallback<'_> {
 
     async fn go_back(&self, watch: &mut Watch) -> Result<()> {
         watch.answered_at = Instant::now();
-        watch.is_left = false;
+        (watch.is_left, watch.refused) = (false, None);
         if self.queue.return_to_redis() {
             gauge!("outboxd_queue_fallback").set(0.0);
             info!("Redis answers; deliveries go through it again");

@@ -23,9 +23,11 @@ use crate::telemetry::shortages::Shortages;
 use crate::telemetry::statistics::{Counts, Statistics};
 
 /// Between reports.
-const REPORT_EVERY: Duration = Duration::from_secs(2);
+const REPORT_EVERY: Duration = Duration::from_secs(3);
 /// Whoever has just started has more urgent things to do than to count what waits.
 const FIRST_SNAPSHOT: Duration = Duration::from_secs(2);
+/// Between requests for a snapshot: it is taken every five seconds at most.
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(4);
 /// Between removals of counts that no view shows any more.
 const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// Between checks for a pooler. Each makes two connections.
@@ -110,6 +112,7 @@ impl Reporter {
     /// so that nothing else tells.
     async fn count(&self, told: &mut Told) -> Result<()> {
         self.store.take_snapshot().await?;
+        told.snapshot_at = Instant::now() + SNAPSHOT_EVERY;
         let has_route = |topic: &str| self.routes.iter().any(|(routed, ..)| routed == topic || routed == DEFAULT_ROUTE);
         if self.routes.is_empty() || has_route(DEFAULT_ROUTE) {
             return Ok(());

@@ -77,7 +77,7 @@ async fn an_owner_that_wakes_up_after_its_successor_appends_nothing() {
     // What the first would still do: append its reservation to where it saw the stream.
     let config = world.queue_config();
     let url = redis_support::shared().url().into();
-    let late = EventStreams::open(&config, &url, 1_000).await.unwrap();
+    let late = EventStreams::new(&config, &url, 1_000).unwrap();
     assert_eq!(late.append(1, 2, &[]).await.unwrap(), 2, "it is told where the stream is");
     assert_eq!(late.append(1, 3, &[event(("order", 99))]).await.unwrap(), 2);
     assert_eq!(read(&world, "order", 2).await.len(), 2);
@@ -92,7 +92,7 @@ async fn a_cluster_and_a_user_with_the_documented_rights_carry_events_too() {
         let rules = documented_user_rules(&prefix);
         server.run::<()>(&format!("ACL SETUSER outboxd on >secret {rules}")).await;
         let config = QueueConfig { prefix, ..World::new(Carrier::Stream).await.queue_config() };
-        let streams = EventStreams::open(&config, &url.clone().into(), 1_000).await.unwrap();
+        let streams = EventStreams::new(&config, &url.clone().into(), 1_000).unwrap();
         let events: Vec<Event> = ["order", "quiz", "order"].into_iter().zip(1..).map(event).collect();
         assert_eq!(streams.append(0, 7, &events).await.unwrap(), 7);
         assert_eq!(streams.appended().await.unwrap(), 7);

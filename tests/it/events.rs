@@ -26,24 +26,24 @@ async fn a_rolled_back_event_never_was() {
 }
 
 #[tokio::test]
-async fn events_are_refused_while_every_running_instance_is_without_redis() {
+async fn without_redis_an_event_commits_waits_and_is_seen_waiting() {
     let client = postgres::database().await.connect().await;
-    let start = |queue: &str| {
-        format!(
-            "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version)
-             VALUES ('15 s', 1, '{{relay}}', '{queue}', 'h', '0')"
-        )
-    };
-    run(&client, "SELECT outboxd.publish('t', 'k', '{}')").await;
-    run(&client, &start("memory")).await;
-    let refusal = refused(&client, "SELECT outboxd.publish('t', 'k', '{}')").await;
-    assert_eq!(refusal.code, "0A000");
-    assert_eq!(refusal.message, "publish: events need Redis, and no running outboxd has one");
-    assert_eq!(refusal.hint, "Set redis_url (REDIS_URL) for outboxd, or use notify() for notifications.");
-    run(&client, &start("stream")).await;
-    run(&client, "SELECT outboxd.publish('t', 'k', '{}')").await;
-    run(&client, "UPDATE outboxd.instance SET heartbeat_at = heartbeat_at - interval '1 hour'").await;
-    run(&client, "SELECT outboxd.publish('t', 'k', '{}')").await;
+    let memory = "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version)
+                  VALUES ('15 s', 1, '{relay,worker}', 'memory', 'h', '0')";
+    run(&client, memory).await;
+    run(&client, "SELECT outboxd.publish('order', 'k', '{}')").await;
+    let waiting = "SELECT topic || ' ' || count FROM outboxd.events_waiting";
+    assert_eq!(value::<String>(&client, waiting).await, "order 1");
+    // (how long the oldest has waited, what health says)
+    for (waits, level) in [("1 s", "ok"), ("40 s", "warn"), ("4 min", "warn"), ("6 min", "critical")] {
+        run(&client, &format!("UPDATE outboxd.event_outbox SET since = now() - interval '{waits}'")).await;
+        let said = "SELECT concat_ws('|', level, value, action) FROM outboxd.health WHERE name = 'events'";
+        let said: String = value(&client, said).await;
+        let (found, rest) = said.split_once('|').unwrap();
+        assert_eq!(found, level, "{said}");
+        assert!(rest.contains("no running instance has Redis"), "{said}");
+        assert_eq!(level == "ok", !rest.contains("Set redis_url (REDIS_URL)"), "{said}");
+    }
 }
 
 /// (arguments, SQLSTATE, message, hint)

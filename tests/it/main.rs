@@ -50,13 +50,16 @@ mod channel;
 mod embed;
 mod faults;
 mod fuzz;
+mod idle;
 mod invariants;
+mod signals;
 
 mod leader;
 mod retention;
 mod schedule;
 
 mod campaign;
+mod many_topics;
 mod ordering;
 
 mod documents;
