@@ -117,7 +117,10 @@ CREATE TABLE outboxd.outbox (
     -- A row with a key that is not blocked.
     has_turn         boolean NOT NULL DEFAULT false,
     topic            text NOT NULL,
-    ordering_key     text
+    ordering_key     text,
+    -- Of a row that was put back unclaimed for its destination: the origin that its URL names, '' for the channel as a
+    -- whole. Says what its time is for, so that views can tell.
+    waits_for        text
 ) WITH (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0,

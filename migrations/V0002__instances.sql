@@ -36,7 +36,9 @@ CREATE TABLE outboxd.instance_report (
     -- Whether a transaction-mode pooler that its configuration does not mention shares its sessions.
     sessions_shared        boolean,
     -- The topics that it has routes for, `default` among them. NULL: it only relays, and needs none.
-    topics                 text[]
+    topics                 text[],
+    -- The channels at a limit, each as [the limit, calls that can be expected to start in a second]. NULL: none is.
+    limits                 jsonb
 ) WITH (fillfactor = 50);
 
 -- Leader leases that one instance does at a time for all: a lease, by the database's clock. A row lock or an advisory

@@ -68,3 +68,17 @@ CREATE TABLE outboxd.snapshot_count (
     oldest_since timestamptz,
     PRIMARY KEY (topic, status)
 );
+
+-- What waits, by reason, as sql/views/_waits.sql shows it.
+CREATE TABLE outboxd.snapshot_waiting (
+    reason      text NOT NULL,
+    topic       text NOT NULL,
+    -- NULL: it has no channel yet.
+    channel     text,
+    limited_by  text,
+    per_second  double precision,
+    is_lag      boolean NOT NULL,
+    count       bigint NOT NULL,
+    waits_since timestamptz,
+    ready_since timestamptz
+);

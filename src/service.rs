@@ -303,6 +303,7 @@ impl Instance {
             statistics: Arc::clone(&self.statistics),
             instance: self.heartbeat.instance.clone(),
             routes: reports::routes(&self.config.routes),
+            router: Arc::clone(&self.router),
         }
     }
 

@@ -33,6 +33,10 @@ const PROMISE_UNKNOWN_MAX: Duration = Duration::from_secs(1);
 const CATCH_UP: Duration = Duration::from_millis(100);
 /// The soonest that a rate is asked again: so a claim is for several rows where the rate is high.
 const RATE_WAIT_MIN: Duration = Duration::from_millis(20);
+/// Messages that a limit kept for less than this, of the two seconds between reports, are not told of.
+const STOPPED_MIN: Duration = Duration::from_millis(200);
+/// A limit that kept messages waiting so lately is told of still.
+const TOLD_FOR: Duration = Duration::from_secs(6);
 /// Messages that were pushed so lately may not have been taken yet.
 const ON_THEIR_WAY: Duration = Duration::from_millis(200);
 
@@ -52,6 +56,7 @@ pub struct Limits {
 struct State {
     rate: Option<Window>,
     channel: Load,
+    stops: Stops,
     /// When messages were first pushed lately, and how many since.
     published: Option<(Instant, usize)>,
     /// Only origins that come from data, and only while they have calls under way.
@@ -67,6 +72,42 @@ pub enum Full {
     Channel,
     /// The origin has its calls under way.
     Origin,
+}
+
+/// What keeps messages of a channel waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// The channel's rate.
+    Rate,
+    /// The calls that the channel may have under way.
+    Channel,
+    /// The calls that an origin may have under way.
+    Origin,
+    /// The calls that the instance may have under way.
+    Concurrency,
+}
+
+impl Limit {
+    const ALL: [Limit; 4] = [Limit::Rate, Limit::Channel, Limit::Origin, Limit::Concurrency];
+
+    /// The setting that makes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Rate => "rate_limit",
+            Limit::Channel => "max_in_flight",
+            Limit::Origin => "max_in_flight_per_origin",
+            Limit::Concurrency => "concurrency",
+        }
+    }
+}
+
+/// A limit that keeps messages waiting.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reached {
+    /// Which one.
+    pub limit: Limit,
+    /// Calls that can be expected to start in a second; `None`: of an origin that says nothing of the channel.
+    pub per_second: Option<f64>,
 }
 
 /// The right to have one call under way; dropping it gives it back.
@@ -89,6 +130,7 @@ impl Limits {
             state: Mutex::new(State {
                 rate: config.rate_limit.map(Window::new),
                 channel: Load::default(),
+                stops: Stops::default(),
                 published: None,
                 origins: HashMap::new(),
             }),
@@ -98,18 +140,24 @@ impl Limits {
     /// The right to start a call to `origin` now, or why not.
     pub fn try_acquire(self: &Arc<Self>, origin: &Arc<str>, now: Instant) -> Result<Permit, Full> {
         let mut state = self.lock();
-        let State { rate, channel, origins, .. } = &mut *state;
+        let State { rate, channel, origins, stops, .. } = &mut *state;
         let from_data = &**origin != CHANNEL_WIDE;
         if from_data && origins.get(origin).is_some_and(|load| load.in_flight >= self.in_flight_per_origin_max) {
+            stops.begin(Limit::Origin, now);
             return Err(Full::Origin);
         }
         if channel.in_flight >= self.in_flight_max {
+            stops.begin(Limit::Channel, now);
             return Err(Full::Channel);
         }
         // Last, because it takes what it grants.
         if let Some(rate) = rate {
-            rate.reserve(now).map_err(Full::Rate)?;
+            rate.reserve(now).map_err(|wait| {
+                stops.begin(Limit::Rate, now);
+                Full::Rate(wait)
+            })?;
         }
+        stops.end(now);
         channel.in_flight += 1;
         if from_data {
             let like_the_others = Load { usual: channel.usual, ..Load::default() };
@@ -142,6 +190,25 @@ impl Limits {
         let wait = promised.duration_since(now).clamp(PROMISE_MIN, max);
         load.promised = Some(promised.min(now + max));
         wait
+    }
+
+    /// A call may not start because the instance has its calls under way.
+    pub fn stopped_by_concurrency(&self, now: Instant) {
+        self.lock().stops.begin(Limit::Concurrency, now);
+    }
+
+    /// The limit that kept messages waiting since this was asked last, or shortly before; `None`: none did.
+    pub fn reached(&self, now: Instant) -> Option<Reached> {
+        let is_waiting = self.waiting.load(Ordering::Relaxed) > 0;
+        let mut state = self.lock();
+        let limit = state.stops.take(is_waiting, now)?;
+        let in_flight = state.channel.in_flight.max(1);
+        let per_second = match limit {
+            Limit::Rate => state.rate.as_ref().map(Window::per_second),
+            Limit::Channel | Limit::Concurrency => Some(state.channel.per_second(in_flight)),
+            Limit::Origin => None,
+        };
+        Some(Reached { limit, per_second })
     }
 
     /// Messages begin to wait for their permits.
@@ -244,6 +311,51 @@ impl Load {
         self.in_flight -= 1;
         self.is_known = true;
         self.usual = (self.usual * 7 + took) / 8;
+    }
+}
+
+/// How long messages could not start, by the limit that kept them, since that was asked last.
+#[derive(Debug, Default)]
+struct Stops {
+    /// What keeps them now, and since when.
+    now: Option<(Limit, Instant)>,
+    spans: [Duration; Limit::ALL.len()],
+    /// The limit that was told last.
+    last: Option<(Limit, Instant)>,
+}
+
+impl Stops {
+    fn begin(&mut self, limit: Limit, now: Instant) {
+        if self.now.is_none_or(|(known, _)| known != limit) {
+            self.end(now);
+            self.now = Some((limit, now));
+        }
+    }
+
+    fn end(&mut self, now: Instant) {
+        if let Some((limit, since)) = self.now.take() {
+            self.spans[limit as usize] += now.saturating_duration_since(since);
+        }
+    }
+
+    /// The limit that kept them longest. A line that is empty for a moment, because the relay brings the next, has not
+    /// ended.
+    fn take(&mut self, is_waiting: bool, now: Instant) -> Option<Limit> {
+        match (is_waiting, self.now) {
+            (true, Some((limit, _))) => {
+                self.end(now);
+                self.now = Some((limit, now));
+            }
+            // Whoever stood there went back, or to another channel.
+            _ => self.now = None,
+        }
+        let spans = std::mem::take(&mut self.spans);
+        let longest = Limit::ALL.into_iter().max_by_key(|limit| spans[*limit as usize]);
+        match longest.filter(|limit| spans[*limit as usize] >= STOPPED_MIN) {
+            Some(limit) => self.last = Some((limit, now)),
+            None => self.last = self.last.filter(|(_, at)| now.saturating_duration_since(*at) < TOLD_FOR),
+        }
+        self.last.map(|(limit, _)| limit)
     }
 }
 

@@ -173,8 +173,10 @@ async fn show(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure
     let row = rows.first().with_context(|| format!("there is no notification {id}; its retention may have passed"))?;
     let attempts = "SELECT * FROM outboxd.attempts WHERE notification_id = $1 ORDER BY id";
     let attempts = view::read(session, attempts, &[(&id, Type::INT8)]).await?;
+    let waits = view::read(session, "SELECT * FROM outboxd.why($1)", &[(&id, Type::INT8)]).await?;
+    let waits = waits.first().unwrap_or(&Value::Null);
     if as_json {
-        print(&format!("{:#}\n", json!({ "notification": row, "attempts": attempts })))?;
+        print(&format!("{:#}\n", json!({ "notification": row, "waits": waits, "attempts": attempts })))?;
         return Ok(Exit::Clean);
     }
     let fields = [
@@ -201,6 +203,11 @@ async fn show(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure
         let show = if field.ends_with("_at") { Show::Time } else { Show::Text };
         format!("{field:16} {}\n", view::shown(&row[*field], show))
     });
+    let waits = [("waits", &waits["explanation"]), ("what to do", &waits["action"])];
+    let waits = waits
+        .iter()
+        .filter(|(_, told)| !told.is_null())
+        .map(|(name, told)| format!("{name:16} {}\n", view::shown(told, Show::Text)));
     let columns = [
         Column("number", "NO", Show::Number),
         Column("started_at", "STARTED", Show::Time),
@@ -212,7 +219,7 @@ async fn show(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure
         Column("response", "RESPONSE", Show::Text),
     ];
     let table = view::table(&attempts, &columns, "no attempt but successes");
-    print(&format!("{}\nATTEMPTS\n{table}", lines.collect::<String>()))?;
+    print(&format!("{}\nATTEMPTS\n{table}", lines.chain(waits).collect::<String>()))?;
     Ok(Exit::Clean)
 }
 

@@ -2,14 +2,16 @@
 //! snapshot.
 
 use chrono::{DateTime, Utc};
+use serde_json::json;
 
 use super::refusal::Values;
 use super::{Error, Result, Store, query};
+use crate::channel::limit::Reached;
 use crate::queue::ServerFacts;
 use crate::telemetry::statistics::{Channel, Counts, Span, Topic};
 
 /// What an instance sees beside the database.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// Its clock minus the database's.
     pub clock_skew_ms: i32,
@@ -19,6 +21,8 @@ pub struct Report {
     pub sessions_shared: Option<bool>,
     /// The topics that it has routes for; `None`: it only relays, and needs none.
     pub topics: Option<Vec<String>>,
+    /// The channels whose messages wait for a limit.
+    pub limits: Vec<(String, Reached)>,
 }
 
 /// What an instance knows of its queue's server.
@@ -83,8 +87,11 @@ impl Store {
 
     /// Writes down what an instance sees.
     pub async fn report(&self, instance: i32, report: &Report) -> Result<()> {
-        let query =
-            query!("upkeep/report_instance", Relaxed, [INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8, BOOL, TEXT_ARRAY]);
+        let query = query!(
+            "upkeep/report_instance",
+            Relaxed,
+            [INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8, BOOL, TEXT_ARRAY, TEXT]
+        );
         let (is_reachable, error, facts) = match &report.queue {
             QueueReport::InProcess => (None, None, None),
             QueueReport::Reachable(facts) => (Some(true), None, Some(facts)),
@@ -93,8 +100,19 @@ impl Store {
         let policy = facts.map(|facts| facts.policy.as_str());
         let (used, at_most) = (facts.map(|facts| facts.memory_bytes), facts.map(|facts| facts.memory_max_bytes));
         let Report { clock_skew_ms, sessions_shared, topics, .. } = report;
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 9] =
-            [&instance, clock_skew_ms, &is_reachable, &error, &policy, &used, &at_most, sessions_shared, topics];
+        let limits = limits(&report.limits);
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 10] = [
+            &instance,
+            clock_skew_ms,
+            &is_reachable,
+            &error,
+            &policy,
+            &used,
+            &at_most,
+            sessions_shared,
+            topics,
+            &limits,
+        ];
         self.query(query, &params).await.map(|_| ())
     }
 
@@ -120,4 +138,13 @@ impl Store {
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// As the views read them: by channel the name of the limit, and the calls that can be expected to start in a second.
+fn limits(reached: &[(String, Reached)]) -> Option<String> {
+    let limits: serde_json::Map<String, serde_json::Value> = reached
+        .iter()
+        .map(|(channel, reached)| (channel.clone(), json!([reached.limit.name(), reached.per_second])))
+        .collect();
+    (!limits.is_empty()).then(|| serde_json::Value::Object(limits).to_string())
 }

@@ -40,6 +40,7 @@ mod recipients;
 mod status;
 mod transcripts;
 mod views;
+mod waiting;
 mod watch;
 
 mod queue;

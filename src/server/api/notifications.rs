@@ -58,6 +58,10 @@ pub(in crate::server) async fn details(store: &Store, caller: &Caller, id: i64) 
     let details = store.read_notification(id).await?;
     let may_see = |details: &Details| caller.scope() != Scope::Write || caller.may_use_topic(&details.found.topic);
     let mut details = details.filter(may_see);
+    // Who acted is for those who act.
+    if caller.check(Scope::Operate).is_err() {
+        details.iter_mut().filter_map(|details| details.waits.as_mut()).for_each(|waits| waits.paused_by = None);
+    }
     if !caller.may_see_payloads() {
         details.iter_mut().for_each(redact::details);
     }

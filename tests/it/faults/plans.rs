@@ -11,7 +11,7 @@ const STATEMENTS: [(&str, &str, &str); 11] = [
     ("drop_sent_work", include_str!("../../../sql/queries/worker/drop_sent_work.sql"), "'{1}'"),
     ("find_locked", include_str!("../../../sql/queries/worker/find_locked.sql"), "'{1}'"),
     ("give_up", include_str!("../../../sql/queries/worker/give_up.sql"), "1, 1, 'e'"),
-    ("put_back", include_str!("../../../sql/queries/worker/put_back.sql"), "'{1}', '{1}', '{1}', '{1}'"),
+    ("put_back", include_str!("../../../sql/queries/worker/put_back.sql"), "'{1}', '{1}', '{1}', '{1}', '{o}'"),
     (
         "record_failures",
         include_str!("../../../sql/queries/worker/record_failures.sql"),
@@ -27,7 +27,11 @@ const STATEMENTS: [(&str, &str, &str); 11] = [
         include_str!("../../../sql/queries/worker/record_sent.sql"),
         "'{1}', '{1}', '{c}', '{1}', '{now}', '{p}'",
     ),
-    ("release_claims", include_str!("../../../sql/queries/worker/release_claims.sql"), "'{1}', '{1}', '{1}', '{1}'"),
+    (
+        "release_claims",
+        include_str!("../../../sql/queries/worker/release_claims.sql"),
+        "'{1}', '{1}', '{1}', '{1}', '{o}'",
+    ),
     ("renew_leases", include_str!("../../../sql/queries/worker/renew_leases.sql"), "'{1}', '{1}', 1"),
 ];
 
