@@ -36,11 +36,13 @@ pub const VIEWS: &[View] = &[
     view!("health", "v.level = 'ok', v.name"),
     view!("queue_state", "v.topic, v.status"),
     view!("outbox_lag", "1"),
-    view!("stuck", "v.since"),
+    // Its rows come as they are found: an order would need them all.
+    View { name: "stuck", sql: "SELECT row_to_json(v)::text FROM (SELECT v.* FROM outboxd.stuck v LIMIT $1) v" },
+    view!("waiting", "v.count DESC, v.reason, v.topic, v.channel"),
     View {
         name: "dead_letters",
         sql: "SELECT row_to_json(v)::text FROM (SELECT d.id, d.topic, d.recipient, d.channel, d.attempts, d.error, \
-              d.http_status, d.failed_at, d.created_at FROM outboxd.dead_letters d ORDER BY d.failed_at DESC LIMIT $1) v",
+              d.http_status, d.failed_at, d.created_at, d.response FROM outboxd.dead_letters d ORDER BY d.failed_at DESC LIMIT $1) v",
     },
     view!("attempts", "v.id DESC"),
     view!("workers", "v.worker"),

@@ -148,8 +148,8 @@ impl Page {
             Page::BulkOne { id } => store.dashboard_bulk(Some(*id)).await?,
         };
         if !caller.may_see_payloads() {
-            // Filters and subjects may name recipients.
-            for rows in ["entries", "actions"] {
+            // Filters and subjects may name recipients, and so may what a provider said.
+            for rows in ["entries", "actions", "groups"] {
                 found[rows].as_array_mut().into_iter().flatten().for_each(redact::row);
             }
         }
