@@ -13,8 +13,8 @@ BEGIN
                (SELECT min(greatest(l.created_at, l.send_at)) FROM outboxd.notification_log l WHERE l.id IN (g.first[2], g.lowest)),
                least(g.due_since, (SELECT greatest(l.created_at, l.send_at) FROM outboxd.notification_log l WHERE l.id = g.first_fresh[2]))
           FROM (SELECT w.reason, w.topic, w.channel, w.limited_by, w.per_second, w.is_lag, count(*) AS n, min(ARRAY[w.seq, w.id]) AS first,
-                       min(w.id) AS lowest, min(w.retry_at) FILTER (WHERE w.is_lag) AS due_since,
-                       min(ARRAY[w.seq, w.id]) FILTER (WHERE w.is_lag AND w.retry_at IS NULL) AS first_fresh
+                       min(w.id) AS lowest, min(w.lag_since) FILTER (WHERE w.is_lag) AS due_since,
+                       min(ARRAY[w.seq, w.id]) FILTER (WHERE w.is_lag AND w.lag_since IS NULL) AS first_fresh
                   FROM outboxd._wait w WHERE w.state <> 'pending' GROUP BY 1, 2, 3, 4, 5, 6) g
         UNION ALL
         SELECT w.reason, w.topic, NULL, NULL, NULL, false, count(*), min(w.since), NULL

@@ -10,7 +10,9 @@
 --
 -- The channel of a row is its route's at its position. What its URL names is known once it was put back for it
 -- (`waits_for`); a channel's limit is known while an instance reports that it is reached. `is_lag`: it could be in the
--- queue and is not. What waits for a limit is not lag, except for the instances' own: too few calls at once.
+-- queue and is not, since `lag_since`, or if that is NULL since it was to be sent. What waits for a limit is not lag,
+-- except for the instances' own: too few calls at once. What was put back for that has waited since it was to be sent, or
+-- after a failure since it was last in the queue.
 --
 -- Three plain parts without LIMIT, aggregate or window, so that a condition on id is a probe of each. A reason is found
 -- once a row, however often it is spoken of, because clock_timestamp() keeps the planner from copying it. What is looked
@@ -23,7 +25,7 @@ SELECT j.id, j.topic, j.state, j.reason, j.channel, j.origin, j.attempts, j.inst
             WHEN 'at its limit' THEN j.published_at < now() - interval '10 s' ELSE true END AS is_late,
        false AS is_lag,
        CASE j.reason WHEN 'lease expired' THEN j.until ELSE j.published_at END AS since,
-       NULL::timestamptz AS retry_at, j.seq
+       NULL::timestamptz AS lag_since, j.seq
   FROM (SELECT o.id, o.topic, o.state::text AS state, coalesce(own.channel, fallback.channel) AS channel, NULL::text AS origin,
                o.attempts, o.instance, o.ordering_key, o.published_at, o.seq,
                CASE o.state WHEN 'processing' THEN o.lease_until END AS until,
@@ -50,12 +52,12 @@ SELECT j.id, j.topic, j.state, j.reason, j.channel, j.origin, j.attempts, NULL, 
             WHEN 'at its limit' THEN (SELECT greatest(l.created_at, l.send_at) FROM outboxd.notification_log l WHERE l.id = j.id) < now() - interval '10 s'
             ELSE true END,
        CASE j.reason WHEN 'waiting for the relay' THEN true WHEN 'never published' THEN true
-            WHEN 'at its limit' THEN j.limited_by IS NOT DISTINCT FROM 'concurrency' AND coalesce(j.retry_at, now()) <= now() ELSE false END,
+            WHEN 'at its limit' THEN j.limited_by IS NOT DISTINCT FROM 'concurrency' ELSE false END,
        greatest(j.paused_at, CASE WHEN j.retry_at <= now() THEN j.retry_at
                 ELSE (SELECT greatest(l.created_at, l.send_at) FROM outboxd.notification_log l WHERE l.id = j.id) END),
-       j.retry_at, j.seq
+       CASE WHEN j.retry_at <= now() OR j.waits_for IS NULL THEN j.retry_at WHEN j.attempts > 0 THEN j.published_at END, j.seq
   FROM (SELECT o.id, o.topic, o.state::text AS state, coalesce(own.channel, fallback.channel) AS channel, o.waits_for AS origin,
-               o.attempts, o.ordering_key, o.retry_at, o.seq, t.paused_at,
+               o.attempts, o.ordering_key, o.retry_at, o.waits_for, o.published_at, o.seq, t.paused_at,
                w.limits -> coalesce(own.channel, fallback.channel) ->> 0 AS limited_by,
                (w.limits -> coalesce(own.channel, fallback.channel) ->> 1)::float8 AS per_second,
                CASE WHEN h.reason <> 'retry_after' OR h.held_until > now() THEN h.held_until ELSE e.held_until END AS held_until,

@@ -100,7 +100,10 @@ impl Answers {
                         }
                         ("transient", why) => return Err((Failure::Transient, not_accepted(why))),
                         ("permanent", why) => return Err((Failure::Permanent, not_accepted(why))),
-                        _ => format!("template accepted_when: `{}` is no verdict", quoted(given.trim(), 40)),
+                        _ => format!(
+                            "template accepted_when: `{}` is no verdict",
+                            quoted(&given.trim().to_ascii_lowercase(), 40)
+                        ),
                     }
                 }
             },
