@@ -1,11 +1,13 @@
 -- Counts what waits, by reason, topic and channel: the active set and the PENDING rows, never the history. The oldest of
 -- each group is looked up like that of _count_active().
--- A function and not a view, for the same reason as _count_active().
+-- A function and not a view, for the same reason as _count_active(). The daemon's sessions avoid sequential scans and
+-- hashes; a whole outbox is best read by them.
 -- Locks: none. Index: those of _wait; notification_log_pkey (three probes a group), notification_log_due.
 CREATE OR REPLACE FUNCTION outboxd._count_waiting()
 RETURNS TABLE (reason text, topic text, channel text, limited_by text, per_second double precision, is_lag boolean, count bigint,
                waits_since timestamptz, ready_since timestamptz)
-LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 20 SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 20 SET search_path = pg_catalog, pg_temp
+SET jit = off SET enable_seqscan = on SET enable_hashjoin = on AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY

@@ -1,6 +1,6 @@
--- One row per check. Counts what waits like `waiting`; else it reads the snapshot, statistics and reports of the instances, the statistics of the server, the
--- ends of two partial indexes and up to 10,000 waiting events: it costs the same with any backlog and history. A check
--- that finds nothing to measure says ok, so that every check always has its row.
+-- One row per check. Counts what waits like `waiting`; else it reads the snapshot, statistics and reports of the instances,
+-- the statistics of the server, the ends of two partial indexes and up to 10,000 waiting events: it costs the same with any
+-- backlog and history. A check that finds nothing to measure says ok, so that every check always has its row.
 CREATE OR REPLACE VIEW outboxd.health AS
 WITH alive AS MATERIALIZED (
     SELECT i.id, i.roles, i.host, i.queue_kind, i.fallback_since, r.clock_skew_ms, r.queue_reachable, r.queue_error, r.queue_policy,

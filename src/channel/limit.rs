@@ -14,6 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+mod stops;
+
+pub use self::stops::Limit;
+use self::stops::Stops;
 use super::CHANNEL_WIDE;
 use crate::config::{ChannelConfig, RateLimit};
 
@@ -33,10 +37,6 @@ const PROMISE_UNKNOWN_MAX: Duration = Duration::from_secs(1);
 const CATCH_UP: Duration = Duration::from_millis(100);
 /// The soonest that a rate is asked again: so a claim is for several rows where the rate is high.
 const RATE_WAIT_MIN: Duration = Duration::from_millis(20);
-/// Messages that a limit kept for less than this, of the two seconds between reports, are not told of.
-const STOPPED_MIN: Duration = Duration::from_millis(200);
-/// A limit that kept messages waiting so lately is told of still.
-const TOLD_FOR: Duration = Duration::from_secs(6);
 /// Messages that were pushed so lately may not have been taken yet.
 const ON_THEIR_WAY: Duration = Duration::from_millis(200);
 
@@ -72,33 +72,6 @@ pub enum Full {
     Channel,
     /// The origin has its calls under way.
     Origin,
-}
-
-/// What keeps messages of a channel waiting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// The channel's rate.
-    Rate,
-    /// The calls that the channel may have under way.
-    Channel,
-    /// The calls that an origin may have under way.
-    Origin,
-    /// The calls that the instance may have under way.
-    Concurrency,
-}
-
-impl Limit {
-    const ALL: [Limit; 4] = [Limit::Rate, Limit::Channel, Limit::Origin, Limit::Concurrency];
-
-    /// The setting that makes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Limit::Rate => "rate_limit",
-            Limit::Channel => "max_in_flight",
-            Limit::Origin => "max_in_flight_per_origin",
-            Limit::Concurrency => "concurrency",
-        }
-    }
 }
 
 /// A limit that keeps messages waiting.
@@ -311,51 +284,6 @@ impl Load {
         self.in_flight -= 1;
         self.is_known = true;
         self.usual = (self.usual * 7 + took) / 8;
-    }
-}
-
-/// How long messages could not start, by the limit that kept them, since that was asked last.
-#[derive(Debug, Default)]
-struct Stops {
-    /// What keeps them now, and since when.
-    now: Option<(Limit, Instant)>,
-    spans: [Duration; Limit::ALL.len()],
-    /// The limit that was told last.
-    last: Option<(Limit, Instant)>,
-}
-
-impl Stops {
-    fn begin(&mut self, limit: Limit, now: Instant) {
-        if self.now.is_none_or(|(known, _)| known != limit) {
-            self.end(now);
-            self.now = Some((limit, now));
-        }
-    }
-
-    fn end(&mut self, now: Instant) {
-        if let Some((limit, since)) = self.now.take() {
-            self.spans[limit as usize] += now.saturating_duration_since(since);
-        }
-    }
-
-    /// The limit that kept them longest. A line that is empty for a moment, because the relay brings the next, has not
-    /// ended.
-    fn take(&mut self, is_waiting: bool, now: Instant) -> Option<Limit> {
-        match (is_waiting, self.now) {
-            (true, Some((limit, _))) => {
-                self.end(now);
-                self.now = Some((limit, now));
-            }
-            // Whoever stood there went back, or to another channel.
-            _ => self.now = None,
-        }
-        let spans = std::mem::take(&mut self.spans);
-        let longest = Limit::ALL.into_iter().max_by_key(|limit| spans[*limit as usize]);
-        match longest.filter(|limit| spans[*limit as usize] >= STOPPED_MIN) {
-            Some(limit) => self.last = Some((limit, now)),
-            None => self.last = self.last.filter(|(_, at)| now.saturating_duration_since(*at) < TOLD_FOR),
-        }
-        self.last.map(|(limit, _)| limit)
     }
 }
 
