@@ -279,8 +279,11 @@ impl Store {
     }
 }
 
+/// Ids, epochs, waits, next steps and origins.
+type Columns<'a> = (Vec<i64>, Vec<i32>, Vec<i64>, Vec<Option<i16>>, Vec<Option<&'a str>>);
+
 /// As the statements take them: one array per column.
-fn columns(rows: &[PutBack]) -> (Vec<i64>, Vec<i32>, Vec<i64>, Vec<Option<i16>>, Vec<Option<&str>>) {
+fn columns(rows: &[PutBack]) -> Columns<'_> {
     rows.iter().map(|row| (row.id, row.epoch, millis(row.wait), row.next_step, row.waits_for.as_deref())).collect()
 }
 
