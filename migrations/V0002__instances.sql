@@ -45,7 +45,9 @@ CREATE TABLE outboxd.instance_report (
     lacked                 text,
     lacked_calls           bigint,
     lacked_since           timestamptz,
-    lacked_at              timestamptz
+    lacked_at              timestamptz,
+    -- The channels at a limit, each as [the limit, calls that can be expected to start in a second]. NULL: none is.
+    limits                 jsonb
 ) WITH (fillfactor = 50);
 
 -- Leader leases that one instance does at a time for all: a lease, by the database's clock. A row lock or an advisory

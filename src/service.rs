@@ -332,6 +332,7 @@ impl Instance {
             files: self.files,
             instance: self.heartbeat.instance.clone(),
             routes: reports::routes(&self.config.routes),
+            router: Arc::clone(&self.router),
         }
     }
 

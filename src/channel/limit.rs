@@ -14,6 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+mod stops;
+
+pub use self::stops::Limit;
+use self::stops::Stops;
 use super::CHANNEL_WIDE;
 use crate::config::{ChannelConfig, RateLimit};
 
@@ -52,6 +56,7 @@ pub struct Limits {
 struct State {
     rate: Option<Window>,
     channel: Load,
+    stops: Stops,
     /// When messages were first pushed lately, and how many since.
     published: Option<(Instant, usize)>,
     /// Only origins that come from data, and only while they have calls under way.
@@ -67,6 +72,15 @@ pub enum Full {
     Channel,
     /// The origin has its calls under way.
     Origin,
+}
+
+/// A limit that keeps messages waiting.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reached {
+    /// Which one.
+    pub limit: Limit,
+    /// Calls that can be expected to start in a second; `None`: of an origin that says nothing of the channel.
+    pub per_second: Option<f64>,
 }
 
 /// The right to have one call under way; dropping it gives it back.
@@ -89,6 +103,7 @@ impl Limits {
             state: Mutex::new(State {
                 rate: config.rate_limit.map(Window::new),
                 channel: Load::default(),
+                stops: Stops::default(),
                 published: None,
                 origins: HashMap::new(),
             }),
@@ -98,18 +113,24 @@ impl Limits {
     /// The right to start a call to `origin` now, or why not.
     pub fn try_acquire(self: &Arc<Self>, origin: &Arc<str>, now: Instant) -> Result<Permit, Full> {
         let mut state = self.lock();
-        let State { rate, channel, origins, .. } = &mut *state;
+        let State { rate, channel, origins, stops, .. } = &mut *state;
         let from_data = &**origin != CHANNEL_WIDE;
         if from_data && origins.get(origin).is_some_and(|load| load.in_flight >= self.in_flight_per_origin_max) {
+            stops.begin(Limit::Origin, now);
             return Err(Full::Origin);
         }
         if channel.in_flight >= self.in_flight_max {
+            stops.begin(Limit::Channel, now);
             return Err(Full::Channel);
         }
         // Last, because it takes what it grants.
         if let Some(rate) = rate {
-            rate.reserve(now).map_err(Full::Rate)?;
+            rate.reserve(now).map_err(|wait| {
+                stops.begin(Limit::Rate, now);
+                Full::Rate(wait)
+            })?;
         }
+        stops.end(now);
         channel.in_flight += 1;
         if from_data {
             let like_the_others = Load { usual: channel.usual, ..Load::default() };
@@ -142,6 +163,25 @@ impl Limits {
         let wait = promised.duration_since(now).clamp(PROMISE_MIN, max);
         load.promised = Some(promised.min(now + max));
         wait
+    }
+
+    /// A call may not start because the instance has its calls under way.
+    pub fn stopped_by_concurrency(&self, now: Instant) {
+        self.lock().stops.begin(Limit::Concurrency, now);
+    }
+
+    /// The limit that kept messages waiting since this was asked last, or shortly before; `None`: none did.
+    pub fn reached(&self, now: Instant) -> Option<Reached> {
+        let is_waiting = self.waiting.load(Ordering::Relaxed) > 0;
+        let mut state = self.lock();
+        let limit = state.stops.take(is_waiting, now)?;
+        let in_flight = state.channel.in_flight.max(1);
+        let per_second = match limit {
+            Limit::Rate => state.rate.as_ref().map(Window::per_second),
+            Limit::Channel | Limit::Concurrency => Some(state.channel.per_second(in_flight)),
+            Limit::Origin => None,
+        };
+        Some(Reached { limit, per_second })
     }
 
     /// Messages begin to wait for their permits.

@@ -84,7 +84,7 @@ pub const KEYS: &[Key] = &[
     key("channels.*.forward_headers", Texts, Value(""), "Headers of a row that are sent on: names, or beginnings as x-*. traceparent and tracestate always are; one that neither this names nor a template reads fails the attempt."),
     key("channels.*.body", Text, Absent("the standard envelope"), "A template."),
     key("channels.*.content_type", Text, Value("application/json"), "The body's content type."),
-    key("channels.*.accepted_when", Text, Absent("none: every 2xx is a delivery"), "A template over the `response` of a 2xx, for providers that say no inside one: gives true, transient (tried again) or permanent (the next channel)."),
+    key("channels.*.accepted_when", Text, Absent("none: every 2xx is a delivery"), "A template over the `response` of a 2xx, for providers that say no inside one: gives true, transient (tried again) or permanent (the next channel), with what the error is to say as in `permanent: why`."),
     key("channels.*.provider_id", Text, Absent("none"), "A template over the `response` of a 2xx: the provider's own id, kept and shown."),
     key("channels.*.secret", Secrets, Absent("none: unsigned"), "Standard Webhooks secret (whsec_…); a list during rotation, the first signs first."),
     key("channels.*.rate_limit", Rate, Absent("none"), "Calls started at most, per instance: 100/s, 1000/m."),

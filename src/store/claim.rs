@@ -74,6 +74,10 @@ pub struct PutBack {
     pub wait: Duration,
     /// Where on its route it goes on; `None`: on the same channel.
     pub next_step: Option<i16>,
+    /// The origin that it waits for, or [`CHANNEL_WIDE`] for the channel as a whole; `None`: neither.
+    ///
+    /// [`CHANNEL_WIDE`]: crate::channel::CHANNEL_WIDE
+    pub waits_for: Option<Arc<str>>,
 }
 
 /// What became of released claims.
@@ -227,11 +231,11 @@ impl Store {
 
     /// Messages that cannot start now go back unclaimed, each with its time. Returns those whose rows are locked.
     pub async fn put_back(&self, messages: &[PutBack]) -> Result<Vec<Key>> {
-        let query = query!("worker/put_back", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
+        let query = query!("worker/put_back", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY, TEXT_ARRAY]);
         let mut bisection = self.parts(messages.iter().map(|message| message.id).collect()).await?;
         while let Some(part) = bisection.next() {
-            let (ids, epochs, waits, next_steps) = columns(&messages[part.clone()]);
-            let put_back = self.query(query, &[&ids, &epochs, &waits, &next_steps]).await.map(|_| ());
+            let (ids, epochs, waits, next_steps, origins) = columns(&messages[part.clone()]);
+            let put_back = self.query(query, &[&ids, &epochs, &waits, &next_steps, &origins]).await.map(|_| ());
             self.tried(&mut bisection, part, put_back).await?;
         }
         match bisection.refused.pop() {
@@ -242,12 +246,13 @@ impl Store {
 
     /// Undoes claims that made no call; each is due again after its wait.
     pub async fn release(&self, claims: &[PutBack]) -> Result<ReleaseRecord> {
-        let query = query!("worker/release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
+        let query =
+            query!("worker/release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY, TEXT_ARRAY]);
         let mut bisection = self.parts(claims.iter().map(|claim| claim.id).collect()).await?;
         let mut released_keys = Vec::new();
         while let Some(part) = bisection.next() {
-            let (ids, tokens, waits, next_steps) = columns(&claims[part.clone()]);
-            let released = self.query(query, &[&ids, &tokens, &waits, &next_steps]).await.map(|rows| {
+            let (ids, tokens, waits, next_steps, origins) = columns(&claims[part.clone()]);
+            let released = self.query(query, &[&ids, &tokens, &waits, &next_steps, &origins]).await.map(|rows| {
                 released_keys.extend(freed_keys(&rows, 0));
             });
             self.tried(&mut bisection, part, released).await?;
@@ -274,9 +279,12 @@ impl Store {
     }
 }
 
+/// Ids, epochs, waits, next steps and origins.
+type Columns<'a> = (Vec<i64>, Vec<i32>, Vec<i64>, Vec<Option<i16>>, Vec<Option<&'a str>>);
+
 /// As the statements take them: one array per column.
-fn columns(rows: &[PutBack]) -> (Vec<i64>, Vec<i32>, Vec<i64>, Vec<Option<i16>>) {
-    rows.iter().map(|row| (row.id, row.epoch, millis(row.wait), row.next_step)).collect()
+fn columns(rows: &[PutBack]) -> Columns<'_> {
+    rows.iter().map(|row| (row.id, row.epoch, millis(row.wait), row.next_step, row.waits_for.as_deref())).collect()
 }
 
 /// The newest message of each row, by id, and the others.

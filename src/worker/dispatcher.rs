@@ -163,11 +163,11 @@ impl Dispatcher {
         let worker = &self.worker;
         if worker.availability.topic_is_paused(topic) {
             // The relay does not scan them before the topic is resumed.
-            back.extend(taken.into_iter().map(|taken| (taken, Duration::ZERO, None)));
+            back.extend(taken.into_iter().map(|taken| (taken, Duration::ZERO, None, None)));
             return;
         }
         if worker.router.route_for(topic).is_err() {
-            back.extend(taken.into_iter().map(|taken| (taken, NO_ROUTE_WAIT, None)));
+            back.extend(taken.into_iter().map(|taken| (taken, NO_ROUTE_WAIT, None, None)));
             return;
         }
         let Some((provider, origin)) = destination.clone() else {
@@ -175,22 +175,28 @@ impl Dispatcher {
             return;
         };
         if let Some(held) = worker.availability.held_for(provider.channel.name(), &origin) {
-            back.extend(taken.into_iter().map(|taken| self.while_held(taken, held)));
+            back.extend(taken.into_iter().map(|taken| self.while_held(taken, held, &origin)));
             return;
         }
         let concurrency = worker.config.concurrency;
         let per_second = provider.limits.per_second(&origin, concurrency);
         for late in buffer.join(destination, taken, per_second) {
-            back.push((late, provider.limits.promise(&origin, concurrency, Instant::now()), None));
+            back.push((
+                late,
+                provider.limits.promise(&origin, concurrency, Instant::now()),
+                None,
+                Some(Arc::clone(&origin)),
+            ));
         }
     }
 
     /// A held channel: wait for it, or go on with the next.
-    fn while_held(&self, taken: Taken, held: Held) -> GoesBack {
+    fn while_held(&self, taken: Taken, held: Held, origin: &Arc<str>) -> GoesBack {
         let message = &taken.delivery.message;
-        let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, held.wait, None) };
+        let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, held.wait, None, None) };
         let (wait, next_step) = held.way_on(route, route.position(message.route_step));
-        (taken, wait, next_step)
+        let waits_for = next_step.is_none().then(|| Arc::clone(origin));
+        (taken, wait, next_step, waits_for)
     }
 
     /// Claims as much as may start. Says how long until a rate limit lets more start, if that is what keeps it.
@@ -223,7 +229,7 @@ impl Dispatcher {
             Some((provider, origin)) => match self.worker.availability.may_call(provider.channel.name(), origin) {
                 May::Call(pass) => pass,
                 May::Wait(held) => {
-                    back.extend(line.messages.drain(..).map(|taken| self.while_held(taken, held)));
+                    back.extend(line.messages.drain(..).map(|taken| self.while_held(taken, held, origin)));
                     return Turn::Stop;
                 }
             },
@@ -232,8 +238,12 @@ impl Dispatcher {
             Ok(permits) => permits,
             Err(full) => {
                 circuits::give_back_probe(&self.worker, pass, &line.destination);
-                if let Some(Full::Rate(wait)) = full {
-                    *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
+                match (full, &line.destination) {
+                    (Some(Full::Rate(wait)), _) => {
+                        *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
+                    }
+                    (None, Some((provider, _))) => provider.limits.stopped_by_concurrency(Instant::now()),
+                    _ => {}
                 }
                 return Turn::Stop;
             }

@@ -120,7 +120,8 @@ async fn send(
             May::Call(pass) => pass,
             May::Wait(held) => {
                 let (wait, next_step) = held.way_on(route, position);
-                return release(claimed, wait, next_step);
+                let waits_for = next_step.is_none().then_some(origin);
+                return Done::Released(PutBack { waits_for, ..back(claimed, wait, next_step) });
             }
         },
     };
@@ -233,7 +234,11 @@ fn parse(json: &str) -> Result<Box<RawValue>, String> {
 }
 
 fn release(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> Done {
-    Done::Released(PutBack { id: claimed.id, epoch: claimed.token, wait, next_step })
+    Done::Released(back(claimed, wait, next_step))
+}
+
+fn back(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> PutBack {
+    PutBack { id: claimed.id, epoch: claimed.token, wait, next_step, waits_for: None }
 }
 
 /// What can never be sent.
