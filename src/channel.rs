@@ -41,6 +41,7 @@ mod http;
 pub mod limit;
 mod outcome;
 mod retry_after;
+pub mod share;
 mod sign;
 mod template;
 

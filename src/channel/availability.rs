@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::circuit::{CircuitChange, OpenReason, Pass, Verdict};
 use super::circuits::{Circuits, Freed, SharedCircuit};
 use super::failover::{Route, Router};
+use super::share::Shares;
 use super::{CHANNEL_WIDE, Outcome};
 use crate::config::ChannelConfig;
 use crate::retry::moves_on_while_held;
@@ -23,6 +24,7 @@ pub struct Availability {
     router: Arc<Router>,
     circuits: Circuits,
     concurrency: usize,
+    shares: Arc<Shares>,
     paused: RwLock<Paused>,
 }
 
@@ -71,14 +73,15 @@ impl Held {
 pub enum Flow {
     /// Nothing: paused, without a route, or its channel is held.
     Held,
-    /// So many rows: a second of work for its channel may wait.
+    /// So many rows: a second of work of the topic, and for its channel, may wait.
     Room(usize),
 }
 
 impl Availability {
     /// Everything may go until the first [`Availability::apply`]. `concurrency`: the calls of this instance at most.
     pub fn new(router: Arc<Router>, channels: &BTreeMap<String, ChannelConfig>, concurrency: usize) -> Availability {
-        Availability { router, circuits: Circuits::new(channels), concurrency, paused: RwLock::default() }
+        let shares = Shares::new(concurrency);
+        Availability { router, circuits: Circuits::new(channels), concurrency, shares, paused: RwLock::default() }
     }
 
     /// Updates it with what all instances see. Says which circuits became free, and whether anything
@@ -90,6 +93,11 @@ impl Availability {
         *known = paused;
         let may_go = freed.is_some() || has_resumed;
         (freed, may_go)
+    }
+
+    /// How topics share the instance's calls.
+    pub fn shares(&self) -> &Arc<Shares> {
+        &self.shares
     }
 
     /// Whether an operator paused the topic.
@@ -136,7 +144,8 @@ impl Availability {
         if self.held_for(channel, CHANNEL_WIDE).is_some_and(waits) {
             return Flow::Held;
         }
-        Flow::Room(provider.limits.room(self.concurrency, Instant::now()))
+        let now = Instant::now();
+        Flow::Room(provider.limits.room(self.concurrency, now).min(self.shares.room(topic, now)))
     }
 
     /// Whether a topic that is held has other channels than the first, and is not paused.
@@ -145,9 +154,11 @@ impl Availability {
     }
 
     /// So many rows of a topic are on their way to its first channel.
-    pub fn note_published(&self, topic: &str, rows: usize) {
+    pub fn note_published(&self, topic: &Arc<str>, rows: usize) {
         if let Ok(route) = self.router.route_for(topic) {
-            route.channels[0].limits.note_published(rows, Instant::now());
+            let now = Instant::now();
+            self.shares.note_published(topic, rows, now);
+            route.channels[0].limits.note_published(rows, now);
         }
     }
 

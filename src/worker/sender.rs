@@ -129,7 +129,7 @@ async fn send(
         return give_up(claimed, name, "expired");
     }
     failpoint::hit("before_call").await;
-    permits.start();
+    permits.start(provider.timeout);
     let traced = traced::begin(worker, outgoing, claimed, name);
     let outgoing = &Outgoing { traceparent: traced.as_ref().map(|traced| &traced.traceparent), ..*outgoing };
     // In a box, because some kilobytes would be copied with the task otherwise.

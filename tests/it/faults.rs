@@ -28,6 +28,7 @@ mod routes;
 mod sessions;
 mod snapshot;
 mod sweep;
+mod tenants;
 mod topics;
 mod upgrade;
 mod work;
