@@ -38,6 +38,7 @@ mod circuits;
 mod destinations;
 mod dispatcher;
 mod leases;
+mod payloads;
 mod put_back;
 mod recorder;
 mod sender;

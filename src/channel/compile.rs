@@ -60,6 +60,7 @@ pub(super) fn channel(name: &str, config: &ChannelConfig, resolver: Arc<dyn Reso
     }
     let mut templates = Templates::new(template::REQUEST);
     let (address, guard) = address(&mut templates, config)?;
+    let url_reads_payload = templates.read("payload");
     let headers = Headers::new(&mut templates, name, config)?;
     let body = config.body.as_deref().map(|source| templates.add("body", source)).transpose()?;
     let signer = Signer::new(&config.secrets)
@@ -69,7 +70,7 @@ pub(super) fn channel(name: &str, config: &ChannelConfig, resolver: Arc<dyn Reso
     let name = Arc::from(name);
     let answers = Answers::new(&name, config)?;
     let http = Http::new(config, Arc::new(resolver), egress, answers).map_err(|error| format!("client: {error}"))?;
-    Ok(Channel { name, templates, address, headers, body, signer, guard, http })
+    Ok(Channel { name, templates, address, headers, body, signer, guard, http, url_reads_payload })
 }
 
 fn address(templates: &mut Templates, config: &ChannelConfig) -> Result<(Address, Guard), String> {

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use super::buffer::{Buffer, Destination, Level, Line, Taken, Turn};
+use super::payloads::Payloads;
 use super::put_back::GoesBack;
 use super::recorder::{self, Acks, Done, Finished};
 use super::taker::Batch;
@@ -84,6 +85,7 @@ pub(super) struct Dispatcher {
     /// One claim at a time: what may start while it waits for the disk goes into the next, and a big claim is cheap.
     pub(super) claims: Arc<Semaphore>,
     pub(super) freed: Arc<Notify>,
+    payloads: Arc<Payloads>,
 }
 
 /// What the dispatcher waits for.
@@ -104,6 +106,7 @@ impl Dispatcher {
         Dispatcher {
             claims: Arc::new(Semaphore::new(1)),
             freed: Arc::new(Notify::new()),
+            payloads: Payloads::new(worker.config.payload_bytes_max),
             calls: TaskTracker::new(),
             worker,
             batches,
@@ -364,7 +367,8 @@ impl Dispatcher {
 
     fn call(&self, claimed: Box<Claimed>, start: Start, claimed_at: Instant) {
         let Start { taken: Taken { delivery, acks }, destination, pass, permits } = start;
-        let call = sender::Call { claimed, delivery, acks, destination, pass, claimed_at };
+        let payloads = Arc::clone(&self.payloads);
+        let call = sender::Call { claimed, delivery, acks, destination, pass, claimed_at, payloads };
         let (worker, finished, cut_off) = (Arc::clone(&self.worker), self.finished.clone(), self.cut_off.clone());
         self.calls.spawn(async move {
             let outcome = sender::run(&worker, call, permits, &cut_off).await;

@@ -14,6 +14,7 @@ mod open_transaction;
 mod outage;
 mod outcomes;
 mod panics;
+mod payloads;
 mod plans;
 mod planted;
 mod pooler;
