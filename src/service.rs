@@ -13,6 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,7 @@ use crate::events::{self, Events};
 use crate::producer::Producer;
 use crate::queue::events::EventStreams;
 use crate::queue::fallback::FallbackQueue;
+use crate::queue::split::SplitQueue;
 use crate::queue::{self, Queue};
 use crate::relay::Relay;
 use crate::relay::publisher::Publisher;
@@ -42,6 +44,7 @@ use crate::telemetry::statistics::{Counts, Statistics};
 use crate::upkeep::fallback::{self, Fallback};
 use crate::upkeep::heartbeat::{self, Heartbeat};
 use crate::upkeep::retention::{self, Retention};
+use crate::upkeep::routes::{self, Routes};
 use crate::upkeep::statistics::{self as reports, Reporter};
 use crate::upkeep::{bulk, circuits};
 use crate::worker::{self, Drain, Worker};
@@ -84,6 +87,8 @@ struct Instance {
     queue: Arc<dyn Queue>,
     /// The same, if it can be left.
     fallback: Option<Arc<FallbackQueue>>,
+    /// The same, if it is shared with others and this process can keep something to itself.
+    split: Option<Arc<SplitQueue>>,
     event_streams: Option<EventStreams>,
     publisher: Publisher,
     router: Arc<Router>,
@@ -123,6 +128,7 @@ impl Instance {
         schema::prepare(&config).await?;
         let store = Store::open(&config)?;
         let (queue, fallback) = open_queue(&config, &roles).await?;
+        let (queue, split) = split_queue(queue, &config, &roles);
         // The relay appends, the API lets clients listen.
         let uses_events = roles.contains(&Role::Relay) || roles.contains(&Role::Api);
         let event_streams = match &config.redis_url {
@@ -145,6 +151,7 @@ impl Instance {
             roles: roles.iter().map(|role| role.name().to_owned()).collect(),
             queue_kind: queue.kind(),
             host: host_name(),
+            topics: (!config.routes.is_empty()).then(|| config.routes.keys().cloned().collect()),
             every: config.worker.heartbeat,
             ttl: config.worker.heartbeat_ttl,
             presence: Arc::clone(&presence),
@@ -161,6 +168,12 @@ impl Instance {
         store.add_counts(&Counts::default()).await?;
         let availability = Availability::new(Arc::clone(&router), &config.channels, config.worker.concurrency);
         circuits::pass(&store, &heartbeat.instance, &availability).await?;
+        if let Some(queue) = &split {
+            // Before the first push as well.
+            Routes { queue: Arc::clone(queue), availability: &availability, heartbeat: &heartbeat }
+                .pass(&mut routes::Done::default())
+                .await?;
+        }
         let spans = match roles.contains(&Role::Worker) {
             true => {
                 let name = format!("{}-{}", registered.install_id, heartbeat.instance.get());
@@ -174,6 +187,7 @@ impl Instance {
             store,
             queue,
             fallback,
+            split,
             event_streams,
             publisher,
             router,
@@ -225,6 +239,7 @@ impl Instance {
                 circuits::run(&self.store, &self.heartbeat.instance, &self.availability, &shutdown),
                 self.plan(&shutdown),
                 self.outlast_redis(&shutdown),
+                self.follow_routes(&shutdown),
                 self.append_events(&shutdown)
             );
             beats_stop.cancel();
@@ -258,6 +273,13 @@ impl Instance {
         let fallback =
             Fallback { queue: Arc::clone(queue), after, store: self.store.clone(), heartbeat: &self.heartbeat };
         fallback::run(&fallback, shutdown).await;
+    }
+
+    /// Keeps to this process what some other worker has no route for.
+    async fn follow_routes(&self, shutdown: &CancellationToken) {
+        let Some(queue) = self.split.clone() else { return };
+        let routes = Routes { queue, availability: &self.availability, heartbeat: &self.heartbeat };
+        routes::run(&routes, shutdown).await;
     }
 
     /// Domain events go to Redis, if there is one.
@@ -325,6 +347,8 @@ impl Instance {
         Worker {
             store: self.store.clone(),
             queue: Arc::clone(&self.queue),
+            own_queue: self.split.as_ref().map(|queue| queue.own()),
+            first_take_after: self.first_take_after(),
             statistics: Arc::clone(&self.statistics),
             router: Arc::clone(&self.router),
             availability: Arc::clone(&self.availability),
@@ -338,11 +362,20 @@ impl Instance {
         }
     }
 
+    /// Who has no route for some topics and joins others waits until they know of it.
+    fn first_take_after(&self) -> Duration {
+        let is_last_known =
+            self.router.topics().is_none() || self.presence.alive() <= 1 || self.queue.kind() == "memory";
+        if is_last_known { Duration::ZERO } else { circuits::KNOWN_AFTER }
+    }
+
     /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out. If
     /// it cannot be given back they do: whoever signed off holds nothing.
     async fn sign_off(&self) {
         let instance = self.heartbeat.instance.get();
-        let is_in_process = self.config.queue.kind == QueueKind::Memory || self.presence.is_on_fallback();
+        let is_in_process = self.config.queue.kind == QueueKind::Memory
+            || self.presence.is_on_fallback()
+            || self.presence.keeps_its_own();
         if is_in_process && let Err(error) = self.store.republish(Undelivered::PublishedBy(&[instance])).await {
             warn!(%error, "rows in the in-process queue wait for another instance's sweep");
             return;
@@ -369,6 +402,20 @@ async fn open_queue(
     }
     let fallback = Arc::new(FallbackQueue::new(queue, config.queue.window));
     Ok((Arc::clone(&fallback) as Arc<dyn Queue>, Some(fallback)))
+}
+
+/// The queue, and, where it is shared and what enters it here can be worked off here, how to keep something to ourselves.
+fn split_queue(
+    queue: Arc<dyn Queue>,
+    config: &Config,
+    roles: &BTreeSet<Role>,
+) -> (Arc<dyn Queue>, Option<Arc<SplitQueue>>) {
+    let is_shared = config.queue.kind != QueueKind::Memory;
+    if !is_shared || !roles.contains(&Role::Relay) || !roles.contains(&Role::Worker) {
+        return (queue, None);
+    }
+    let split = Arc::new(SplitQueue::new(queue, config.queue.window));
+    (Arc::clone(&split) as Arc<dyn Queue>, Some(split))
 }
 
 fn host_name() -> String {

@@ -47,6 +47,7 @@ mod traced;
 
 use dispatcher::Dispatcher;
 use recorder::Finished;
+use taker::Batch;
 
 /// What the workers of one instance stand on.
 #[derive(Debug)]
@@ -55,6 +56,10 @@ pub struct Worker {
     pub store: Store,
     /// Where messages come from.
     pub queue: Arc<dyn Queue>,
+    /// Where those come from that other instances cannot deliver.
+    pub own_queue: Option<Arc<dyn Queue>>,
+    /// Before the first take: by then the others know for which topics we have no route, and keep those.
+    pub first_take_after: Duration,
     /// What this instance counts.
     pub statistics: Arc<Statistics>,
     /// Which channels a topic uses.
@@ -97,7 +102,7 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&worker), batches.clone(), finished, ends, cuts));
     let calls = dispatcher.calls.clone();
 
-    let taker = tokio::spawn(taker::run(Arc::clone(&worker), batches, shutdown.clone()));
+    let takers = tokio::spawn(take(Arc::clone(&worker), batches, shutdown.clone()));
     let dispatch = tokio::spawn(dispatcher.run(taken));
     let recorder_stop = CancellationToken::new();
     let mut recorder = tokio::spawn(recorder::run(Arc::clone(&worker), outcomes, recorder_stop.clone()));
@@ -128,9 +133,23 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     }
     leases_stop.cancel();
     join(leases, "leases").await;
-    join(taker, "taker").await;
+    join(takers, "takers").await;
     info!(clean = drain == Drain::Clean, "drained");
     if recorded.is_err() { Drain::Deadline } else { drain }
+}
+
+/// From each queue by itself: neither keeps the other waiting.
+async fn take(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutdown: CancellationToken) {
+    let shared = async {
+        shutdown.run_until_cancelled(tokio::time::sleep(worker.first_take_after)).await;
+        taker::run(Arc::clone(&worker), Arc::clone(&worker.queue), batches.clone(), shutdown.clone()).await;
+    };
+    let own = async {
+        if let Some(queue) = worker.own_queue.clone() {
+            taker::run(Arc::clone(&worker), queue, batches.clone(), shutdown.clone()).await;
+        }
+    };
+    tokio::join!(shared, own);
 }
 
 async fn join<T>(task: tokio::task::JoinHandle<T>, name: &'static str) {

@@ -3,9 +3,11 @@
 //! Each instance has this in memory. [`Availability::apply`] updates it with what all instances see. What an outcome
 //! changes for all of them is returned, to be written where they see it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
 
 use super::circuit::{CircuitChange, OpenReason, Pass, Verdict};
 use super::circuits::{Circuits, Freed, SharedCircuit};
@@ -25,6 +27,7 @@ pub struct Availability {
     circuits: Circuits,
     concurrency: usize,
     shares: Arc<Shares>,
+    shared_topics: watch::Sender<Option<BTreeSet<String>>>,
     paused: RwLock<Paused>,
 }
 
@@ -81,7 +84,8 @@ impl Availability {
     /// Everything may go until the first [`Availability::apply`]. `concurrency`: the calls of this instance at most.
     pub fn new(router: Arc<Router>, channels: &BTreeMap<String, ChannelConfig>, concurrency: usize) -> Availability {
         let shares = Shares::new(concurrency);
-        Availability { router, circuits: Circuits::new(channels), concurrency, shares, paused: RwLock::default() }
+        let (circuits, shared_topics) = (Circuits::new(channels), watch::Sender::default());
+        Availability { router, circuits, concurrency, shares, shared_topics, paused: RwLock::default() }
     }
 
     /// Updates it with what all instances see. Says which circuits became free, and whether anything
@@ -93,6 +97,25 @@ impl Availability {
         *known = paused;
         let may_go = freed.is_some() || has_resumed;
         (freed, may_go)
+    }
+
+    /// All other workers have routes for these topics; `None`: for all that this instance has one for.
+    pub fn share_only(&self, topics: Option<BTreeSet<String>>) {
+        self.shared_topics.send_if_modified(|known| {
+            let has_changed = *known != topics;
+            *known = topics;
+            has_changed
+        });
+    }
+
+    /// The topics that all other workers have routes for; `None`: all that this instance has one for.
+    pub fn shared_topics(&self) -> Option<BTreeSet<String>> {
+        self.shared_topics.borrow().clone()
+    }
+
+    /// Tells each time that they change.
+    pub fn watch_shared_topics(&self) -> watch::Receiver<Option<BTreeSet<String>>> {
+        self.shared_topics.subscribe()
     }
 
     /// How topics share the instance's calls.

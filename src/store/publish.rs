@@ -1,5 +1,6 @@
 //! Reserve → push → confirm: the relay's statements.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +87,15 @@ impl Found {
             }
         }
     }
+}
+
+/// What all instances know of topics.
+#[derive(Debug, Clone, Default)]
+pub struct KnownTopics {
+    /// An operator paused them.
+    pub paused: Vec<String>,
+    /// Every other worker that shares our queue has a route for them; `None`: for all that we have one for.
+    pub shared: Option<BTreeSet<String>>,
 }
 
 /// What the fast path found.
@@ -245,10 +255,17 @@ impl Store {
         self.query(query!("relay/set_doorbell", Relaxed, [INT8]), &[&millis(ahead)]).await.map(|_| ())
     }
 
-    /// The topics that an operator paused.
-    pub async fn paused_topics(&self) -> Result<Vec<String>> {
-        let rows = self.query(query!("channel/load_paused_topics", Relaxed, []), &[]).await?;
-        rows.iter().map(|row| row.value(0)).collect()
+    /// The topics that an operator paused, and those that all workers have routes for.
+    pub async fn topics(&self, instance: i32) -> Result<KnownTopics> {
+        let rows = self.query(query!("channel/load_topics", Relaxed, [INT4]), &[&instance]).await?;
+        let mut known = KnownTopics::default();
+        for row in &rows {
+            match (row.value::<Option<String>>(0)?, row.value(1)?) {
+                (Some(topic), true) => known.paused.push(topic),
+                (topic, _) => known.shared.get_or_insert_default().extend(topic),
+            }
+        }
+        Ok(known)
     }
 }
 
