@@ -93,8 +93,9 @@ pub enum Drain {
 
 /// Works until `shutdown`, then finishes what is under way.
 pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
-    // One batch is taken ahead of the dispatcher.
+    // Of each queue one batch is taken ahead of the dispatcher.
     let (batches, taken) = mpsc::channel(1);
+    let (own_batches, own_taken) = mpsc::channel(1);
     let (finished, outcomes) = mpsc::channel::<Finished>(worker.config.concurrency * 4);
     // The deadline cuts calls off; until then they may finish.
     let cut_off = CancellationToken::new();
@@ -102,8 +103,8 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&worker), batches.clone(), finished, ends, cuts));
     let calls = dispatcher.calls.clone();
 
-    let takers = tokio::spawn(take(Arc::clone(&worker), batches, shutdown.clone()));
-    let dispatch = tokio::spawn(dispatcher.run(taken));
+    let takers = tokio::spawn(take(Arc::clone(&worker), batches, own_batches, shutdown.clone()));
+    let dispatch = tokio::spawn(dispatcher.run(taken, own_taken));
     let recorder_stop = CancellationToken::new();
     let mut recorder = tokio::spawn(recorder::run(Arc::clone(&worker), outcomes, recorder_stop.clone()));
     let leases_stop = CancellationToken::new();
@@ -139,14 +140,19 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
 }
 
 /// From each queue by itself: neither keeps the other waiting.
-async fn take(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutdown: CancellationToken) {
+async fn take(
+    worker: Arc<Worker>,
+    batches: mpsc::Sender<Batch>,
+    own_batches: mpsc::Sender<Batch>,
+    shutdown: CancellationToken,
+) {
     let shared = async {
         shutdown.run_until_cancelled(tokio::time::sleep(worker.first_take_after)).await;
-        taker::run(Arc::clone(&worker), Arc::clone(&worker.queue), batches.clone(), shutdown.clone()).await;
+        taker::run(Arc::clone(&worker), Arc::clone(&worker.queue), batches, shutdown.clone()).await;
     };
     let own = async {
         if let Some(queue) = worker.own_queue.clone() {
-            taker::run(Arc::clone(&worker), queue, batches.clone(), shutdown.clone()).await;
+            taker::run(Arc::clone(&worker), queue, own_batches, shutdown.clone()).await;
         }
     };
     tokio::join!(shared, own);

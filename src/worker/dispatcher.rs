@@ -117,7 +117,11 @@ impl Dispatcher {
     }
 
     /// Works until shutdown; what waits then goes back to the queue. Claims and calls under way are left to finish.
-    pub(super) async fn run(self: Arc<Self>, mut batches: mpsc::Receiver<Batch>) {
+    pub(super) async fn run(
+        self: Arc<Self>,
+        mut batches: mpsc::Receiver<Batch>,
+        mut own_batches: mpsc::Receiver<Batch>,
+    ) {
         let mut buffer = Buffer::new(Arc::clone(self.worker.availability.shares()));
         let mut shortened_at = Instant::now();
         loop {
@@ -128,7 +132,7 @@ impl Dispatcher {
                 shortened_at = Instant::now();
             }
             let has_room = !is_full(&buffer);
-            match self.next(&mut batches, has_room, rate_wait).await {
+            match self.next(&mut batches, &mut own_batches, has_room, rate_wait).await {
                 Event::Batch(Some(batch)) => self.let_in(&mut buffer, batch).await,
                 Event::Batch(None) | Event::Shutdown => break,
                 Event::Freed => {}
@@ -136,11 +140,24 @@ impl Dispatcher {
         }
     }
 
-    async fn next(&self, batches: &mut mpsc::Receiver<Batch>, has_room: bool, rate_wait: Option<Duration>) -> Event {
+    async fn next(
+        &self,
+        batches: &mut mpsc::Receiver<Batch>,
+        own_batches: &mut mpsc::Receiver<Batch>,
+        has_room: bool,
+        rate_wait: Option<Duration>,
+    ) -> Event {
+        // Whichever has one, by chance. Without a queue of its own that one is closed from the start.
+        let batch = async {
+            tokio::select! {
+                Some(batch) = own_batches.recv() => Some(batch),
+                batch = batches.recv() => batch,
+            }
+        };
         tokio::select! {
             biased;
             () = self.shutdown.cancelled() => Event::Shutdown,
-            batch = batches.recv(), if has_room => Event::Batch(batch),
+            batch = batch, if has_room => Event::Batch(batch),
             () = self.freed.notified() => Event::Freed,
             () = tokio::time::sleep(SHORTEN_EVERY), if !has_room => Event::Freed,
             () = tokio::time::sleep(rate_wait.unwrap_or_default()), if rate_wait.is_some() => Event::Freed,

@@ -105,3 +105,43 @@ async fn five_topics_with_thousands_of_hanging_hosts_leave_a_share_to_a_sixth() 
         honest_rows_are_sent(Carrier::Stream, concurrency, 5).await;
     }
 }
+
+/// The calls of the hostile topic end all at once, every other second, and its rows come back to be retried.
+#[tokio::test]
+async fn a_share_is_left_while_calls_time_out_and_are_retried() {
+    let street = Street::new(Carrier::Stream, 16).await;
+    let _instance = street.setup.clone().set("channels.webhook.timeout", "2s").start().await;
+    street.pile_up(1).await;
+    let mut waits = Vec::new();
+    // Each generation of calls is followed by a few honest rows.
+    for generation in 1..=5 {
+        street.hanging.wait_for(13 * generation, SOON).await;
+        for topic in ["honest", "elsewhere", "honest"] {
+            waits.push(street.single(topic).await);
+        }
+    }
+    println!("waits {waits:.2?} beside {} calls that hang", street.hanging.count());
+    assert!(waits.iter().all(|wait| *wait < WAIT_MAX_S), "{waits:?}");
+}
+
+#[tokio::test]
+async fn one_hanging_host_of_many_costs_the_others_of_its_topic_nothing_beyond_its_share() {
+    const OTHERS: i32 = 400;
+    let street = Street::new(Carrier::Stream, 16).await;
+    let _instance = street.setup.start().await;
+    let honest = Provider::start_at("0.0.0.0:0".parse().unwrap()).unwrap();
+    let (hanging, other) = (street.hanging.addr().port(), honest.addr().port());
+    let notify = |rows: i32, host: &str, port: u16| {
+        format!(
+            "SELECT outboxd.notify('hooks', format('http://127.0.%s.1:{port}/', {host}), '{{}}') FROM generate_series(1, {rows}) n"
+        )
+    };
+    sql::run(&street.app, &notify(1_000, "0", hanging)).await;
+    street.hanging.wait_for(8, SOON).await;
+    sql::run(&street.app, &notify(OTHERS, "n % 100", other)).await;
+    let sent = format!("SELECT count(*) = {OTHERS} FROM outboxd.notification_log WHERE status = 'SENT'");
+    sql::until(&street.app, &sent).await;
+    // Half of the instance's calls, as shipped; none of them had to end.
+    assert_eq!(street.hanging.count(), 8);
+    assert_eq!(sql::value::<i64>(&street.app, "SELECT count(*) FROM outboxd.attempts").await, 0);
+}
