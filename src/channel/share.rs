@@ -1,7 +1,7 @@
 //! How topics share the calls of an instance.
 //!
 //! A topic may have so many calls under way that at least the root of what others leave to it stays free: of 256 calls
-//! a topic alone takes 241, and five topics take 49 each. So the next topic finds a call to start with, however many
+//! a topic alone takes 241, and five topics take about 50 each. So the next topic finds a call to start with, however many
 //! hosts of the others hang, and nobody has to configure anything. A topic that comes later gets its equal part as the
 //! calls of the others end.
 //!
