@@ -49,6 +49,7 @@ use crate::upkeep::statistics::{self as reports, Reporter};
 use crate::upkeep::{bulk, circuits};
 use crate::worker::{self, Drain, Worker};
 
+mod queues;
 mod schema;
 pub mod signals;
 pub mod systemd;
@@ -127,8 +128,8 @@ impl Instance {
         let router = Arc::new(Router::new(&config.channels, &config.routes)?);
         schema::prepare(&config).await?;
         let store = Store::open(&config)?;
-        let (queue, fallback) = open_queue(&config, &roles).await?;
-        let (queue, split) = split_queue(queue, &config, &roles);
+        let (queue, fallback) = queues::open(&config, &roles).await?;
+        let (queue, split) = queues::split(queue, &config, &roles);
         // The relay appends, the API lets clients listen.
         let uses_events = roles.contains(&Role::Relay) || roles.contains(&Role::Api);
         let event_streams = match &config.redis_url {
@@ -385,37 +386,6 @@ impl Instance {
             Err(error) => warn!(%error, instance, "could not sign off; it counts as dead after its TTL"),
         }
     }
-}
-
-/// The queue that is configured, and, where that is Redis and may be left, how.
-async fn open_queue(
-    config: &Config,
-    roles: &BTreeSet<Role>,
-) -> queue::Result<(Arc<dyn Queue>, Option<Arc<FallbackQueue>>)> {
-    let queue = queue::open(&config.queue, config.redis_url.as_ref()).await?;
-    if config.queue.kind == QueueKind::Memory || config.queue.fallback_after.is_none() {
-        return Ok((queue, None));
-    }
-    if !roles.contains(&Role::Relay) || !roles.contains(&Role::Worker) {
-        info!("queue.fallback_after has no effect: without Redis only relay and worker in one process can go on");
-        return Ok((queue, None));
-    }
-    let fallback = Arc::new(FallbackQueue::new(queue, config.queue.window));
-    Ok((Arc::clone(&fallback) as Arc<dyn Queue>, Some(fallback)))
-}
-
-/// The queue, and, where it is shared and what enters it here can be worked off here, how to keep something to ourselves.
-fn split_queue(
-    queue: Arc<dyn Queue>,
-    config: &Config,
-    roles: &BTreeSet<Role>,
-) -> (Arc<dyn Queue>, Option<Arc<SplitQueue>>) {
-    let is_shared = config.queue.kind != QueueKind::Memory;
-    if !is_shared || !roles.contains(&Role::Relay) || !roles.contains(&Role::Worker) {
-        return (queue, None);
-    }
-    let split = Arc::new(SplitQueue::new(queue, config.queue.window));
-    (Arc::clone(&split) as Arc<dyn Queue>, Some(split))
 }
 
 fn host_name() -> String {

@@ -33,6 +33,7 @@ use crate::store::instance::{InstanceId, Presence};
 use crate::telemetry::otlp::Tracer;
 use crate::telemetry::statistics::Statistics;
 
+mod arrivals;
 mod buffer;
 mod circuits;
 mod destinations;
