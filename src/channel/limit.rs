@@ -244,7 +244,7 @@ impl Default for Load {
 
 impl Load {
     /// One of which nothing is known, beside this one: as quick, but never slow for what others are.
-    fn quick(&self) -> Load {
+    pub(super) fn quick(&self) -> Load {
         Load { usual: self.usual.min(CALL_ASSUMED), ..Load::default() }
     }
 
