@@ -67,8 +67,9 @@ impl Held {
     fn try_add(&mut self, topic: &Arc<str>, bytes: usize, bytes_max: usize) -> bool {
         let of_topic = self.topics.get(topic).copied().unwrap_or(0);
         let not_others = bytes_max.saturating_sub(self.bytes - of_topic);
-        let is_first = of_topic == 0 && self.bytes < bytes_max;
-        if !is_first && of_topic + bytes > not_others / 2 {
+        // The first of a topic, and small ones, of which only the bodies may count.
+        let is_free = (of_topic == 0 || bytes == 0) && self.bytes < bytes_max;
+        if !is_free && of_topic + bytes > not_others / 2 {
             return false;
         }
         self.change(topic, 0, bytes);
