@@ -11,6 +11,8 @@ CREATE TABLE outboxd.instance (
     claimed_through timestamptz,
     -- Since when it goes on without its Redis: what it published may be in its process and die with it.
     fallback_since timestamptz,
+    -- Topics that another instance lacks a route for stay in its process: what it published may die with it.
+    keeps_its_own boolean NOT NULL DEFAULT false,
     in_flight     integer NOT NULL DEFAULT 0,
     draining      boolean NOT NULL DEFAULT false,
     clock_skew_ms integer,

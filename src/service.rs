@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use secrecy::SecretSlice;
 use tokio::sync::Mutex;
@@ -29,6 +29,7 @@ use crate::events::{self, Events};
 use crate::producer::Producer;
 use crate::queue::events::EventStreams;
 use crate::queue::fallback::FallbackQueue;
+use crate::queue::split::SplitQueue;
 use crate::queue::{self, Queue};
 use crate::relay::Relay;
 use crate::relay::publisher::Publisher;
@@ -47,6 +48,7 @@ use crate::telemetry::statistics::{Counts, Statistics};
 use crate::upkeep::fallback::{self, Fallback};
 use crate::upkeep::heartbeat::{self, Heartbeat};
 use crate::upkeep::retention::{self, Retention};
+use crate::upkeep::routes::{self, Routes};
 use crate::upkeep::statistics::{self as reports, Reporter};
 use crate::upkeep::{bulk, circuits};
 use crate::worker::{self, Drain, Worker};
@@ -93,6 +95,8 @@ struct Instance {
     fallback: Option<Arc<FallbackQueue>>,
     /// When Redis was asked first.
     redis_asked_at: Instant,
+    /// The same, if it is shared with others and this process can keep something to itself.
+    split: Option<Arc<SplitQueue>>,
     event_streams: Option<EventStreams>,
     publisher: Publisher,
     router: Arc<Router>,
@@ -141,6 +145,7 @@ impl Instance {
         let store = Store::open(&config)?;
         let redis_asked_at = Instant::now();
         let Opened { queue, fallback, is_away } = carrier::open(&config, &roles).await?;
+        let (queue, split) = carrier::split(queue, &config, &roles);
         // The relay appends, the API lets clients listen.
         let uses_events = roles.contains(&Role::Relay) || roles.contains(&Role::Api);
         let event_streams = match &config.redis_url {
@@ -163,6 +168,7 @@ impl Instance {
             roles: roles.iter().map(|role| role.name().to_owned()).collect(),
             queue_kind: queue.kind(),
             host: host_name(),
+            topics: (!config.routes.is_empty()).then(|| config.routes.keys().cloned().collect()),
             every: config.worker.heartbeat,
             ttl: config.worker.heartbeat_ttl,
             presence: Arc::clone(&presence),
@@ -179,6 +185,12 @@ impl Instance {
         let availability = Availability::new(Arc::clone(&router), &config.channels, config.worker.concurrency)
             .with_credentials(circuits::credentials(&store, &config.channels, &roles).await?);
         circuits::pass(&store, &heartbeat.instance, &availability).await?;
+        if let Some(queue) = &split {
+            // Before the first push as well.
+            Routes { queue: Arc::clone(queue), availability: &availability, heartbeat: &heartbeat }
+                .pass(&mut routes::Done::default())
+                .await?;
+        }
         let spans = match roles.contains(&Role::Worker) {
             true => {
                 let name = format!("{}-{}", registered.install_id, heartbeat.instance.get());
@@ -193,6 +205,7 @@ impl Instance {
             queue,
             fallback,
             redis_asked_at,
+            split,
             event_streams,
             publisher,
             router,
@@ -247,6 +260,7 @@ impl Instance {
                 circuits::run(&self.store, &self.heartbeat.instance, &self.availability, &shutdown),
                 self.plan(&shutdown),
                 self.outlast_redis(&shutdown),
+                self.follow_routes(&shutdown),
                 self.append_events(&shutdown)
             );
             beats_stop.cancel();
@@ -285,6 +299,13 @@ impl Instance {
             heartbeat: &self.heartbeat,
         };
         fallback::run(&fallback, shutdown).await;
+    }
+
+    /// Keeps to this process what some other worker has no route for.
+    async fn follow_routes(&self, shutdown: &CancellationToken) {
+        let Some(queue) = self.split.clone() else { return };
+        let routes = Routes { queue, availability: &self.availability, heartbeat: &self.heartbeat };
+        routes::run(&routes, shutdown).await;
     }
 
     /// Domain events go to Redis, if there is one.
@@ -355,6 +376,8 @@ impl Instance {
         Worker {
             store: self.store.clone(),
             queue: Arc::clone(&self.queue),
+            own_queue: self.split.as_ref().map(|queue| queue.own()),
+            first_take_after: self.first_take_after(),
             statistics: Arc::clone(&self.statistics),
             shortages: Arc::clone(&self.shortages),
             router: Arc::clone(&self.router),
@@ -369,11 +392,20 @@ impl Instance {
         }
     }
 
+    /// Who has no route for some topics and joins others waits until they know of it.
+    fn first_take_after(&self) -> Duration {
+        let is_last_known =
+            self.router.topics().is_none() || self.presence.alive() <= 1 || self.queue.kind() == "memory";
+        if is_last_known { Duration::ZERO } else { circuits::KNOWN_AFTER }
+    }
+
     /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out. If
     /// it cannot be given back they do: whoever signed off holds nothing.
     async fn sign_off(&self) {
         let instance = self.heartbeat.instance.get();
-        let is_in_process = self.config.queue.kind == QueueKind::Memory || self.presence.is_on_fallback();
+        let is_in_process = self.config.queue.kind == QueueKind::Memory
+            || self.presence.is_on_fallback()
+            || self.presence.keeps_its_own();
         if is_in_process && let Err(error) = self.store.republish(Undelivered::PublishedBy(&[instance])).await {
             warn!(%error, "rows in the in-process queue wait for another instance's sweep");
             return;

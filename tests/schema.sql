@@ -372,6 +372,7 @@ TABLE instance WITH (fillfactor=50)
     queue_counter bigint NOT NULL DEFAULT 0
     claimed_through timestamp with time zone
     fallback_since timestamp with time zone
+    keeps_its_own boolean NOT NULL DEFAULT false
     in_flight integer NOT NULL DEFAULT 0
     draining boolean NOT NULL DEFAULT false
     clock_skew_ms integer
