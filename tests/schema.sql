@@ -489,8 +489,8 @@ END
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
     CREATE INDEX notification_log_recipient ON outboxd.notification_log USING btree (recipient, id)
-    CREATE TRIGGER ids_are_drawn_by_the_server BEFORE INSERT ON outboxd.notification_log FOR EACH ROW WHEN (((NOT has_table_privilege(('outboxd.notification_log'::regclass)::oid, 'UPDATE'::text)) AND (new.id <> currval('outboxd.notification_log_id_seq'::regclass)))) EXECUTE FUNCTION outboxd._refuse_id()
     CREATE INDEX notification_log_second_due ON outboxd.notification_log USING btree (date_bin('00:00:01'::interval, due_at, '0001-01-01 00:00:00+00'::timestamp with time zone), topic) WHERE (due_at IS NOT NULL)
+    CREATE TRIGGER ids_are_drawn_by_the_server BEFORE INSERT ON outboxd.notification_log FOR EACH ROW WHEN (((NOT has_table_privilege(('outboxd.notification_log'::regclass)::oid, 'UPDATE'::text)) AND (new.id <> currval('outboxd.notification_log_id_seq'::regclass)))) EXECUTE FUNCTION outboxd._refuse_id()
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
     GRANT insert (id) TO outboxd_app
@@ -776,6 +776,8 @@ TABLE snapshot_held
     waiting bigint NOT NULL
     CONSTRAINT snapshot_held_pkey PRIMARY KEY (channel, origin)
     CREATE UNIQUE INDEX snapshot_held_pkey ON outboxd.snapshot_held USING btree (channel, origin)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
 TABLE snapshot_waiting
     reason text NOT NULL
     topic text NOT NULL
