@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use secrecy::SecretSlice;
 use tokio::sync::Mutex;
@@ -26,19 +26,16 @@ use crate::channel::descriptors::Descriptors;
 use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
 use crate::events::{self, Events};
-use crate::producer::Producer;
 use crate::queue::events::EventStreams;
 use crate::queue::fallback::FallbackQueue;
 use crate::queue::split::SplitQueue;
 use crate::queue::{self, Queue};
-use crate::relay::Relay;
 use crate::relay::publisher::Publisher;
-use crate::relay::repair::{self, Repair};
+use crate::relay::repair;
 use crate::schedule::{self, Scheduler};
-use crate::server::{self, Api, Parts, Readiness};
+use crate::server::{self, Api, Readiness};
 use crate::store::claim::Calls;
 use crate::store::instance::{InstanceId, Presence};
-use crate::store::leader::LeaderLease;
 use crate::store::repair::Undelivered;
 use crate::store::{self, Store, migrate};
 use crate::telemetry;
@@ -49,18 +46,18 @@ use crate::upkeep::fallback::{self, Fallback};
 use crate::upkeep::heartbeat::{self, Heartbeat};
 use crate::upkeep::retention::{self, Retention};
 use crate::upkeep::routes::{self, Routes};
-use crate::upkeep::statistics::{self as reports, Reporter};
+use crate::upkeep::statistics as reports;
 use crate::upkeep::{bulk, circuits};
-use crate::worker::{self, Drain, Worker};
+use crate::worker::{self, Drain};
 
 mod carrier;
+mod parts;
 mod schema;
 pub mod signals;
 pub mod systemd;
 mod wakeup;
 
 use carrier::Opened;
-use wakeup::Stages;
 
 /// Why an instance did not start.
 #[derive(Debug, thiserror::Error)]
@@ -314,89 +311,6 @@ impl Instance {
             let events = Events::new(self.store.clone(), streams, self.lease(events::LEASE));
             events::run(events, shutdown).await;
         }
-    }
-
-    fn lease(&self, name: &'static str) -> LeaderLease {
-        LeaderLease::new(self.store.clone(), self.heartbeat.instance.clone(), name, self.config.worker.heartbeat_ttl)
-    }
-
-    fn parts(&self) -> Parts {
-        Parts {
-            store: self.store.clone(),
-            queue: Arc::clone(&self.queue),
-            availability: Arc::clone(&self.availability),
-            channels: self.config.channels.keys().cloned().collect(),
-            events: self.event_streams.clone(),
-        }
-    }
-
-    fn stages(&self) -> Stages {
-        let (store, publisher) = (self.store.clone(), self.publisher.clone());
-        let instance = self.heartbeat.instance.clone();
-        let has = |role: Role| self.roles.contains(&role);
-        Stages {
-            producer: has(Role::Producer).then(|| Producer::new(store.clone())),
-            relay: has(Role::Relay).then(|| {
-                Relay::new(store.clone(), publisher.clone(), Arc::clone(&self.availability), instance.clone())
-            }),
-            publisher,
-            store,
-        }
-    }
-
-    fn reporter(&self) -> Reporter {
-        Reporter {
-            store: self.store.clone(),
-            queue: Arc::clone(&self.queue),
-            statistics: Arc::clone(&self.statistics),
-            shortages: Arc::clone(&self.shortages),
-            files: self.files,
-            instance: self.heartbeat.instance.clone(),
-            routes: reports::routes(&self.config.routes),
-            router: Arc::clone(&self.router),
-        }
-    }
-
-    fn repair(&self) -> Repair {
-        Repair {
-            store: self.store.clone(),
-            queue: Arc::clone(&self.queue),
-            statistics: Arc::clone(&self.statistics),
-            router: Arc::clone(&self.router),
-            instance: self.heartbeat.instance.clone(),
-            presence: Arc::clone(&self.presence),
-            calls: Arc::clone(&self.calls),
-            ttl: self.config.worker.heartbeat_ttl,
-            relay: self.config.relay.clone(),
-            reconcile: self.config.reconcile.clone(),
-        }
-    }
-
-    fn worker(&self, tracer: Option<Tracer>) -> Worker {
-        Worker {
-            store: self.store.clone(),
-            queue: Arc::clone(&self.queue),
-            own_queue: self.split.as_ref().map(|queue| queue.own()),
-            first_take_after: self.first_take_after(),
-            statistics: Arc::clone(&self.statistics),
-            shortages: Arc::clone(&self.shortages),
-            router: Arc::clone(&self.router),
-            availability: Arc::clone(&self.availability),
-            instance: self.heartbeat.instance.clone(),
-            config: self.config.worker.clone(),
-            deliveries_max: self.config.queue.deliveries_max,
-            maintain_every: self.config.queue.consumer_ttl / 4,
-            presence: Arc::clone(&self.presence),
-            calls: Arc::clone(&self.calls),
-            tracer,
-        }
-    }
-
-    /// Who has no route for some topics and joins others waits until they know of it.
-    fn first_take_after(&self) -> Duration {
-        let is_last_known =
-            self.router.topics().is_none() || self.presence.alive() <= 1 || self.queue.kind() == "memory";
-        if is_last_known { Duration::ZERO } else { circuits::KNOWN_AFTER }
     }
 
     /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out. If
