@@ -451,7 +451,8 @@ async fn writing_our_tables_runs_only_what_is_ours_or_the_servers() {
     let client = postgres::database().await.connect().await;
     let foreign = "
         WITH ours AS (SELECT c.oid, c.relname FROM pg_class c WHERE c.relnamespace = 'outboxd'::regnamespace)
-        SELECT 'trigger ' || t.tgname FROM pg_trigger t JOIN ours o ON o.oid = t.tgrelid WHERE NOT t.tgisinternal
+        SELECT 'trigger ' || t.tgname FROM pg_trigger t JOIN ours o ON o.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
+         WHERE NOT t.tgisinternal AND (p.pronamespace <> 'outboxd'::regnamespace OR t.tgdeferrable)
         UNION ALL
         SELECT 'rule ' || r.rulename FROM pg_rewrite r JOIN ours o ON o.oid = r.ev_class WHERE r.rulename <> '_RETURN'
         UNION ALL
