@@ -31,7 +31,7 @@ COMMENT ON VIEW outboxd.channel_health IS 'How each channel fares: calls of the 
 COMMENT ON COLUMN outboxd.channel_health.channel IS 'As named in the configuration.';
 COMMENT ON COLUMN outboxd.channel_health.origin IS
     'scheme://host:port, where the URL comes from data; NULL: the whole channel; (other): origins beyond the first '
-    'hundred.';
+    '10,000 that one instance called within two seconds.';
 COMMENT ON COLUMN outboxd.channel_health.circuit IS
     'closed: calls go out; open: held; half-open: the next call is a probe.';
 COMMENT ON COLUMN outboxd.channel_health.paused IS

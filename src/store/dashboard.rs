@@ -1,5 +1,5 @@
 //! What the dashboard's pages show. One statement a page, which answers with one JSON document: the page is drawn from
-//! it as it is. Lists are bounded in the statements.
+//! it as it is. Lists are bounded in the statements, and read in parts from the worst on.
 
 use serde_json::Value;
 use tokio_postgres::types::ToSql;
@@ -10,6 +10,23 @@ use super::{Error, Query, Store, query};
 
 /// Entries of the audit on one page.
 pub const AUDIT_PAGE: i64 = 50;
+/// Rows of another list on one page; the statements read one more, which says that there is another page.
+pub const LIST_PAGE: usize = 50;
+/// Bulk actions on one page.
+pub const BULK_PAGE: usize = 30;
+
+/// Which part of a list is asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Only names with this in them, in upper or lower case.
+    pub name: Option<String>,
+    /// After this place.
+    pub after: Option<Place>,
+}
+
+/// Where a row stands in its list: its rank, two numbers more, and its name, which no other row has.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+pub struct Place(pub i64, pub i64, pub i64, pub String);
 
 impl Store {
     /// The checks of `health`, worst first, with what their buttons need.
@@ -23,33 +40,33 @@ impl Store {
     }
 
     /// The channels and what holds them.
-    pub async fn dashboard_channels(&self) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_channels", Request, []), &[]).await
+    pub async fn dashboard_channels(&self, part: &Part) -> Answer<Value> {
+        self.read_part(query!("dashboard/read_channels", Request, [TEXT, INT8, INT8, INT8, TEXT]), part).await
     }
 
     /// The topics.
-    pub async fn dashboard_topics(&self) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_topics", Request, []), &[]).await
+    pub async fn dashboard_topics(&self, part: &Part) -> Answer<Value> {
+        self.read_part(query!("dashboard/read_topics", Request, [TEXT, INT8, INT8, INT8, TEXT]), part).await
     }
 
     /// The newest dead letters, by cause.
-    pub async fn dashboard_dead_groups(&self) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_dead_groups", Request, []), &[]).await
+    pub async fn dashboard_dead_groups(&self, part: &Part) -> Answer<Value> {
+        self.read_part(query!("dashboard/read_dead_groups", Request, [TEXT, INT8, INT8, INT8, TEXT]), part).await
     }
 
     /// The schedules and their last runs.
-    pub async fn dashboard_schedules(&self) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_schedules", Request, []), &[]).await
+    pub async fn dashboard_schedules(&self, part: &Part) -> Answer<Value> {
+        self.read_part(query!("dashboard/read_schedules", Request, [TEXT, INT8, INT8, INT8, TEXT]), part).await
     }
 
     /// Events that wait, and who reads them.
-    pub async fn dashboard_events(&self) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_events", Request, []), &[]).await
+    pub async fn dashboard_events(&self, part: &Part) -> Answer<Value> {
+        self.read_part(query!("dashboard/read_events", Request, [TEXT, INT8, INT8, INT8, TEXT]), part).await
     }
 
     /// The instances of the last day.
-    pub async fn dashboard_instances(&self) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_instances", Request, []), &[]).await
+    pub async fn dashboard_instances(&self, part: &Part) -> Answer<Value> {
+        self.read_part(query!("dashboard/read_instances", Request, [TEXT, INT8, INT8, INT8, TEXT]), part).await
     }
 
     /// What operators did, newest first, before this entry.
@@ -57,14 +74,26 @@ impl Store {
         self.read_document(query!("dashboard/read_audit", Request, [INT8, INT8]), &[&before, &AUDIT_PAGE]).await
     }
 
-    /// Bulk actions, newest first, or this one.
-    pub async fn dashboard_bulk(&self, id: Option<i64>) -> Answer<Value> {
-        self.read_document(query!("dashboard/read_bulk", Request, [INT8]), &[&id]).await
+    /// Bulk actions, newest first, before this one.
+    pub async fn dashboard_bulk(&self, before: Option<i64>) -> Answer<Value> {
+        self.read_document(query!("dashboard/read_bulk", Request, [INT8, INT8]), &[&None::<i64>, &before]).await
+    }
+
+    /// This bulk action.
+    pub async fn dashboard_bulk_action(&self, id: i64) -> Answer<Value> {
+        self.read_document(query!("dashboard/read_bulk", Request, [INT8, INT8]), &[&id, &None::<i64>]).await
     }
 
     /// What is known of a notification beside its record.
     pub async fn dashboard_life(&self, id: i64) -> Answer<Value> {
         self.read_document(query!("dashboard/read_life", Request, [INT8]), &[&id]).await
+    }
+
+    async fn read_part(&self, query: &Query, part: &Part) -> Answer<Value> {
+        let Part { name, after } = part;
+        let number = |of: fn(&Place) -> i64| after.as_ref().map(of);
+        let (rank, second, third) = (number(|place| place.0), number(|place| place.1), number(|place| place.2));
+        self.read_document(query, &[name, &rank, &second, &third, &after.as_ref().map(|place| &*place.3)]).await
     }
 
     async fn read_document(&self, query: &Query, params: &[&(dyn ToSql + Sync)]) -> Answer<Value> {

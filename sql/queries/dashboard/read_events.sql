@@ -1,16 +1,34 @@
--- Events that wait for Redis, by topic, of the 10,000 oldest; the consumer groups; the last loss.
--- Parameters: none. Locks: none. Index: event_outbox_pkey, event_publication_pkey.
-WITH waiting AS (
+-- Events that wait for Redis, by topic, of the 10,000 oldest; the consumer groups, a page of them, worst first: what lacks
+-- events, then what is furthest behind; the streams; the last loss.
+-- $1 only topics and groups with this in them · $2, $3, $4, $5 the place of the last group of the page before; NULL: from
+-- the first on
+-- Locks: none. Index: event_outbox_pkey, event_publication_pkey; 51 rows of each list at most.
+WITH waiting AS MATERIALIZED (
     SELECT w.topic, sum(w.events)::bigint AS count, extract(epoch FROM clock_timestamp() - min(w.since))::float8 AS oldest_s
       FROM (SELECT o.topic, 1 AS events, o.since FROM (SELECT e.topic, e.since FROM outboxd.event_outbox e ORDER BY e.seq LIMIT 10000) o
             UNION ALL
             (SELECT p.topic, cardinality(p.event_ids), p.since FROM outboxd.event_publication p
               WHERE p.number > (SELECT g.appended FROM outboxd.event_progress g) ORDER BY p.number LIMIT 500)) w
-     GROUP BY w.topic ORDER BY 2 DESC LIMIT 100
+     WHERE $1::text IS NULL OR position(lower($1) IN lower(w.topic)) > 0
+     GROUP BY w.topic
+), stream AS MATERIALIZED (
+    SELECT e.topic, e.position FROM outboxd.event_stream e WHERE $1 IS NULL OR position(lower($1) IN lower(e.topic)) > 0
+), ranked AS MATERIALIZED (
+    SELECT g.*, (g.cut_at IS NULL)::int AS rank, -(g.behind::numeric * 1000 / greatest(g.stream_max, 1))::bigint AS behind_share,
+           concat_ws(' ', g.topic, g.consumer_group) AS name
+      FROM outboxd.event_consumers g
+     WHERE $1 IS NULL OR position(lower($1) IN lower(concat_ws(' ', g.topic, g.consumer_group))) > 0
+), listed AS (
+    SELECT r.*, json_build_array(r.rank, r.behind_share, 0, r.name) AS place FROM ranked r
+     WHERE $2::bigint IS NULL OR (r.rank, r.behind_share, 0, r.name COLLATE "C") > ($2, $3::bigint, $4::bigint, $5::text COLLATE "C")
+     ORDER BY r.rank, r.behind_share, r.name COLLATE "C" LIMIT 51
 )
 SELECT json_build_object(
-    'waiting', (SELECT json_agg(w) FROM waiting w),
-    'streams', (SELECT json_agg(s) FROM (SELECT e.topic, e.position FROM outboxd.event_stream e ORDER BY e.topic LIMIT 100) s),
-    'consumers', (SELECT json_agg(c) FROM (
-        SELECT g.* FROM outboxd.event_consumers g ORDER BY g.cut_at IS NULL, g.topic, g.consumer_group LIMIT 100) c),
+    'waiting', (SELECT json_agg(w) FROM (SELECT x.* FROM waiting x ORDER BY x.count DESC, x.topic LIMIT 50) w),
+    'streams', (SELECT json_agg(s) FROM (SELECT x.* FROM stream x ORDER BY x.position DESC, x.topic LIMIT 50) s),
+    'consumers', (SELECT json_agg(l) FROM listed l),
+    'total', json_build_object(
+        'waiting', (SELECT count(*) FROM waiting), 'streams', (SELECT count(*) FROM stream), 'matching', (SELECT count(*) FROM ranked),
+        'lacking', (SELECT count(*) FROM ranked r WHERE r.rank = 0),
+        'has_more_events', (SELECT count(*) > 9999 FROM (SELECT FROM outboxd.event_outbox LIMIT 10000) e)),
     'progress', (SELECT row_to_json(g) FROM outboxd.event_progress g)) AS page

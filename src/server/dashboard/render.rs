@@ -63,6 +63,9 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     engine.add_function("bar", |percent: Option<f64>| bar(percent.unwrap_or(0.0)));
     engine.add_function("act", act);
     engine.add_function("ask", ask);
+    engine.add_function("find", find);
+    engine.add_function("pages", pages);
+    engine.add_function("many", many);
     engine
 });
 
@@ -251,6 +254,48 @@ fn ask(state: &State<'_, '_>, verb: &str, label: &str, text: &str, fields: Kwarg
         HtmlEscape(label),
         HtmlEscape(text)
     )))
+}
+
+/// A search by name. It is a form that leads to the same page, so it works without the script.
+fn find(state: &State<'_, '_>, label: &str) -> Value {
+    let (path, name) = (listed(state, "path"), listed(state, "name"));
+    let (path, name, label) = (HtmlEscape(&path), HtmlEscape(&name), HtmlEscape(label));
+    let all = if name.0.is_empty() { String::new() } else { format!("<a class=\"btn\" href=\"{path}\">All</a>") };
+    Value::from_safe_string(format!(
+        "<form class=\"find\" action=\"{path}\" role=\"search\"><label class=\"sr\" for=\"name\">{label}</label>\
+         <input id=\"name\" name=\"name\" type=\"search\" value=\"{name}\" placeholder=\"{label}\" autocomplete=\"off\" spellcheck=\"false\">\
+         <button class=\"btn\" type=\"submit\">Find</button>{all}</form>"
+    ))
+}
+
+/// The links from one page of a list to others.
+fn pages(state: &State<'_, '_>) -> Value {
+    let (first, more) = (listed(state, "first"), listed(state, "more"));
+    let is_later = state.lookup("list").and_then(|list| list.get_attr("is_later").ok()).is_some_and(|is| is.is_true());
+    let mut html = String::new();
+    if is_later {
+        html += &format!("<a class=\"btn\" href=\"{}\">First</a>", HtmlEscape(&first));
+    }
+    if !more.is_empty() {
+        html += &format!("<a class=\"btn\" rel=\"next\" href=\"{}\">More</a>", HtmlEscape(&more));
+    }
+    Value::from_safe_string(format!("<span class=\"acts\">{html}</span>"))
+}
+
+/// What the page's list says of itself; empty: nothing.
+fn listed(state: &State<'_, '_>, what: &str) -> String {
+    let value = state.lookup("list").and_then(|list| list.get_attr(what).ok());
+    value.filter(|value| !value.is_none() && !value.is_undefined()).map(|value| value.to_string()).unwrap_or_default()
+}
+
+/// `1 topic`, `1,000 topics`.
+fn many(n: Option<f64>, one: &str, more: Option<&str>) -> String {
+    let n = n.unwrap_or(0.0) as i64;
+    match (n, more) {
+        (1, _) => format!("1 {one}"),
+        (_, Some(more)) => format!("{} {more}", words::count(n)),
+        (_, None) => format!("{} {one}s", words::count(n)),
+    }
 }
 
 fn may_operate(state: &State<'_, '_>) -> bool {

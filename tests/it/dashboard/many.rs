@@ -1,0 +1,156 @@
+//! Many topics and origins: nothing is out of reach, and no figure is of some of them only.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::pages::HTML;
+use super::{Desk, SOON};
+use crate::support::http::{get, post};
+use crate::support::provider::Reply;
+use crate::support::sql;
+use crate::support::world::{Carrier, World};
+
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
+
+fn seed(topics: usize, origins: usize) -> String {
+    include_str!("many.sql").replace("$topics", &topics.to_string()).replace("$origins", &origins.to_string())
+}
+
+/// A platform with so many tenants, whose instance has counted them.
+async fn platform(topics: usize, origins: usize) -> Desk {
+    let desk = Desk::new(World::new(Carrier::Memory).await).await;
+    sql::run(&desk.world.app, &seed(topics, origins)).await;
+    let counted = format!(
+        "SELECT count(DISTINCT topic) >= {topics} FROM outboxd.snapshot_count, outboxd.snapshot WHERE taken_at > now() - interval '1 min'"
+    );
+    sql::until(&desk.world.app, &counted).await;
+    desk
+}
+
+/// What stands between `start` and the next `end`, wherever it does.
+fn between(body: &str, start: &str, end: &str) -> Vec<String> {
+    body.split(start).skip(1).filter_map(|rest| Some(rest.split_once(end)?.0.to_owned())).collect()
+}
+
+/// Follows "More" from a page to the last one: what each of them lists.
+async fn walk(addr: SocketAddr, path: &str, start: &str, end: &str) -> Vec<Vec<String>> {
+    let mut pages = Vec::new();
+    let mut next = Some(path.to_owned());
+    while let Some(path) = next {
+        let page = get(addr, &path, &[HTML]).await;
+        assert_eq!(page.status, 200, "{path}: {page:?}");
+        pages.push(between(&page.body, start, end));
+        next = between(&page.body, "rel=\"next\" href=\"", "\"").first().map(|link| {
+            // As a browser reads an attribute.
+            link.replace("&amp;", "&").replace("&#x2f;", "/").replace("&quot;", "\"")
+        });
+        assert!(pages.len() < 1_000, "the pages end");
+    }
+    pages
+}
+
+#[tokio::test]
+async fn every_topic_is_on_one_page_the_worst_on_the_first() {
+    let mut desk = platform(1_000, 10).await;
+    let addr = desk.instance.http_addr().await;
+    let pages = walk(addr, "/topics", "<td class=\"wrap\"><a href=\"/notifications?topic=", "\"").await;
+    let worst: Vec<&str> = pages[0].iter().take(3).map(String::as_str).collect();
+    assert_eq!(worst, ["zz-paused", "zz-failing", "zz-oldest"]);
+    let all: Vec<&String> = pages.iter().flatten().collect();
+    let different: BTreeSet<&String> = all.iter().copied().collect();
+    assert_eq!((all.len(), different.len()), (1_004, 1_004), "each once");
+    let dead = all.iter().position(|topic| *topic == "zz-most-dead").unwrap();
+    assert_eq!(dead, 3 + 333, "after what waits, before what has fewer dead letters");
+    let first = get(addr, "/topics", &[HTML]).await;
+    assert!(first.body.contains("1,004 topics, 1 paused"), "the total is exact: {}", first.body);
+    desk.end().await;
+}
+
+#[tokio::test]
+async fn any_topic_is_found_by_name_and_paused() {
+    let mut desk = platform(1_000, 10).await;
+    let browser = &mut desk.browser;
+    browser.set_scripts(false).await;
+    browser.open("/topics").await;
+    browser.set_scripts(true).await;
+    browser.open("/topics").await;
+    browser.evaluate("document.querySelector('[name=name]').value = 'TENANT-00997'").await;
+    browser.follow("document.querySelector('.find').requestSubmit()").await;
+    assert_eq!(browser.evaluate("document.querySelectorAll('[data-row]').length").await, 1);
+    browser.click("details.confirm summary").await;
+    browser.follow("document.querySelector('form[action=\"/act/pause_topic\"] button').click()").await;
+    browser.until_says("Topic tenant-00997 is paused.").await;
+    assert_eq!(browser.evaluate("location.search").await, "?name=TENANT-00997", "it leads back to where one was");
+    let paused = "SELECT name FROM outboxd.topic WHERE paused_at IS NOT NULL ORDER BY name";
+    assert_eq!(sql::values::<String>(&desk.world.app, paused).await, ["tenant-00997", "zz-paused"]);
+    // One that nothing is known of, before it begins.
+    let addr = desk.instance.http_addr().await;
+    let unknown = get(addr, "/topics?name=campaign", &[HTML]).await;
+    assert!(unknown.body.contains("Pause campaign"), "{}", unknown.body);
+    let body = "name=campaign&back=/topics";
+    assert_eq!(post(addr, "/act/pause_topic", &[HTML, FORM], body).await.status, 303);
+    assert!(get(addr, "/topics?name=campaign", &[HTML]).await.body.contains("/act/resume_topic"));
+    desk.end().await;
+}
+
+#[tokio::test]
+async fn every_origin_is_on_one_page_the_worst_on_the_first() {
+    let mut desk = platform(10, 1_000).await;
+    let addr = desk.instance.http_addr().await;
+    let pages = walk(addr, "/channels", "<span class=\"mono small\">https:&#x2f;&#x2f;", ":443").await;
+    assert_eq!(pages[0][..2], ["zz.example", "customer-01000.example"]);
+    let different: BTreeSet<&String> = pages.iter().flatten().collect();
+    assert_eq!((pages.iter().flatten().count(), different.len()), (1_001, 1_001), "each once");
+    let found = get(addr, "/channels?name=customer-00777", &[HTML]).await;
+    assert_eq!(between(&found.body, "<span class=\"mono small\">", "<").len(), 1, "{}", found.body);
+    desk.end().await;
+}
+
+#[tokio::test]
+async fn every_group_of_dead_letters_is_on_one_page_the_largest_on_the_first() {
+    let mut desk = platform(300, 10).await;
+    let addr = desk.instance.http_addr().await;
+    let pages = walk(addr, "/dead", "data-l=\"topic\">", "<").await;
+    assert_eq!(pages[0][0], "zz-most-dead");
+    let different: BTreeSet<&String> = pages.iter().flatten().collect();
+    assert_eq!((pages.iter().flatten().count(), different.len()), (301, 301), "each once");
+    desk.end().await;
+}
+
+#[tokio::test]
+async fn what_300_topics_did_is_counted_by_the_name_of_each() {
+    let mut world = World::new(Carrier::Memory).await;
+    world.provider.answer(Reply::ok());
+    let _instance = world.setup.start().await;
+    let one_each = "SELECT outboxd.notify('t' || n, 'r', '{}') FROM generate_series(1, 300) n";
+    sql::run(&world.app, one_each).await;
+    world.until_ended().await;
+    sql::until(&world.app, "SELECT coalesce(sum(sent), 0) = 300 FROM outboxd.throughput").await;
+    let alone = "SELECT count(DISTINCT topic) FROM outboxd.latency WHERE sent = 1 AND topic <> '(other)'";
+    assert_eq!(sql::value::<i64>(&world.app, alone).await, 300);
+}
+
+#[tokio::test]
+async fn pages_are_quick_beside_10_000_topics() {
+    let mut desk = platform(10_000, 1_000).await;
+    let large = "SELECT is_large FROM outboxd.snapshot";
+    sql::until(&desk.world.app, large).await;
+    let addr = desk.instance.http_addr().await;
+    for page in ["/", "/topics", "/topics?name=tenant-09", "/channels", "/dead", "/schedules", "/events", "/instances"]
+    {
+        let mut took = Vec::new();
+        for n in 0..5 {
+            // Another text each time, so that each is read anew.
+            let path = if page.contains('?') { format!("{page}{n}") } else { format!("{page}?n={n}") };
+            post(addr, "/act/nothing", &[FORM], "").await;
+            let began = Instant::now();
+            assert_eq!(get(addr, &path, &[HTML]).await.status, 200);
+            took.push(began.elapsed());
+        }
+        println!("{page}: {took:?}");
+        assert!(took.iter().min().unwrap() < &Duration::from_millis(250), "{page} takes {took:?}");
+    }
+    assert!(SOON > Duration::ZERO);
+    desk.end().await;
+}
