@@ -80,7 +80,8 @@ WITH alive AS MATERIALIZED (
            'Topics, channels and schedules that an operator paused; their work waits, the slots of schedules pass.',
            CASE WHEN p.names IS NOT NULL
                 THEN 'SELECT outboxd.resume(''topic''), outboxd.resume_channel(''channel'') or outboxd.resume_schedule(''name'')' END
-      FROM (SELECT string_agg(x.what, ', ' ORDER BY x.what) AS names
+      FROM (SELECT array_to_string((array_agg(x.what ORDER BY x.what))[1:5], ', ')
+                   || CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) ELSE '' END AS names
               FROM (SELECT format('topic %s since %s', t.name, to_char(t.paused_at, 'YYYY-MM-DD HH24:MI TZ')) AS what
                       FROM outboxd.topic t WHERE t.paused_at IS NOT NULL
                     UNION ALL
@@ -186,8 +187,9 @@ WITH alive AS MATERIALIZED (
            'Topics with work, or of a schedule, that no route of a running instance leads anywhere; what they have waits for an '
            'instance that has one.',
            CASE WHEN r.level > 0 THEN 'Add [routes.TOPIC] or [routes.default] to the configuration of every instance and restart' END
-      FROM (SELECT max(w.level) AS level, string_agg(w.what, ', ' ORDER BY w.what) AS names
-              FROM (SELECT CASE WHEN i.is_stuck AND t.waiting > 0 THEN 2 ELSE 1 END AS level,
+      FROM (SELECT max(w.level) AS level, string_agg(w.what, ', ' ORDER BY w.what)
+                   || CASE WHEN max(w.of) > 5 THEN format(' and %s more', max(w.of) - 5) ELSE '' END AS names
+              FROM (SELECT CASE WHEN i.is_stuck AND t.waiting > 0 THEN 2 ELSE 1 END AS level, count(*) OVER () AS of,
                            format('%s (%s)%s', t.topic, concat_ws(', ', CASE WHEN t.waiting > 0 THEN t.waiting || ' waiting' END,
                                                                   'schedule ' || t.schedules),
                                   CASE WHEN i.lacking < i.instances

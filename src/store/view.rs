@@ -12,18 +12,32 @@ use super::{Commit, Query, Store};
 pub struct View {
     /// Its name, below `outboxd.`.
     pub name: &'static str,
+    /// How its rows are told apart, so that a caller can go on after one.
+    pub key: Key,
     sql: &'static str,
 }
 
-/// Payloads are shown one at a time, by id: a page of them would have no bound.
-macro_rules! view {
+/// What a row of a view is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// Nothing: only the first rows are given.
+    None,
+    /// Its names, in ascending order.
+    Names,
+    /// Its number, the newest first.
+    Number,
+}
+
+/// The first rows alone. Payloads are shown one at a time, by id: a page of them would have no bound.
+macro_rules! first {
     ($name:literal, $order:literal) => {
         View {
             name: $name,
+            key: Key::None,
             sql: concat!(
-                "SELECT row_to_json(v)::text FROM (SELECT * FROM outboxd.",
+                "SELECT row_to_json(v)::text, NULL FROM (SELECT * FROM outboxd.",
                 $name,
-                " v ORDER BY ",
+                " v WHERE $2::text[] IS NULL ORDER BY ",
                 $order,
                 " LIMIT $1) v"
             ),
@@ -31,37 +45,90 @@ macro_rules! view {
     };
 }
 
+macro_rules! by_names {
+    ($name:literal, $names:literal) => {
+        View {
+            name: $name,
+            key: Key::Names,
+            sql: concat!(
+                "SELECT row_to_json(v)::text, to_json(ARRAY[",
+                $names,
+                "])::text FROM (SELECT * FROM outboxd.",
+                $name,
+                " v WHERE $2::text[] IS NULL OR ARRAY[",
+                $names,
+                "] > $2 ORDER BY ARRAY[",
+                $names,
+                "] LIMIT $1) v"
+            ),
+        }
+    };
+}
+
+macro_rules! by_number {
+    ($name:literal, $number:literal) => {
+        View {
+            name: $name,
+            key: Key::Number,
+            sql: concat!(
+                "SELECT row_to_json(v)::text, to_json(ARRAY[",
+                $number,
+                "::text])::text FROM (SELECT * FROM outboxd.",
+                $name,
+                " v WHERE $2::text[] IS NULL OR ",
+                $number,
+                " < $2[1]::bigint ORDER BY ",
+                $number,
+                " DESC LIMIT $1) v"
+            ),
+        }
+    };
+}
+
 /// Every public view but `notifications`, which is searched. What each answers is its comment in `sql/views/`.
 pub const VIEWS: &[View] = &[
-    view!("health", "v.level = 'ok', v.name"),
-    view!("queue_state", "v.topic, v.status"),
-    view!("outbox_lag", "1"),
-    view!("stuck", "v.since"),
+    first!("health", "v.level = 'ok', v.name"),
+    by_names!("queue_state", "v.topic, v.status"),
+    first!("outbox_lag", "1"),
+    first!("stuck", "v.since"),
     View {
         name: "dead_letters",
-        sql: "SELECT row_to_json(v)::text FROM (SELECT d.id, d.topic, d.recipient, d.channel, d.attempts, d.error, \
-              d.http_status, d.failed_at, d.created_at FROM outboxd.dead_letters d ORDER BY d.failed_at DESC LIMIT $1) v",
+        key: Key::None,
+        sql: "SELECT row_to_json(v)::text, NULL FROM (SELECT d.id, d.topic, d.recipient, d.channel, d.attempts, d.error, \
+              d.http_status, d.failed_at, d.created_at FROM outboxd.dead_letters d WHERE $2::text[] IS NULL \
+              ORDER BY d.failed_at DESC LIMIT $1) v",
     },
-    view!("attempts", "v.id DESC"),
-    view!("workers", "v.worker"),
-    view!("instances", "v.worker DESC"),
-    view!("throughput", "v.minute DESC"),
-    view!("latency", "v.topic"),
-    view!("channel_health", "v.channel, v.origin"),
-    view!("bulk_actions", "v.id DESC"),
-    view!("schedules", "v.name"),
-    view!("schedule_runs", "v.run DESC"),
-    view!("events_waiting", "v.topic"),
-    view!("event_consumers", "v.topic, v.consumer_group"),
-    view!("audit", "v.id DESC"),
+    by_number!("attempts", "v.id"),
+    by_number!("workers", "v.worker"),
+    by_number!("instances", "v.worker"),
+    first!("throughput", "v.minute DESC"),
+    by_names!("latency", "v.topic"),
+    by_names!("channel_health", "v.channel, coalesce(v.origin, '')"),
+    by_number!("bulk_actions", "v.id"),
+    by_names!("schedules", "v.name"),
+    by_number!("schedule_runs", "v.run"),
+    by_names!("events_waiting", "v.topic"),
+    by_names!("event_consumers", "v.topic, v.consumer_group"),
+    by_number!("audit", "v.id"),
 ];
 
 impl Store {
-    /// The first rows of a view, each an object of its columns.
-    pub async fn read_view(&self, view: &View, rows_max: i32) -> Answer<Vec<Value>> {
-        let query = Query { sql: view.sql, types: &[Type::INT4], commit: Commit::Request };
-        let rows = self.ask(&query, &[&rows_max]).await?;
-        rows.iter().map(|row| Ok(parsed(row.value(0)?))).collect()
+    /// The first rows of a view after the one with this key, each an object of its columns; and the key of the last one, if
+    /// it has one.
+    pub async fn read_view(
+        &self,
+        view: &View,
+        after: Option<&[String]>,
+        rows_max: i32,
+    ) -> Answer<(Vec<Value>, Option<String>)> {
+        let query = Query { sql: view.sql, types: &[Type::INT4, Type::TEXT_ARRAY], commit: Commit::Request };
+        let rows = self.ask(&query, &[&rows_max, &after]).await?;
+        let last = match rows.last() {
+            Some(row) => row.value::<Option<String>>(1)?,
+            None => None,
+        };
+        let rows = rows.iter().map(|row| Ok(parsed(row.value(0)?))).collect::<Answer<_>>()?;
+        Ok((rows, last))
     }
 
     /// How far a bulk action is.

@@ -1,6 +1,5 @@
 -- A platform with many tenants: $topics topics and as many origins. Four topics whose names sort last are the ones to look
 -- at: one is paused, one fails, one has waited the longest, one has the most dead letters.
-SELECT outboxd.pause_channel('webhook');
 
 -- Each topic has a dead letter, every third one has work.
 INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at, failed_at, channel, attempts, http_status, error)
@@ -14,6 +13,8 @@ SELECT count(outboxd.notify('tenant-' || lpad(n::text, 5, '0'), 'r', '{}')) FROM
 INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, send_at)
 VALUES ('zz-oldest', 'r', '{}', 'QUEUED', now() - interval '3 h', now() - interval '3 h');
 INSERT INTO outboxd.outbox (id, topic) SELECT id, topic FROM outboxd.notification_log WHERE topic = 'zz-oldest';
+-- Between two attempts, so that nothing changes while one looks.
+UPDATE outboxd.outbox SET retry_at = now() + interval '1 h', attempts = 1;
 SELECT outboxd.pause('zz-paused');
 
 -- The last hour: every topic sent a little, one failed.
