@@ -236,7 +236,7 @@ WITH alive AS MATERIALIZED (
       FROM (SELECT g.*, g.lost_at IS NOT NULL AND g.restored_at IS NULL AS is_restoring FROM outboxd.event_progress g) p
     UNION ALL
     SELECT 17, 'event_consumers', CASE WHEN c.cut > 0 THEN 2 WHEN c.late > 0 THEN 1 ELSE 0 END,
-           CASE WHEN c.cut > 0 THEN format('%s of %s groups lack events: %s on %s lacks %s', c.cut, c.groups, w.name, w.topic, w.cut_events)
+           CASE WHEN c.cut > 0 THEN format('%s of %s groups %s events: %s on %s lacks %s', c.cut, c.groups, CASE WHEN c.cut = 1 THEN 'lacks' ELSE 'lack' END, w.name, w.topic, w.cut_events)
                 WHEN w.name IS NULL THEN 'no consumer group'
                 ELSE format('%s groups; %s on %s is %s behind, its stream keeps about %s', c.groups, w.name, w.topic, w.behind, w.stream_max) END,
            'Consumer groups of event streams. One that falls behind by more than its stream keeps does not get what was dropped.',

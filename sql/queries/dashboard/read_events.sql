@@ -19,12 +19,12 @@ WITH waiting AS MATERIALIZED (
       FROM outboxd.event_consumers g
      WHERE $1 IS NULL OR position(lower($1) IN lower(concat_ws(' ', g.topic, g.consumer_group))) > 0
 ), listed AS (
-    SELECT r.*, json_build_array(r.rank, r.behind_share, 0, r.name) AS place FROM ranked r
-     WHERE $2::bigint IS NULL OR (r.rank, r.behind_share, 0, r.name COLLATE "C") > ($2, $3::bigint, $4::bigint, $5::text COLLATE "C")
-     ORDER BY r.rank, r.behind_share, r.name COLLATE "C" LIMIT 51
+    SELECT r.*, json_build_array(r.rank, r.behind_share, -r.behind, r.name) AS place FROM ranked r
+     WHERE $2::bigint IS NULL OR (r.rank, r.behind_share, -r.behind, r.name COLLATE "C") > ($2, $3::bigint, $4::bigint, $5::text COLLATE "C")
+     ORDER BY r.rank, r.behind_share, -r.behind, r.name COLLATE "C" LIMIT 51
 )
 SELECT json_build_object(
-    'waiting', (SELECT json_agg(w) FROM (SELECT x.* FROM waiting x ORDER BY x.count DESC, x.topic LIMIT 50) w),
+    'waiting', (SELECT json_agg(w) FROM (SELECT x.* FROM waiting x ORDER BY x.count DESC, x.topic LIMIT 10) w),
     'streams', (SELECT json_agg(s) FROM (SELECT x.* FROM stream x ORDER BY x.position DESC, x.topic LIMIT 50) s),
     'consumers', (SELECT json_agg(l) FROM listed l),
     'total', json_build_object(

@@ -56,6 +56,6 @@ SELECT json_build_object(
     'topics', (SELECT json_agg(d) FROM drawn d),
     'total', (SELECT json_build_object(
         'topics', count(*), 'matching', count(*) FILTER (WHERE $1 IS NULL OR position(lower($1) IN lower(r.topic)) > 0),
-        'exact', count(*) FILTER (WHERE r.topic = $1), 'paused', count(*) FILTER (WHERE r.rank = 0), 'failing', count(*) FILTER (WHERE r.failed > 0),
+        'paused', count(*) FILTER (WHERE r.rank = 0), 'failing', count(*) FILTER (WHERE r.failed > 0),
         'waiting', count(*) FILTER (WHERE r.waiting_since IS NOT NULL)) FROM ranked r),
     'unnamed', (SELECT json_build_object('sent', t.sent, 'failed', t.failed) FROM outboxd._topics t WHERE t.topic = '(other)')) AS page

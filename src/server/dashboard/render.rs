@@ -179,7 +179,7 @@ fn bulk_tone(state: &str) -> &'static str {
     }
 }
 
-/// A channel's state: an open circuit before a pause before a wait.
+/// A channel's state: an open circuit before a pause before a wait before calls that fail.
 fn circuit(channel: &Value) -> Value {
     let text = |name: &str| channel.get_attr(name).ok().and_then(|value| value.as_str().map(str::to_owned));
     let is_paused = channel.get_attr("paused").is_ok_and(|paused| paused.is_true());
@@ -193,6 +193,10 @@ fn circuit(channel: &Value) -> Value {
     }
     if badges.is_empty() && text("held_until").is_some() {
         badges.push(("t-warn", "asked to wait"));
+    }
+    let success = channel.get_attr("success_percent").ok().and_then(|percent| f64::try_from(percent).ok());
+    if badges.is_empty() && success.is_some_and(|percent| percent < 90.0) {
+        badges.push(("t-warn", "failing"));
     }
     if badges.is_empty() {
         badges.push(("t-ok", "ok"));

@@ -10,12 +10,10 @@ use outboxd::store::dashboard::Part;
 use super::pages::HTML;
 use super::{Desk, pictures};
 use crate::leader::config;
-use crate::support::http::{get, post};
+use crate::support::http::get;
 use crate::support::provider::Reply;
 use crate::support::sql;
 use crate::support::world::{Carrier, World};
-
-const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
 
 fn seed(topics: usize, origins: usize) -> String {
     include_str!("many.sql").replace("$topics", &topics.to_string()).replace("$origins", &origins.to_string())
@@ -88,13 +86,17 @@ async fn any_topic_is_found_by_name_and_paused() {
     assert_eq!(browser.evaluate("location.search").await, "?name=TENANT-00997", "it leads back to where one was");
     let paused = "SELECT name FROM outboxd.topic WHERE paused_at IS NOT NULL ORDER BY name";
     assert_eq!(sql::values::<String>(&desk.world.app, paused).await, ["tenant-00997", "zz-paused"]);
-    // One that nothing is known of, before it begins.
+    // One that nothing is known of, before it begins: over HTTP it might be mistyped.
     let addr = desk.instance.http_addr().await;
     let unknown = get(addr, "/topics?name=campaign", &[HTML]).await;
-    assert!(unknown.body.contains("Pause campaign"), "{}", unknown.body);
-    let body = "name=campaign&back=/topics";
-    assert_eq!(post(addr, "/act/pause_topic", &[HTML, FORM], body).await.status, 303);
-    assert!(get(addr, "/topics?name=campaign", &[HTML]).await.body.contains("/act/resume_topic"));
+    let sql = "SELECT outboxd.pause('campaign')";
+    assert!(
+        unknown.body.contains("No topic called <strong>campaign</strong>") && unknown.body.contains(sql),
+        "{}",
+        unknown.body
+    );
+    sql::run(&desk.world.app, "SELECT outboxd.pause('campaign')").await;
+    assert!(get(addr, "/topics?name=CAMPAIGN", &[HTML]).await.body.contains("/act/resume_topic"));
     desk.end().await;
 }
 
@@ -124,7 +126,7 @@ async fn every_group_of_dead_letters_is_on_one_page_the_largest_on_the_first() {
 
 #[tokio::test]
 async fn what_300_topics_did_is_counted_by_the_name_of_each() {
-    let mut world = World::new(Carrier::Memory).await;
+    let world = World::new(Carrier::Memory).await;
     world.provider.answer(Reply::ok());
     let _instance = world.setup.start().await;
     let one_each = "SELECT outboxd.notify('t' || n, 'r', '{}') FROM generate_series(1, 300) n";
@@ -165,7 +167,7 @@ async fn pages_are_read_within_50_ms_beside_10_000_topics() {
     let all = Part::default();
     let named = Part { name: Some("tenant-09".to_owned()), after: None };
     let mut best = BTreeMap::<&str, Duration>::new();
-    for _ in 0..10 {
+    for _ in 0..30 {
         let mut took = |page: &'static str, began: Instant| {
             let least = best.entry(page).or_insert(Duration::MAX);
             *least = began.elapsed().min(*least);
