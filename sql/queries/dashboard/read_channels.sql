@@ -1,6 +1,6 @@
 -- Every channel, and every origin of it that was called lately or is held, a page of them, worst first: held by a circuit,
 -- paused, asked to wait, failing; then whole channels, then origins. With the topics whose routes name the channel.
--- $1 only channels and origins with this in them · $2, $3, $4, $5 the place of the last one of the page before; NULL: from
+-- $1 only channels and origins with this in them · $2 $3 $4 $5 the place of the last one of the page before; NULL: from
 -- the first on
 -- Locks: none. Index: see the view; 51 rows at most.
 WITH known AS MATERIALIZED (

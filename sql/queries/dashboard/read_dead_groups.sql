@@ -1,7 +1,7 @@
 -- The newest 10,000 dead letters by topic, channel and cause, a page of these groups, the largest first. The cause is the
 -- HTTP status, or the error up to its first colon; _pick_dead() compares with the same expression, so that a group is
 -- retried as it stands here.
--- $1 only groups with this in their topic, channel or cause · $2, $3, $4, $5 the place of the last one of the page before;
+-- $1 only groups with this in their topic, channel or cause · $2 $3 $4 $5 the place of the last one of the page before;
 -- NULL: from the first on
 -- Locks: none. Index: notification_log_failed, from its end; 51 groups at most.
 WITH newest AS MATERIALIZED (

@@ -1,6 +1,6 @@
 -- Events that wait for Redis, by topic, of the 10,000 oldest; the consumer groups, a page of them, worst first: what lacks
 -- events, then what is furthest behind; the streams; the last loss.
--- $1 only topics and groups with this in them · $2, $3, $4, $5 the place of the last group of the page before; NULL: from
+-- $1 only topics and groups with this in them · $2 $3 $4 $5 the place of the last group of the page before; NULL: from
 -- the first on
 -- Locks: none. Index: event_outbox_pkey, event_publication_pkey; 51 rows of each list at most.
 WITH waiting AS MATERIALIZED (

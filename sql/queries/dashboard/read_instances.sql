@@ -1,5 +1,5 @@
 -- Instances that run or ran within the last day, a page of them: the dead first, then those at work.
--- $1 only numbers and hosts with this in them · $2, $3, $4, $5 the place of the last one of the page before; NULL: from the
+-- $1 only numbers and hosts with this in them · $2 $3 $4 $5 the place of the last one of the page before; NULL: from the
 -- first on
 -- Locks: none. Index: none: as many rows as there were starts within the day; 51 at most are shown.
 WITH ranked AS MATERIALIZED (

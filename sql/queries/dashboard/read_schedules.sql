@@ -1,5 +1,5 @@
 -- The schedules, a page of them, worst first: invalid, failed, missed, paused; then by their next slot. And the last runs.
--- $1 only schedules with this in their name or topic · $2, $3, $4, $5 the place of the last one of the page before; NULL:
+-- $1 only schedules with this in their name or topic · $2 $3 $4 $5 the place of the last one of the page before; NULL:
 -- from the first on
 -- Locks: none. Index: schedule_run_slot, from its end; 51 schedules and 30 runs at most.
 WITH ranked AS MATERIALIZED (
