@@ -332,7 +332,8 @@ mod tests {
         let page = drawable(&serde_json::json!({"channels": [
             {"channel": evil, "origin": null, "circuit": "open", "paused": false, "calls": 1, "last_error": evil,
              "last_error_at": "2026-01-01T00:00:00Z", "held_because": evil, "topics": [evil]}]}));
-        let html = render("channels.html", context! { page, may_operate => true, here => "/channels" });
+        let html =
+            render("channels.html", context! { page, list => context! {}, may_operate => true, here => "/channels" });
         assert!(html.contains("Probe now") && !html.contains("cannot be drawn"), "{html}");
         assert!(!html.contains("<img"), "{html}");
         assert!(!html.contains("value=\"<"), "{html}");
@@ -343,8 +344,10 @@ mod tests {
         let page = drawable(&serde_json::json!({"topics": [{"topic": "t"}], "channels": [
             {"channel": "c", "circuit": "open", "paused": true}]}));
         for name in ["topics.html", "channels.html"] {
-            let html = render(name, context! { page => page.clone(), may_operate => false, here => "/" });
-            assert!(!html.contains("<form") && !html.contains("<button"), "{html}");
+            let html =
+                render(name, context! { page => page.clone(), list => context! {}, may_operate => false, here => "/" });
+            assert!(!html.contains("method=\"post\"") && !html.contains("cannot be drawn"), "{html}");
+            assert_eq!(html.matches("<button").count(), 1, "the search alone: {html}");
         }
     }
 
