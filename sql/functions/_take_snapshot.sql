@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION outboxd._take_snapshot() RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     began timestamptz := clock_timestamp();
+    is_large boolean;
 BEGIN
     PERFORM 1 FROM outboxd.snapshot c WHERE c.taken_at < began - greatest(interval '5 s', c.cost * 20) FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
@@ -18,7 +19,17 @@ BEGIN
     DELETE FROM outboxd.snapshot_held;
     INSERT INTO outboxd.snapshot_held (channel, origin, waiting) SELECT n.channel, n.origin, n.waiting FROM outboxd._count_held() n;
     UPDATE outboxd.snapshot c SET taken_at = began, cost = clock_timestamp() - began, ready = r.ready, ready_since = r.ready_since,
-           rows = (SELECT coalesce(sum(n.count), 0) FROM outboxd.snapshot_count n)
-      FROM outboxd._ready r;
+           rows = n.rows, is_large = n.rows > 20000 OR n.topics > 500 OR n.done > 20000
+      FROM outboxd._ready r, (SELECT coalesce(sum(s.count), 0) AS rows, count(DISTINCT s.topic) AS topics,
+                                     (SELECT count(*) FROM (SELECT FROM outboxd.statistics_topic t
+                                       WHERE t.minute > now() - interval '1 hour' LIMIT 20001) t) AS done
+                                FROM outboxd.snapshot_count s) n
+    RETURNING c.is_large INTO is_large;
+    DELETE FROM outboxd.snapshot_topic;
+    IF is_large THEN
+        -- From here on _counts shows what was just counted.
+        INSERT INTO outboxd.snapshot_topic SELECT t.* FROM outboxd._topic_counts t;
+        UPDATE outboxd.snapshot c SET cost = clock_timestamp() - began;
+    END IF;
     RETURN true;
 END $$;

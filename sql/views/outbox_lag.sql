@@ -2,7 +2,7 @@
 CREATE OR REPLACE VIEW outboxd.outbox_lag AS
 WITH snapshot AS MATERIALIZED (
     SELECT c.taken_at, c.ready, c.ready_since,
-           c.rows > 20000 AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.snapshot c
+           c.is_large AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.snapshot c
 ), lag AS (
     SELECT r.ready, r.ready_since, now() AS counted_at FROM outboxd._ready r WHERE NOT (SELECT c.serves FROM snapshot c)
     UNION ALL
@@ -26,4 +26,4 @@ COMMENT ON COLUMN outboxd.outbox_lag.oldest_age IS 'How long the oldest of them 
 COMMENT ON COLUMN outboxd.outbox_lag.published_last_minute IS
     'Messages pushed to the queue in the last 60 s, copies included, to within a few seconds.';
 COMMENT ON COLUMN outboxd.outbox_lag.counted_at IS
-    'When this was counted: now, or, with more than 20,000 rows, when an instance last did, a few seconds ago.';
+    'When this was counted: now, or, with more than 20,000 rows or 500 topics, when an instance last did, a few seconds ago.';

@@ -48,10 +48,18 @@ pub(super) async fn preview(
         Ok(kind) => dashboard.bulk(&caller, kind, &Value::Object(filter.clone()).to_string(), BulkRun::Dry).await,
         Err(problem) => Err(problem),
     };
-    let (title, what) = match action {
-        "cancel" => ("Cancel all that wait or are scheduled", "notifications that wait or are scheduled"),
-        "discard" => ("Discard all that match", "dead letters"),
-        _ => ("Retry all that match", "dead letters"),
+    let is_one = counted.as_ref().is_ok_and(|counted| counted.matched == 1);
+    let (title, what) = match (action, is_one) {
+        ("cancel", false) => {
+            ("Cancel all that wait or are scheduled", "notifications that wait or are scheduled match")
+        }
+        ("cancel", true) => {
+            ("Cancel all that wait or are scheduled", "notification that waits or is scheduled matches")
+        }
+        ("discard", false) => ("Discard all that match", "dead letters match"),
+        ("discard", true) => ("Discard all that match", "dead letter matches"),
+        (_, false) => ("Retry all that match", "dead letters match"),
+        (_, true) => ("Retry all that match", "dead letter matches"),
     };
     let filters: Vec<Vec<String>> = filter
         .iter()
@@ -102,6 +110,7 @@ pub(super) async fn start(
             let text = match action {
                 "cancel" => format!("{done} canceled."),
                 "discard" => format!("{done} discarded."),
+                _ if bulk.done == 1 => "1 is tried again.".to_owned(),
                 _ => format!("{done} are tried again."),
             };
             said("ok", &text, if action == "cancel" { "/" } else { "/dead" })
