@@ -95,3 +95,17 @@ CREATE TABLE outboxd.snapshot_topic (
     failed        bigint NOT NULL,
     retried       bigint NOT NULL
 );
+
+-- What waits, by reason, as sql/views/_waits.sql shows it.
+CREATE TABLE outboxd.snapshot_waiting (
+    reason      text NOT NULL,
+    topic       text NOT NULL,
+    -- NULL: it has no channel yet.
+    channel     text,
+    limited_by  text,
+    per_second  double precision,
+    is_lag      boolean NOT NULL,
+    count       bigint NOT NULL,
+    waits_since timestamptz,
+    ready_since timestamptz
+);

@@ -29,6 +29,7 @@ mod metrics;
 mod redis_list;
 mod redis_stream;
 mod server;
+pub mod split;
 
 use std::fmt;
 use std::sync::Arc;

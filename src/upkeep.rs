@@ -16,4 +16,5 @@ pub mod circuits;
 pub mod fallback;
 pub mod heartbeat;
 pub mod retention;
+pub mod routes;
 pub mod statistics;

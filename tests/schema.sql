@@ -17,13 +17,11 @@ VIEW _due
     topic text
     due_at timestamp with time zone
     GRANT delete, insert, select, update TO outboxd_service
-VIEW _ready
-    ready bigint
-    ready_since timestamp with time zone
-    GRANT delete, insert, select, update TO outboxd_service
 VIEW _routed
     published text[]
     called text[]
+    has_default boolean
+    limits jsonb
     GRANT delete, insert, select, update TO outboxd_service
 VIEW _spans
     measure text
@@ -62,6 +60,37 @@ VIEW _vacuum_pins
     query_start timestamp with time zone
     age_xids integer
     remedy text
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW _wait
+    id bigint
+    topic text
+    state text
+    reason text
+    channel text
+    origin text
+    attempts integer
+    instance integer
+    ordering_key text
+    limited_by text
+    per_second double precision
+    until timestamp with time zone
+    is_late boolean
+    is_lag boolean
+    since timestamp with time zone
+    lag_since timestamp with time zone
+    seq bigint
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW _waits
+    reason text
+    topic text
+    channel text
+    limited_by text
+    per_second double precision
+    is_lag boolean
+    count bigint
+    waits_since timestamp with time zone
+    ready_since timestamp with time zone
+    counted_at timestamp with time zone
     GRANT delete, insert, select, update TO outboxd_service
 TABLE attempt
     id bigint NOT NULL IDENTITY ALWAYS
@@ -216,6 +245,7 @@ VIEW dead_letters
     failed_at timestamp with time zone
     created_at timestamp with time zone
     payload jsonb
+    response text
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
@@ -371,6 +401,7 @@ TABLE instance WITH (fillfactor=50)
     queue_counter bigint NOT NULL DEFAULT 0
     claimed_through timestamp with time zone
     fallback_since timestamp with time zone
+    keeps_its_own boolean NOT NULL DEFAULT false
     in_flight integer NOT NULL DEFAULT 0
     draining boolean NOT NULL DEFAULT false
     clock_skew_ms integer
@@ -402,6 +433,7 @@ TABLE instance_report WITH (fillfactor=50)
     lacked_calls bigint
     lacked_since timestamp with time zone
     lacked_at timestamp with time zone
+    limits jsonb
     CONSTRAINT instance_report_pkey PRIMARY KEY (instance)
     CREATE UNIQUE INDEX instance_report_pkey ON outboxd.instance_report USING btree (instance)
     POLICY grants_decide USING true CHECK true
@@ -790,6 +822,18 @@ TABLE snapshot_topic
     CREATE UNIQUE INDEX snapshot_topic_pkey ON outboxd.snapshot_topic USING btree (topic)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
+TABLE snapshot_waiting
+    reason text NOT NULL
+    topic text NOT NULL
+    channel text
+    limited_by text
+    per_second double precision
+    is_lag boolean NOT NULL
+    count bigint NOT NULL
+    waits_since timestamp with time zone
+    ready_since timestamp with time zone
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
 TABLE statistics_channel WITH (fillfactor=50)
     minute timestamp with time zone NOT NULL
     channel text NOT NULL
@@ -848,6 +892,7 @@ VIEW stuck
     attempts integer
     worker integer
     ordering_key text
+    origin text
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
@@ -867,6 +912,18 @@ TABLE topic
     CONSTRAINT topic_pkey PRIMARY KEY (name)
     CREATE UNIQUE INDEX topic_pkey ON outboxd.topic USING btree (name)
     POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW waiting
+    reason text
+    topic text
+    channel text
+    count bigint
+    oldest interval
+    limited_by text
+    expected_end timestamp with time zone
+    counted_at timestamp with time zone
+    GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 VIEW workers
     worker integer
@@ -896,6 +953,7 @@ FUNCTION _cause(text) RETURNS text LANGUAGE sql IMMUTABLE GRANT TO outboxd_opera
 FUNCTION _circuit_changed(action text, channel text, origin text, was_held boolean, rows_max integer) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _count_held() RETURNS TABLE(channel text, origin text, waiting bigint) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
+FUNCTION _count_waiting() RETURNS TABLE(reason text, topic text, channel text, limited_by text, per_second double precision, is_lag boolean, count bigint, waits_since timestamp with time zone, ready_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off, enable_seqscan=on, enable_hashjoin=on GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _delete_older_by_id(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _delete_older_by_time(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _discard(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -908,6 +966,7 @@ FUNCTION _owns_lease(name text, owner integer) RETURNS boolean LANGUAGE plpgsql 
 FUNCTION _pick_dead(filter jsonb, upto timestamp with time zone, after_at timestamp with time zone, after_id bigint, scan_max integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _pick_waiting(filter jsonb, upto timestamp with time zone, phase smallint, after_part text, after_at timestamp with time zone, after_id bigint, scan_max integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _planned_for(sees_all boolean) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
+FUNCTION _plural(n bigint, noun text) RETURNS text LANGUAGE sql IMMUTABLE GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _post(token text, key text, digest bytea, items jsonb) RETURNS TABLE(outcome text, ids bigint[]) LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _post_many(items jsonb) RETURNS bigint[] LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _read_audience(audience text, slot timestamp with time zone, rows_max bigint) RETURNS TABLE(recipient text, payload jsonb) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -958,6 +1017,7 @@ FUNCTION share_consumer(consumer text, with_role text) RETURNS bigint LANGUAGE p
 FUNCTION status(id bigint) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION stop_bulk(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION unshare_consumer(consumer text, with_role text) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION why(id bigint) RETURNS TABLE(reason text, explanation text, action text, since timestamp with time zone, until timestamp with time zone, behind bigint, place bigint, channel text, origin text, worker integer, paused_by text) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 GRANT usage ON SCHEMA outboxd TO outboxd_app
 GRANT usage ON SCHEMA outboxd TO outboxd_operator
 GRANT usage ON SCHEMA outboxd TO outboxd_reader

@@ -121,13 +121,26 @@ pub const VIEWS: &[View] = &[
     first!(all, "health", "v.level = 'ok', v.name"),
     by_names!(each, "queue_state", "v.topic, v.status"),
     first!(all, "outbox_lag", "1"),
-    first!(each, "stuck", "v.since"),
+    // Its rows come as they are found: an order would need them all.
+    View {
+        name: "stuck",
+        is_by_topic: true,
+        key: Key::None,
+        sql: "SELECT row_to_json(v)::text, NULL FROM (SELECT v.* FROM outboxd.stuck v \
+              WHERE $2::text[] IS NULL AND ($3::text[] IS NULL OR v.topic LIKE ANY ($3)) LIMIT $1) v",
+    },
+    // The most rows first.
+    by_names!(
+        each,
+        "waiting",
+        "lpad((9223372036854775807 - v.count)::text, 19, '0'), v.reason, v.topic, coalesce(v.channel, '')"
+    ),
     View {
         name: "dead_letters",
         is_by_topic: true,
         key: Key::None,
         sql: "SELECT row_to_json(v)::text, NULL FROM (SELECT d.id, d.topic, d.recipient, d.channel, d.attempts, d.error, \
-              d.http_status, d.failed_at, d.created_at FROM outboxd.dead_letters d \
+              d.http_status, d.failed_at, d.created_at, d.response FROM outboxd.dead_letters d \
               WHERE $2::text[] IS NULL AND ($3::text[] IS NULL OR d.topic LIKE ANY ($3)) ORDER BY d.failed_at DESC LIMIT $1) v",
     },
     by_number!(all, "attempts", "v.id"),

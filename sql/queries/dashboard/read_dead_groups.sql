@@ -3,7 +3,7 @@
 -- retried as it stands here.
 -- $1 only groups with this in their topic, channel or cause · $2 $3 $4 $5 the place of the last one of the page before;
 -- NULL: from the first on · $6 patterns of LIKE for topics; NULL: all
--- Locks: none. Index: notification_log_failed, from its end; 51 groups at most.
+-- Locks: none. Index: notification_log_failed, from its end; attempt_notification. 51 groups at most.
 WITH newest AS MATERIALIZED (
     SELECT row_number() OVER (ORDER BY l.failed_at DESC) AS number, l.id, l.topic, l.channel, l.http_status, l.failed_at, l.error,
            coalesce('HTTP ' || l.http_status, nullif(left(split_part(l.error, ':', 1), 120), ''), 'no error') AS cause
@@ -16,7 +16,8 @@ WITH newest AS MATERIALIZED (
 ), matching AS MATERIALIZED (
     SELECT g.* FROM grouped g WHERE $1::text IS NULL OR position(lower($1) IN lower(concat_ws(' ', g.topic, g.channel, g.cause))) > 0
 ), listed AS (
-    SELECT m.*, json_build_array(-m.count, -m.id_max, 0, '') AS place, l.id AS newest_id, left(l.error, 300) AS error
+    SELECT m.*, json_build_array(-m.count, -m.id_max, 0, '') AS place, l.id AS newest_id, left(l.error, 300) AS error,
+           (SELECT left(a.response, 300) FROM outboxd.attempt a WHERE a.notification_id = l.id ORDER BY a.id DESC LIMIT 1) AS response
       FROM (SELECT w.* FROM matching w
              WHERE $2::bigint IS NULL OR (-w.count, -w.id_max, 0, '') > ($2, $3::bigint, $4::bigint, $5::text)
              ORDER BY -w.count, -w.id_max LIMIT 51) m

@@ -13,6 +13,7 @@ use minijinja::{Environment, HtmlEscape, State};
 use tracing::error;
 
 use super::words;
+use crate::notification::plural;
 
 /// Where a page is cut into the parts that are updated one by one.
 const CUT: &str = "<!--part-->";
@@ -298,7 +299,7 @@ fn many(n: Option<f64>, one: &str, more: Option<&str>) -> String {
     match (n, more) {
         (1, _) => format!("1 {one}"),
         (_, Some(more)) => format!("{} {more}", words::count(n)),
-        (_, None) => format!("{} {one}s", words::count(n)),
+        (_, None) => format!("{} {}", words::count(n), plural(n, one)),
     }
 }
 
