@@ -46,7 +46,7 @@ pub const KEYS: &[Key] = &[
     key("relay.republish_after", Duration(100, HOUR), Value("5s"), "What was reserved and is not confirmed as published within this time is published again."),
     key("relay.wakeup", Choice(&["bell", "poll"]), Derived("bell; poll with database.pooler"), "How commits are seen: sleep until the doorbell rings, or poll only."),
     key("relay.poll", Duration(1, MINUTE), Value("50ms"), "The longest pause between polls while awake."),
-    key("relay.idle_poll", Duration(100, 4_000), Value("1s"), "The slow poll of a sleeping instance; it also keeps the doorbell fresh, so 4s at most."),
+    key("relay.idle_poll", Duration(100, 4_000), Value("2s"), "The slow poll of a sleeping instance; it also keeps the doorbell fresh, so 4s at most."),
     key("worker.concurrency", Integer(1, 10_000), Value("256"), "Calls under way at most, per instance."),
     key("worker.payload_bytes_max", Bytes(64 << 10, 64 << 30), Value("64MiB"), "Bytes of payloads and bodies over 16 KiB at most that are being sent, per instance; a larger one goes alone."),
     key("worker.lease", Duration(SECOND, DAY), Value("60s"), "How long a claim holds without renewal; more than the longest channel timeout."),
