@@ -89,7 +89,7 @@ WITH alive AS MATERIALIZED (
                           format('%s is %s since %s (%s)', concat_ws(' ', s.channel, nullif(s.origin, '')),
                                  CASE WHEN s.held_until > now() THEN 'open' ELSE 'half-open' END, to_char(s.since, 'YYYY-MM-DD HH24:MI:SS TZ'),
                                  concat_ws(', ', CASE s.reason WHEN 'unauthorized' THEN 'credentials refused' ELSE 'calls fail' END, n.waiting || ' waiting',
-                                           CASE WHEN s.held_until > now() THEN to_char(s.held_until, '"next probe at "HH24:MI:SS') END)) AS what
+                                           CASE WHEN s.held_until > now() THEN to_char(s.held_until, '"next probe at "YYYY-MM-DD HH24:MI TZ') END)) AS what
                      FROM outboxd.channel_state s LEFT JOIN outboxd.snapshot_held n ON n.channel = s.channel AND n.origin = s.origin
                     WHERE s.reason <> 'retry_after' ORDER BY place LIMIT 5) w) n
            CROSS JOIN (

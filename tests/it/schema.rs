@@ -73,6 +73,7 @@ const ILLEGAL: &[(&str, &str)] = &[
         "responses_and_only_they_have_responded_at",
         "INSERT INTO outboxd.inbox (consumer, message_id, response, owner) VALUES ('c', 'm', '1', 'o')",
     ),
+    ("there_is_one_secret", "INSERT INTO outboxd.schedule_secret (only_row) VALUES (false)"),
     ("there_is_one_row_of_settings", "INSERT INTO outboxd.setting (only_row) VALUES (false)"),
     (
         "spans_measure_notify_seen_or_call",
@@ -87,7 +88,6 @@ const ILLEGAL: &[(&str, &str)] = &[
         "INSERT INTO outboxd.bulk_action (action, filter, actor, matched, stopped_by) VALUES ('retry', '{}', 'a', 1, 'b')",
     ),
     ("there_is_one_snapshot", "INSERT INTO outboxd.snapshot (only_row) VALUES (false)"),
-    ("there_is_one_secret", "INSERT INTO outboxd.schedule_secret (only_row) VALUES (false)"),
     ("audience_has_1_row_or_more", "UPDATE outboxd.setting SET audience_rows_max = 0"),
     ("audience_time_is_between_100_ms_and_1_hour", "UPDATE outboxd.setting SET audience_time_max = '2 h'"),
     ("owners_and_only_they_have_a_lease", "UPDATE outboxd.leader_lease SET owner = 1"),

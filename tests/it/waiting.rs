@@ -348,7 +348,8 @@ async fn what_a_provider_says_inside_a_200_is_shown_in_every_list() {
         let whole = http::get(addr, path, &[ops]).await.body;
         assert!(whole.contains(said) && whole.contains("not accepted: code 3018"), "{path}: {whole}");
         let masked = http::get(addr, path, &[reader]).await.body;
-        assert!(masked.contains("not accepted: code 3018") && !masked.contains("blocked by"), "{path}: {masked}");
+        let shows_the_words = masked.contains("code 3018") || masked.contains("blocked by");
+        assert!(masked.contains("not accepted") && !shows_the_words, "{path}: {masked}");
     }
     let bulk = http::get(addr, "/bulk/new?action=retry&topic=orders", &[ops]).await.body;
     assert!(bulk.contains("dead letter matches"), "{bulk}");

@@ -7,7 +7,7 @@ use crate::support::{postgres, sql};
 
 const STATEMENTS: [(&str, &str, &str); 11] = [
     ("admit_heads", include_str!("../../../sql/queries/relay/admit_heads.sql"), "'{t}', '{k}'"),
-    ("claim_messages", include_str!("../../../sql/queries/worker/claim_messages.sql"), "'{1}', '{1}', 1, 1"),
+    ("claim_messages", include_str!("../../../sql/queries/worker/claim_messages.sql"), "'{1}', '{1}', 1, 1, 1"),
     ("drop_sent_work", include_str!("../../../sql/queries/worker/drop_sent_work.sql"), "'{1}'"),
     ("find_locked", include_str!("../../../sql/queries/worker/find_locked.sql"), "'{1}'"),
     ("give_up", include_str!("../../../sql/queries/worker/give_up.sql"), "1, 1, 'e'"),
