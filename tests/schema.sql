@@ -518,7 +518,7 @@ END
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
     CREATE INDEX notification_log_recipient ON outboxd.notification_log USING btree (recipient, id)
-    CREATE INDEX notification_log_second_due ON outboxd.notification_log USING btree (date_bin('00:00:01'::interval, due_at, '0001-01-01 00:00:00+00'::timestamp with time zone), topic) WHERE (due_at IS NOT NULL)
+    CREATE INDEX notification_log_second_due ON outboxd.notification_log USING btree (date_bin('00:00:01'::interval, due_at, '2000-01-01 00:00:00+00'::timestamp with time zone), topic) WHERE (due_at IS NOT NULL)
     CREATE TRIGGER ids_are_drawn_by_the_server BEFORE INSERT ON outboxd.notification_log FOR EACH ROW WHEN (((NOT has_table_privilege(('outboxd.notification_log'::regclass)::oid, 'UPDATE'::text)) AND (new.id <> currval('outboxd.notification_log_id_seq'::regclass)))) EXECUTE FUNCTION outboxd._refuse_id()
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
@@ -587,7 +587,7 @@ TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_v
     CREATE INDEX outbox_fresh ON outboxd.outbox USING btree (topic, seq) WHERE ((ordering_key IS NULL) AND (retry_at IS NULL))
     CREATE INDEX outbox_key ON outboxd.outbox USING btree (topic, ordering_key, seq) WHERE (ordering_key IS NOT NULL)
     CREATE UNIQUE INDEX outbox_pkey ON outboxd.outbox USING btree (id)
-    CREATE INDEX outbox_second_due ON outboxd.outbox USING btree (date_bin('00:00:01'::interval, retry_at, '0001-01-01 00:00:00+00'::timestamp with time zone), topic) WHERE (retry_at IS NOT NULL)
+    CREATE INDEX outbox_second_due ON outboxd.outbox USING btree (date_bin('00:00:01'::interval, retry_at, '2000-01-01 00:00:00+00'::timestamp with time zone), topic) WHERE (retry_at IS NOT NULL)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 VIEW outbox_lag
