@@ -17,7 +17,7 @@ use crate::retry::{is_cheap, rest_after};
 /// Steps of one search: topics of a second.
 pub(crate) const STEPS_MAX: u32 = 500;
 /// Rounds are this far apart if they are expensive.
-const ROUND_EVERY: Duration = Duration::from_secs(1);
+const ROUND_EVERY: Duration = Duration::from_secs(2);
 /// How far back lately goes: a row is due when it is written, and seen when it is committed.
 const LATELY: TimeDelta = TimeDelta::seconds(5);
 
