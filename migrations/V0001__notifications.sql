@@ -162,8 +162,10 @@ CREATE TABLE outboxd.publication (
 
 -- Topics of which an operator has said something.
 CREATE TABLE outboxd.topic (
-    name      text PRIMARY KEY,
-    paused_at timestamptz,
+    name       text PRIMARY KEY,
+    paused_at  timestamptz,
+    -- What waited through a pause is late only from its end on.
+    resumed_at timestamptz,
     CONSTRAINT topic_has_1_to_200_bytes CHECK (octet_length(name) BETWEEN 1 AND 200)
 );
 

@@ -1,4 +1,4 @@
--- Counts and writes it down, if it is time: every 5 s, and 20 times more rarely than a count takes. Any number of
+-- Counts and writes it down, if it is time: every 5 s, more rarely if a count takes long, every 20 s at the latest. Any number of
 -- instances may call it; one counts. Returns whether this call did.
 -- Locks: the one row of snapshot, skipped if another holds it. Index: see _count_active(), _count_held(), _count_waiting().
 CREATE OR REPLACE FUNCTION outboxd._take_snapshot() RETURNS boolean
@@ -7,7 +7,7 @@ DECLARE
     began timestamptz := clock_timestamp();
     is_large boolean;
 BEGIN
-    PERFORM 1 FROM outboxd.snapshot c WHERE c.taken_at < began - greatest(interval '5 s', c.cost * 20) FOR UPDATE SKIP LOCKED;
+    PERFORM 1 FROM outboxd.snapshot c WHERE c.taken_at < began - least(greatest(interval '5 s', c.cost * 20), '20 s') FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN false;
     END IF;

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION outboxd.resume(topic text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    UPDATE outboxd.topic t SET paused_at = NULL WHERE t.name = resume.topic AND t.paused_at IS NOT NULL;
+    UPDATE outboxd.topic t SET paused_at = NULL, resumed_at = clock_timestamp() WHERE t.name = resume.topic AND t.paused_at IS NOT NULL;
     IF NOT FOUND THEN
         RAISE NOTICE 'topic % was not paused', quote_nullable(resume.topic);
         RETURN;

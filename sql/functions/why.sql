@@ -62,7 +62,8 @@ BEGIN
             CASE head.reason WHEN 'unauthorized' THEN 'the provider refuses our credentials (401 or 403)' ELSE 'too many calls failed in a row' END,
             CASE WHEN head.held_until > now() THEN 'The provider is probed at ' || to_char(head.held_until, 'YYYY-MM-DD HH24:MI:SS TZ') || '.'
                  ELSE 'The next notification probes the provider.' END);
-        todo := format('It goes by itself once a probe succeeds; SELECT outboxd.probe_channel(%s) probes now',
+        todo := format(CASE head.reason WHEN 'unauthorized' THEN 'Renew the credentials and restart every instance, which probes at once; with the old ones: SELECT outboxd.probe_channel(%s)'
+                                        ELSE 'It goes by itself once a probe succeeds; SELECT outboxd.probe_channel(%s) probes now' END,
                        concat_ws(', ', quote_literal(w.channel), quote_literal(nullif(w.origin, ''))));
     WHEN 'waiting for retry' THEN
         text_of := format('It is tried again at %s%s.', to_char(w.until, 'YYYY-MM-DD HH24:MI:SS TZ'),
@@ -95,7 +96,7 @@ BEGIN
             CASE WHEN w.per_second > 0 THEN format(' (%s calls a second)', round(w.per_second::numeric, CASE WHEN w.per_second < 10 THEN 1 ELSE 0 END)) END,
             CASE WHEN place >= place_max THEN format('; at least %s of its topic stand before it', place_max)
                  WHEN place = 1 THEN '; 1 of its topic stands before it' ELSE format('; %s of its topic stand before it', place) END);
-        until := coalesce(until, now() + least(place / nullif(w.per_second, 0), 3e9) * interval '1 s');
+        until := coalesce(until, CASE WHEN place < w.per_second * 2592000 THEN now() + place / w.per_second * interval '1 s' END);
         todo := CASE w.limited_by WHEN 'concurrency' THEN 'It goes by itself; more instances or a higher worker.concurrency make it faster'
                      WHEN 'rate_limit' THEN 'It goes by itself; raise rate_limit if the provider allows more'
                      ELSE 'It goes by itself' END;

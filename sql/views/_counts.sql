@@ -3,7 +3,7 @@
 -- Locks: none. Index: see _count_active().
 CREATE OR REPLACE VIEW outboxd._counts AS
 WITH snapshot AS MATERIALIZED (
-    SELECT c.taken_at, c.is_large AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.snapshot c
+    SELECT c.taken_at, c.is_large AND c.taken_at > now() - interval '1 min' AND (SELECT l.any FROM outboxd._alive l) AS serves FROM outboxd.snapshot c
 )
 SELECT n.topic, n.status, n.count, n.oldest_since, now() AS counted_at
   FROM outboxd._count_active() n

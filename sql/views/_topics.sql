@@ -3,7 +3,7 @@
 -- Locks: none. Index: see _topic_counts.
 CREATE OR REPLACE VIEW outboxd._topics AS
 WITH snapshot AS MATERIALIZED (
-    SELECT c.is_large AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.snapshot c
+    SELECT c.is_large AND c.taken_at > now() - interval '1 min' AND (SELECT l.any FROM outboxd._alive l) AS serves FROM outboxd.snapshot c
 )
 SELECT n.* FROM outboxd._topic_counts n WHERE NOT (SELECT c.serves FROM snapshot c)
 UNION ALL

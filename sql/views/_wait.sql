@@ -55,10 +55,11 @@ SELECT j.id, j.topic, j.state, j.reason, j.channel, j.origin, j.attempts, NULL, 
             WHEN 'at its limit' THEN j.limited_by IS NOT DISTINCT FROM 'concurrency' ELSE false END,
        greatest(j.paused_at, CASE WHEN j.retry_at <= now() THEN j.retry_at
                 ELSE (SELECT greatest(l.created_at, l.send_at) FROM outboxd.notification_log l WHERE l.id = j.id) END),
-       CASE WHEN j.waits_for IS NULL OR j.retry_at <= now() AND j.limited_by IS DISTINCT FROM 'concurrency' THEN j.retry_at
-            WHEN j.attempts > 0 THEN j.published_at END, j.seq
+       CASE WHEN j.waits_for IS NULL OR j.retry_at <= now() AND j.limited_by IS DISTINCT FROM 'concurrency' THEN greatest(j.retry_at, j.resumed_at)
+            WHEN j.attempts > 0 THEN greatest(j.published_at, j.resumed_at) ELSE j.resumed_at END, j.seq
   FROM (SELECT o.id, o.topic, o.state::text AS state, coalesce(own.channel, fallback.channel) AS channel, o.waits_for AS origin,
                o.attempts, o.ordering_key, o.retry_at, o.waits_for, o.published_at, o.seq, t.paused_at,
+               CASE WHEN t.resumed_at > (SELECT greatest(l.created_at, l.send_at) FROM outboxd.notification_log l WHERE l.id = o.id) THEN t.resumed_at END AS resumed_at,
                w.limits -> coalesce(own.channel, fallback.channel) ->> 0 AS limited_by,
                (w.limits -> coalesce(own.channel, fallback.channel) ->> 1)::float8 AS per_second,
                CASE WHEN h.reason <> 'retry_after' OR h.held_until > now() THEN h.held_until ELSE e.held_until END AS held_until,

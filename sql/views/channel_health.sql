@@ -14,7 +14,7 @@ WITH called AS (
     UNION SELECT h.channel, h.origin FROM outboxd.channel_state h
     UNION SELECT r.channel, '' FROM outboxd.route r
 ), snapshot AS MATERIALIZED (
-    SELECT c.is_large AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.snapshot c
+    SELECT c.is_large AND c.taken_at > now() - interval '1 min' AND (SELECT l.any FROM outboxd._alive l) AS serves FROM outboxd.snapshot c
 ), waiting AS MATERIALIZED (
     SELECT n.channel, n.origin, n.waiting FROM outboxd._count_held() n WHERE NOT (SELECT c.serves FROM snapshot c)
     UNION ALL

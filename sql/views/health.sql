@@ -16,7 +16,7 @@ WITH alive AS MATERIALIZED (
     SELECT w.* FROM outboxd._waits w
 ), line AS MATERIALIZED ( -- what waits at a limit, by channel
     SELECT w.channel, max(w.limited_by) AS limited_by, sum(w.count)::bigint AS count,
-           now() + least(sum(w.count) / nullif(max(w.per_second), 0), 3e9) * interval '1 s' AS ends_at
+           CASE WHEN sum(w.count) < max(w.per_second) * 2592000 THEN now() + sum(w.count) / max(w.per_second) * interval '1 s' END AS ends_at
       FROM waits w WHERE w.reason = 'at its limit' GROUP BY 1
 ), measured AS MATERIALIZED ( -- each once, however often it is spoken of
     SELECT (SELECT now() - min(d.due_at) FROM outboxd._due d WHERE d.due_at <= now()) AS late,
@@ -112,8 +112,9 @@ WITH alive AS MATERIALIZED (
                     SELECT format('schedule %s since %s', s.name, to_char(s.paused_at, 'YYYY-MM-DD HH24:MI TZ'))
                       FROM outboxd.schedule s WHERE s.paused_at IS NOT NULL) x) p
     UNION ALL
-    SELECT 7, 'queue', CASE WHEN q.down > 0 OR q.policy <> 'noeviction' OR q.share > 0.9 THEN 2
+    SELECT 7, 'queue', CASE WHEN q.down > 0 OR q.policy <> 'noeviction' OR q.share > 0.9 OR s.count > 0 THEN 2
                              WHEN q.alone > 0 OR q.share > 0.75 THEN 1 ELSE 0 END,
+           CASE WHEN s.count > 0 THEN format('%s published for over a minute, and no worker takes them; ', outboxd._plural(s.count, 'row')) ELSE '' END ||
            CASE WHEN q.reports = 0 THEN 'no instance has reported'
                 WHEN q.down > 0 THEN format('%s of %s instances cannot reach Redis: %s', q.down, q.reports, q.error)
                 WHEN q.alone > 0 THEN format('%s of %s instances go on without Redis, the first since %s%s', q.alone, q.reports,
@@ -125,6 +126,8 @@ WITH alive AS MATERIALIZED (
            CASE WHEN q.down > 0 THEN 'Look at Redis and the network between; sending goes on by itself'
                 WHEN q.alone > 0 THEN 'Look at Redis and the network between. Deliveries go on in each instance by itself, and through '
                                       'Redis as soon as it answers'
+                WHEN s.count > 0 THEN 'Start an instance with the role worker and the redis_url and queue.prefix that they were published with. '
+                                      'Else they are published again after reconcile.published_after'
                 WHEN q.policy <> 'noeviction' THEN 'CONFIG SET maxmemory-policy noeviction'
                 WHEN q.share > 0.75 THEN 'Raise maxmemory, or give outboxd a Redis of its own' END
       FROM (SELECT count(a.clock_skew_ms) AS reports, min(a.queue_error) AS error,
@@ -132,6 +135,7 @@ WITH alive AS MATERIALIZED (
                    count(a.fallback_since) AS alone, min(a.fallback_since) AS since,
                    min(a.queue_policy) AS policy, max(a.queue_memory_bytes) AS used, max(nullif(a.queue_memory_max_bytes, 0)) AS at_most,
                    max(a.queue_memory_bytes::numeric / nullif(a.queue_memory_max_bytes, 0)) AS share FROM alive a) q
+     CROSS JOIN (SELECT sum(w.count)::bigint AS count FROM waits w WHERE w.reason = 'published without progress') s
     UNION ALL
     SELECT 8, 'vacuum_pin', CASE WHEN v.held_for > interval '1 hour' OR v.age_xids > 10000000 THEN 2
                                  WHEN v.held_for > interval '5 min' OR v.age_xids > 1000000 THEN 1 ELSE 0 END,

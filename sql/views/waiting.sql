@@ -5,7 +5,7 @@ CREATE OR REPLACE VIEW outboxd.waiting AS
 WITH waits AS MATERIALIZED (
     SELECT w.* FROM outboxd._waits w
 ), line AS (
-    SELECT w.channel, now() + least(sum(w.count) / nullif(max(w.per_second), 0), 3e9) * interval '1 s' AS ends_at
+    SELECT w.channel, CASE WHEN sum(w.count) < max(w.per_second) * 2592000 THEN now() + sum(w.count) / max(w.per_second) * interval '1 s' END AS ends_at
       FROM waits w WHERE w.reason = 'at its limit' GROUP BY 1
 )
 SELECT w.reason, w.topic, w.channel, sum(w.count)::bigint AS count, greatest(clock_timestamp() - min(w.waits_since), '0') AS oldest,
@@ -30,6 +30,6 @@ COMMENT ON COLUMN outboxd.waiting.limited_by IS
     'Of what is at its limit: rate_limit, max_in_flight or max_in_flight_per_origin of the channel, or concurrency: worker.concurrency of '
     'the instances. NULL: it was put back for its turn, and nobody has reported the limit lately.';
 COMMENT ON COLUMN outboxd.waiting.expected_end IS
-    'When all that is at the limit of this channel will have started, at the rate that the instances report; NULL: nobody knows.';
+    'When all that is at the limit of this channel will have started, at the rate that the instances report; NULL: nobody knows, or not within 30 days.';
 COMMENT ON COLUMN outboxd.waiting.counted_at IS
     'When this was counted: now, or, with more than 20,000 rows or 500 topics, when an instance last did, a few seconds ago.';

@@ -63,7 +63,7 @@ impl<K> Default for Counts<K> {
     }
 }
 
-impl<K: Eq + Hash + Clone> Counts<K> {
+impl<K: Eq + Hash + Ord + Clone> Counts<K> {
     fn of(&self, key: &K) -> usize {
         self.0.get(key).copied().unwrap_or(0)
     }
@@ -81,9 +81,9 @@ impl<K: Eq + Hash + Clone> Counts<K> {
         }
     }
 
-    /// Who has most, if that is two more than this one at least: none would change hands twice.
+    /// Who has most, of several the first by name, if that is two more than this one at least: none would change hands twice.
     fn ahead_of(&self, key: &K) -> Option<&K> {
-        let (most, count) = self.0.iter().max_by_key(|(_, count)| **count)?;
+        let (most, count) = self.0.iter().max_by(|(a, m), (b, n)| m.cmp(n).then_with(|| b.cmp(a)))?;
         (*count >= self.of(key) + 2).then_some(most)
     }
 }
