@@ -48,7 +48,7 @@ use crate::upkeep::fallback::{self, Fallback};
 use crate::upkeep::heartbeat::{self, Heartbeat};
 use crate::upkeep::retention::{self, Retention};
 use crate::upkeep::statistics::{self as reports, Reporter};
-use crate::upkeep::{bulk, circuits};
+use crate::upkeep::{bulk, circuits, origin};
 use crate::worker::{self, Drain, Worker};
 
 mod carrier;
@@ -224,7 +224,11 @@ impl Instance {
         };
         let sweep = async {
             if self.roles.contains(&Role::Relay) {
-                tokio::join!(repair::run(&repair, &shutdown), bulk::run(&self.store, &shutdown));
+                tokio::join!(
+                    repair::run(&repair, &shutdown),
+                    bulk::run(&self.store, &shutdown),
+                    origin::run(&self.store, &shutdown)
+                );
             }
         };
         let work = async {

@@ -308,6 +308,7 @@ impl Store {
             )
             .await?;
         let Some(row) = rows.first() else { return Ok(None) };
+        self.origin.note(row.value(4)?);
         Ok(Some(Peers {
             queue_counter: row.value::<Option<i64>>(0)?.unwrap_or(0),
             alive: row.value(1)?,
