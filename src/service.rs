@@ -140,16 +140,17 @@ impl Instance {
         schema::prepare(&config).await?;
         let store = Store::open(&config)?;
         let redis_asked_at = Instant::now();
-        let Opened { queue, fallback, is_away } = carrier::open(&config, &roles).await?;
+        let (presence, statistics) = (Arc::new(Presence::default()), Arc::new(Statistics::default()));
+        presence.owner().set(store.identity().await?);
+        let Opened { queue, fallback, is_away } = carrier::open(&config, &roles, presence.owner()).await?;
         // The relay appends, the API lets clients listen.
         let uses_events = roles.contains(&Role::Relay) || roles.contains(&Role::Api);
         let event_streams = match &config.redis_url {
             Some(url) if config.queue.kind != QueueKind::Memory && uses_events => {
-                Some(EventStreams::new(&config.queue, url, config.events.stream_max)?)
+                Some(EventStreams::owned(&config.queue, url, config.events.stream_max, presence.owner())?)
             }
             _ => None,
         };
-        let (presence, statistics) = (Arc::new(Presence::default()), Arc::new(Statistics::default()));
         let publisher = Publisher::new(
             store.clone(),
             Arc::clone(&queue),

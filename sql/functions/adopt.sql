@@ -54,6 +54,8 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state',
             HINT = format('If it is such a copy and nothing of it is to be sent: outboxd adopt --new --replaces %s', here_id);
     ELSIF o.phase = 'own' THEN
+        -- Redis keeps whose its keys are; this lets a database that somebody means take them.
+        UPDATE outboxd.origin SET adopted_as = adopt.adopt_as;
         RETURN QUERY SELECT o.phase, 0::bigint, here_id, CASE WHEN adopt.adopt_as = 'new' THEN 'nothing waits: it is a new installation since it was adopted'
                                                               ELSE 'nothing waits: it is the database that the installation lives in' END;
         RETURN;

@@ -15,7 +15,8 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::refusal::Values;
-use super::{Result, Store, connect, query};
+use super::{Error, Result, Store, connect, query};
+use crate::queue::owner::Identity;
 
 const RECOGNISE: &str = "SELECT outboxd._recognise()";
 
@@ -69,6 +70,13 @@ fn is_not_ours(code: &SqlState) -> bool {
 }
 
 impl Store {
+    /// Whose keys in Redis an instance may use.
+    pub async fn identity(&self) -> Result<Identity> {
+        let rows = self.query(query!("upkeep/read_identity", Durable, []), &[]).await?;
+        let row = rows.first().ok_or_else(|| Error::Bug("there is no row of settings".into()))?;
+        Ok(Identity { install_id: row.value(0)?, database: row.value(1)?, is_moved: row.value(2)? })
+    }
+
     /// Until there is something to be done about a copy.
     pub async fn copy_has_work(&self) {
         while self.origin.work.load(Ordering::Acquire) == 0 {

@@ -9,7 +9,7 @@ use tokio_postgres::Client;
 use crate::support::postgres::{self, Database};
 use crate::support::provider::Provider;
 use crate::support::world::{Carrier, World};
-use crate::support::{command, sql, verdict};
+use crate::support::{command, redis, sql, verdict};
 
 const SOON: Duration = Duration::from_secs(30);
 const WAITS: &str = "SELECT phase = 'waiting' FROM outboxd.origin";
@@ -213,7 +213,7 @@ async fn a_copy_under_a_running_instance_is_noticed_before_it_publishes() {
     let _instance = setup.start().await;
     drop(clone.app);
     let swap = format!("ALTER DATABASE {0} RENAME TO {0}_old; ALTER DATABASE {name} RENAME TO {0}", empty.name);
-    way.set(crate::support::proxy::Fault::Refuse);
+    way.set(crate::support::proxy::Fault::Reset);
     let cut = format!(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname IN ('{0}', '{name}')",
         empty.name
@@ -232,4 +232,89 @@ async fn a_copy_under_a_running_instance_is_noticed_before_it_publishes() {
     sql::until(&app, "SELECT count(*) = 1 FROM outboxd.notification_log WHERE status = 'SENT' AND recipient = 'new'")
         .await;
     assert_eq!(recipients(&clone.provider), ["new"]);
+}
+
+#[tokio::test]
+async fn two_installations_under_one_redis_prefix_are_refused() {
+    let first = World::new(Carrier::Stream).await;
+    let _running = first.setup.start().await;
+    let second = World::new(Carrier::Memory).await;
+    for kind in ["stream", "list"] {
+        let setup = second.setup.clone().redis(redis::shared().url(), kind, &first.prefix);
+        let mut refused = setup.spawn();
+        assert_eq!(refused.exit_code().await, 78);
+        let log = refused.log();
+        assert!(log.contains("are those of another installation") && log.contains("OUTBOXD_QUEUE_PREFIX"), "{log}");
+    }
+    // With a prefix of its own it starts.
+    let _apart = second.setup.clone().redis(redis::shared().url(), "stream", &second.prefix).start().await;
+    // A Redis that was emptied learns it anew.
+    redis::shared().run::<i64>(&format!("DEL {{{}}}:v1:owner", first.prefix)).await;
+    let again = first.setup.start().await;
+    assert_eq!(again.drain().await, 0);
+    assert!(redis::shared().run::<bool>(&format!("EXISTS {{{}}}:v1:owner", first.prefix)).await);
+}
+
+/// It has its original's installation until it is adopted, and would take its messages.
+#[tokio::test]
+async fn a_clone_uses_its_originals_redis_only_once_it_is_adopted_as_the_same() {
+    let world = World::new(Carrier::Stream).await;
+    with_backlog(&world).await;
+    let mut moved = clone_of(&world, Carrier::Stream).await;
+    moved.setup = moved.setup.redis(redis::shared().url(), "stream", &world.prefix).set("queue.fallback_after", "1s");
+    let instance = moved.setup.start().await;
+    sql::until(&moved.app, WAITS).await;
+    // What is written since goes out without it.
+    notify(&moved.app, "new").await;
+    moved.provider.wait_for(1, SOON).await;
+    assert!(instance.log().contains("outboxd adopt --same"), "{}", instance.log());
+    assert_eq!(adopt(&moved.database, &["--same"]).await.code, 0);
+    moved.provider.wait_for(1 + BACKLOG, SOON).await;
+    sql::until(&moved.app, "SELECT bool_and(fallback_since IS NULL) FROM outboxd.instance WHERE stopped_at IS NULL AND heartbeat_at > now() - ttl").await;
+    let install: String = sql::value(&moved.app, "SELECT install_id FROM outboxd.setting").await;
+    let owner: Vec<String> = redis::shared().run(&format!("HVALS {{{}}}:v1:owner", world.prefix)).await;
+    assert!(owner.contains(&install), "{owner:?}");
+    let database: String = sql::value(&moved.app, "SELECT outboxd._database()").await;
+    assert!(owner.contains(&database), "{owner:?}");
+}
+
+/// A server that was copied with its files while the original runs, and takes writes: a promoted standby, or a snapshot of
+/// the disk.
+async fn promoted(world: &World) -> (postgres::Server, World) {
+    let server = postgres::start_standby(world.database.port).await;
+    let app = server.promote(&world.database.name).await;
+    drop(app);
+    let database = Database { port: server.port, name: world.database.name.clone() };
+    let copy = World::on(database, Carrier::Memory).await;
+    (server, copy)
+}
+
+#[tokio::test]
+async fn a_promoted_standby_is_no_clone() {
+    let primary = postgres::start("").await;
+    let world = World::on(primary.migrated_database().await, Carrier::Memory).await;
+    with_backlog(&world).await;
+    let (_standby, copy) = promoted(&world).await;
+    let _instance = copy.setup.start().await;
+    copy.provider.wait_for(BACKLOG, SOON).await;
+    copy.until_ended().await;
+    assert!(sql::value::<bool>(&copy.app, "SELECT phase = 'own' AND noticed_at IS NULL FROM outboxd.origin").await);
+}
+
+#[tokio::test]
+async fn a_copy_of_the_files_is_adopted_by_hand_before_it_is_started() {
+    let primary = postgres::start("").await;
+    let world = World::on(primary.migrated_database().await, Carrier::Memory).await;
+    with_backlog(&world).await;
+    let (_server, copy) = promoted(&world).await;
+    let id: String = sql::value(&copy.app, "SELECT install_id FROM outboxd.setting").await;
+    let unsaid = adopt(&copy.database, &["--new"]).await;
+    assert!(unsaid.code == 1 && unsaid.err.contains(&format!("--replaces {id}")), "{unsaid:?}");
+    let ran = adopt(&copy.database, &["--new", "--replaces", &id]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let _instance = copy.setup.start().await;
+    notify(&copy.app, "new").await;
+    copy.provider.wait_for(1, SOON).await;
+    copy.until_ended().await;
+    assert_eq!(recipients(&copy.provider), ["new"]);
 }
