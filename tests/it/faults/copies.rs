@@ -239,6 +239,8 @@ async fn two_installations_under_one_redis_prefix_are_refused() {
     let first = World::new(Carrier::Stream).await;
     let _running = first.setup.start().await;
     let second = World::new(Carrier::Memory).await;
+    // Databases of tests are copies of one template.
+    sql::run(&second.app, "UPDATE outboxd.setting SET install_id = 'anotherone00'").await;
     for kind in ["stream", "list"] {
         let setup = second.setup.clone().redis(redis::shared().url(), kind, &first.prefix);
         let mut refused = setup.spawn();
