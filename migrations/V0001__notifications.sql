@@ -88,7 +88,7 @@ CREATE TRIGGER ids_are_drawn_by_the_server BEFORE INSERT ON outboxd.notification
 CREATE INDEX notification_log_due ON outboxd.notification_log (topic, due_at, id) WHERE due_at IS NOT NULL;
 -- By the second in which it is due, and its topics: what is due is found without a look at what is not, however many
 -- topics wait for their time, and topics that are due together take turns. Rows of one topic and second are one entry.
-CREATE INDEX notification_log_second_due ON outboxd.notification_log (date_bin('1 s', due_at, '0001-01-01+00'), topic) WHERE due_at IS NOT NULL;
+CREATE INDEX notification_log_second_due ON outboxd.notification_log (date_bin('1 s', due_at, '2000-01-01+00'), topic) WHERE due_at IS NOT NULL;
 -- Finds an earlier PENDING row of the same key: rows of a key are released in this order, whoever releases them. A key
 -- belongs to its topic.
 CREATE INDEX notification_log_due_key ON outboxd.notification_log (topic, ordering_key, due_at, id)
@@ -147,7 +147,7 @@ ALTER SEQUENCE outboxd.outbox_seq OWNED BY outboxd.outbox.seq;
 CREATE INDEX outbox_fresh ON outboxd.outbox (topic, seq) WHERE ordering_key IS NULL AND retry_at IS NULL;
 CREATE INDEX outbox_due ON outboxd.outbox (topic, retry_at) WHERE retry_at IS NOT NULL;
 -- As notification_log_second_due.
-CREATE INDEX outbox_second_due ON outboxd.outbox (date_bin('1 s', retry_at, '0001-01-01+00'), topic) WHERE retry_at IS NOT NULL;
+CREATE INDEX outbox_second_due ON outboxd.outbox (date_bin('1 s', retry_at, '2000-01-01+00'), topic) WHERE retry_at IS NOT NULL;
 -- A key belongs to its topic: the same one in another topic is another key.
 CREATE INDEX outbox_key ON outboxd.outbox (topic, ordering_key, seq) WHERE ordering_key IS NOT NULL;
 CREATE UNIQUE INDEX a_key_has_at_most_one_live_row ON outboxd.outbox (topic, ordering_key) WHERE has_turn;

@@ -11,6 +11,8 @@ CREATE TABLE outboxd.instance (
     claimed_through timestamptz,
     -- Since when it goes on without its Redis: what it published may be in its process and die with it.
     fallback_since timestamptz,
+    -- Topics that another instance lacks a route for stay in its process: what it published may die with it.
+    keeps_its_own boolean NOT NULL DEFAULT false,
     in_flight     integer NOT NULL DEFAULT 0,
     draining      boolean NOT NULL DEFAULT false,
     clock_skew_ms integer,
@@ -45,7 +47,9 @@ CREATE TABLE outboxd.instance_report (
     lacked                 text,
     lacked_calls           bigint,
     lacked_since           timestamptz,
-    lacked_at              timestamptz
+    lacked_at              timestamptz,
+    -- The channels at a limit, each as [the limit, calls that can be expected to start in a second]. NULL: none is.
+    limits                 jsonb
 ) WITH (fillfactor = 50);
 
 -- Leader leases that one instance does at a time for all: a lease, by the database's clock. A row lock or an advisory

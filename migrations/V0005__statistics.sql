@@ -76,3 +76,17 @@ CREATE TABLE outboxd.snapshot_held (
     waiting bigint NOT NULL,
     PRIMARY KEY (channel, origin)
 );
+
+-- What waits, by reason, as sql/views/_waits.sql shows it.
+CREATE TABLE outboxd.snapshot_waiting (
+    reason      text NOT NULL,
+    topic       text NOT NULL,
+    -- NULL: it has no channel yet.
+    channel     text,
+    limited_by  text,
+    per_second  double precision,
+    is_lag      boolean NOT NULL,
+    count       bigint NOT NULL,
+    waits_since timestamptz,
+    ready_since timestamptz
+);

@@ -45,6 +45,7 @@ mod http;
 pub mod limit;
 mod outcome;
 mod retry_after;
+pub mod share;
 mod sign;
 mod template;
 
@@ -105,6 +106,23 @@ pub struct Channel {
     signer: Signer,
     guard: Guard,
     http: Http,
+    url_reads_payload: bool,
+}
+
+/// One request, made and ready to go out.
+#[derive(Debug)]
+pub struct Request {
+    url: Arc<Url>,
+    origin: Arc<str>,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Request {
+    /// How long its body is.
+    pub fn body_bytes(&self) -> usize {
+        self.body.len()
+    }
 }
 
 /// Where one attempt goes: known before the call, so that limits and the circuit of its origin can be asked first.
@@ -166,6 +184,11 @@ impl Channel {
         matches!(self.address, Address::Data { .. })
     }
 
+    /// Whether the payload must be known to tell where a notification goes.
+    pub fn url_reads_payload(&self) -> bool {
+        self.url_reads_payload
+    }
+
     /// Makes one attempt.
     pub async fn send(&self, outgoing: &Outgoing<'_>) -> Outcome {
         match self.target(outgoing) {
@@ -201,13 +224,26 @@ impl Channel {
 
     /// Makes one attempt at a target of this channel.
     pub async fn send_to(&self, target: Target, outgoing: &Outgoing<'_>) -> Outcome {
-        match self.request(&target, outgoing) {
-            Ok((headers, body)) => self.http.call(&target.origin, &target.url, headers, body).await,
-            Err(reason) => Outcome::Failed(Failed::refused(Cause::Template, reason)),
+        match self.request(target, outgoing) {
+            Ok(request) => self.call(request).await,
+            Err(failed) => Outcome::Failed(failed),
         }
     }
 
-    fn request(&self, target: &Target, outgoing: &Outgoing<'_>) -> Result<(HeaderMap, Bytes), String> {
+    /// Makes the request for a target of this channel: from here on the payload is not needed any more.
+    pub fn request(&self, target: Target, outgoing: &Outgoing<'_>) -> Result<Request, Failed> {
+        let (headers, body) =
+            self.parts(&target, outgoing).map_err(|reason| Failed::refused(Cause::Template, reason))?;
+        Ok(Request { url: target.url, origin: target.origin, headers, body })
+    }
+
+    /// Sends a request that was made by this channel.
+    pub async fn call(&self, request: Request) -> Outcome {
+        let Request { url, origin, headers, body } = request;
+        self.http.call(&origin, &url, headers, body).await
+    }
+
+    fn parts(&self, target: &Target, outgoing: &Outgoing<'_>) -> Result<(HeaderMap, Bytes), String> {
         let empty = Value::UNDEFINED;
         let context = target.context.as_ref().unwrap_or(&empty);
         let body = match &self.body {

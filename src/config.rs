@@ -169,6 +169,8 @@ pub struct RelayConfig {
 pub struct WorkerConfig {
     /// Calls under way at most.
     pub concurrency: usize,
+    /// Bytes of large payloads that are being sent at most.
+    pub payload_bytes_max: usize,
     /// How long a claim holds without renewal.
     pub lease: Duration,
     /// How often the instance says that it is alive.

@@ -1,8 +1,18 @@
-//! Ids and statuses. Pure: no SQL, no clock, no runtime.
+//! Ids and statuses, and how many of what. Pure: no SQL, no clock, no runtime.
 //!
 //! May change: nothing without a migration. The names of the statuses are those of `notification_log.status`, and public.
 
 use std::fmt;
+
+/// `dead letter` of one, `dead letters` of any other number: for texts that people read. SQL has `outboxd._plural`.
+pub fn plural(n: i64, noun: &str) -> String {
+    if n == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
+/// `1 dead letter`, `2 dead letters`.
+pub fn counted(n: i64, noun: &str) -> String {
+    format!("{n} {}", plural(n, noun))
+}
 
 /// The id of a row of `notification_log`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

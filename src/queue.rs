@@ -30,6 +30,7 @@ pub mod owner;
 mod redis_list;
 mod redis_stream;
 mod server;
+pub mod split;
 
 use std::fmt;
 use std::sync::Arc;

@@ -87,6 +87,20 @@ impl Scheduler {
         self.reap();
         let Some(owner) = self.lease.hold().await? else { return Ok(Counts::default()) };
         let mut counts = Counts::default();
+        if self.store.schedules_have_work().await? {
+            self.work(owner, &mut counts, shutdown).await?;
+        }
+        if Instant::now() >= self.overdue_at {
+            let ended = self.store.end_overdue_readings().await?;
+            if ended > 0 {
+                warn!(backends = ended, "ended readings of audiences that nobody waits for any more");
+            }
+            self.overdue_at = Instant::now() + OVERDUE_INTERVAL;
+        }
+        Ok(counts)
+    }
+
+    async fn work(&mut self, owner: i32, counts: &mut Counts, shutdown: &CancellationToken) -> store::Result<()> {
         for schedule in self.store.schedules_due(SCHEDULES_MAX).await? {
             counts.begun += self.begin(owner, &schedule).await?;
         }
@@ -101,14 +115,7 @@ impl Scheduler {
             self.finish_at = Instant::now() + rest_after(started.elapsed(), POLL_INTERVAL);
         }
         self.store.clear_recipients(owner, CLEAR_ROWS).await?;
-        if Instant::now() >= self.overdue_at {
-            let ended = self.store.end_overdue_readings().await?;
-            if ended > 0 {
-                warn!(backends = ended, "ended readings of audiences that nobody waits for any more");
-            }
-            self.overdue_at = Instant::now() + OVERDUE_INTERVAL;
-        }
-        Ok(counts)
+        Ok(())
     }
 
     /// Works out a schedule's slots; those within its lead become runs.

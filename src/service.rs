@@ -26,18 +26,16 @@ use crate::channel::descriptors::Descriptors;
 use crate::channel::failover::Router;
 use crate::config::{Config, QueueKind, Role};
 use crate::events::{self, Events};
-use crate::producer::Producer;
 use crate::queue::events::EventStreams;
 use crate::queue::fallback::FallbackQueue;
+use crate::queue::split::SplitQueue;
 use crate::queue::{self, Queue};
-use crate::relay::Relay;
 use crate::relay::publisher::Publisher;
-use crate::relay::repair::{self, Repair};
+use crate::relay::repair;
 use crate::schedule::{self, Scheduler};
-use crate::server::{self, Api, Parts, Readiness};
+use crate::server::{self, Api, Readiness};
 use crate::store::claim::Calls;
 use crate::store::instance::{InstanceId, Presence};
-use crate::store::leader::LeaderLease;
 use crate::store::repair::Undelivered;
 use crate::store::{self, Store, migrate};
 use crate::telemetry;
@@ -47,18 +45,19 @@ use crate::telemetry::statistics::{Counts, Statistics};
 use crate::upkeep::fallback::{self, Fallback};
 use crate::upkeep::heartbeat::{self, Heartbeat};
 use crate::upkeep::retention::{self, Retention};
-use crate::upkeep::statistics::{self as reports, Reporter};
+use crate::upkeep::routes::{self, Routes};
+use crate::upkeep::statistics as reports;
 use crate::upkeep::{bulk, circuits, origin};
-use crate::worker::{self, Drain, Worker};
+use crate::worker::{self, Drain};
 
 mod carrier;
+mod parts;
 mod schema;
 pub mod signals;
 pub mod systemd;
 mod wakeup;
 
 use carrier::Opened;
-use wakeup::Stages;
 
 /// Why an instance did not start.
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +92,8 @@ struct Instance {
     fallback: Option<Arc<FallbackQueue>>,
     /// When Redis was asked first.
     redis_asked_at: Instant,
+    /// The same, if it is shared with others and this process can keep something to itself.
+    split: Option<Arc<SplitQueue>>,
     event_streams: Option<EventStreams>,
     publisher: Publisher,
     router: Arc<Router>,
@@ -143,6 +144,7 @@ impl Instance {
         let (presence, statistics) = (Arc::new(Presence::default()), Arc::new(Statistics::default()));
         presence.owner().set(store.identity().await?);
         let Opened { queue, fallback, is_away } = carrier::open(&config, &roles, presence.owner()).await?;
+        let (queue, split) = carrier::split(queue, &config, &roles);
         // The relay appends, the API lets clients listen.
         let uses_events = roles.contains(&Role::Relay) || roles.contains(&Role::Api);
         let event_streams = match &config.redis_url {
@@ -164,6 +166,7 @@ impl Instance {
             roles: roles.iter().map(|role| role.name().to_owned()).collect(),
             queue_kind: queue.kind(),
             host: host_name(),
+            topics: (!config.routes.is_empty()).then(|| config.routes.keys().cloned().collect()),
             every: config.worker.heartbeat,
             ttl: config.worker.heartbeat_ttl,
             presence: Arc::clone(&presence),
@@ -180,6 +183,12 @@ impl Instance {
         let availability = Availability::new(Arc::clone(&router), &config.channels, config.worker.concurrency)
             .with_credentials(circuits::credentials(&store, &config.channels, &roles).await?);
         circuits::pass(&store, &heartbeat.instance, &availability).await?;
+        if let Some(queue) = &split {
+            // Before the first push as well.
+            Routes { queue: Arc::clone(queue), availability: &availability, heartbeat: &heartbeat }
+                .pass(&mut routes::Done::default())
+                .await?;
+        }
         let spans = match roles.contains(&Role::Worker) {
             true => {
                 let name = format!("{}-{}", registered.install_id, heartbeat.instance.get());
@@ -194,6 +203,7 @@ impl Instance {
             queue,
             fallback,
             redis_asked_at,
+            split,
             event_streams,
             publisher,
             router,
@@ -252,6 +262,7 @@ impl Instance {
                 circuits::run(&self.store, &self.heartbeat.instance, &self.availability, &shutdown),
                 self.plan(&shutdown),
                 self.outlast_redis(&shutdown),
+                self.follow_routes(&shutdown),
                 self.append_events(&shutdown)
             );
             beats_stop.cancel();
@@ -292,6 +303,13 @@ impl Instance {
         fallback::run(&fallback, shutdown).await;
     }
 
+    /// Keeps to this process what some other worker has no route for.
+    async fn follow_routes(&self, shutdown: &CancellationToken) {
+        let Some(queue) = self.split.clone() else { return };
+        let routes = Routes { queue, availability: &self.availability, heartbeat: &self.heartbeat };
+        routes::run(&routes, shutdown).await;
+    }
+
     /// Domain events go to Redis, if there is one.
     async fn append_events(&self, shutdown: &CancellationToken) {
         if let Some(streams) = self.event_streams.clone().filter(|_| self.roles.contains(&Role::Relay)) {
@@ -300,84 +318,13 @@ impl Instance {
         }
     }
 
-    fn lease(&self, name: &'static str) -> LeaderLease {
-        LeaderLease::new(self.store.clone(), self.heartbeat.instance.clone(), name, self.config.worker.heartbeat_ttl)
-    }
-
-    fn parts(&self) -> Parts {
-        Parts {
-            store: self.store.clone(),
-            queue: Arc::clone(&self.queue),
-            availability: Arc::clone(&self.availability),
-            channels: self.config.channels.keys().cloned().collect(),
-            events: self.event_streams.clone(),
-        }
-    }
-
-    fn stages(&self) -> Stages {
-        let (store, publisher) = (self.store.clone(), self.publisher.clone());
-        let instance = self.heartbeat.instance.clone();
-        let has = |role: Role| self.roles.contains(&role);
-        Stages {
-            producer: has(Role::Producer).then(|| Producer::new(store.clone())),
-            relay: has(Role::Relay).then(|| {
-                Relay::new(store.clone(), publisher.clone(), Arc::clone(&self.availability), instance.clone())
-            }),
-            publisher,
-            store,
-        }
-    }
-
-    fn reporter(&self) -> Reporter {
-        Reporter {
-            store: self.store.clone(),
-            queue: Arc::clone(&self.queue),
-            statistics: Arc::clone(&self.statistics),
-            shortages: Arc::clone(&self.shortages),
-            files: self.files,
-            instance: self.heartbeat.instance.clone(),
-            routes: reports::routes(&self.config.routes),
-        }
-    }
-
-    fn repair(&self) -> Repair {
-        Repair {
-            store: self.store.clone(),
-            queue: Arc::clone(&self.queue),
-            statistics: Arc::clone(&self.statistics),
-            router: Arc::clone(&self.router),
-            instance: self.heartbeat.instance.clone(),
-            presence: Arc::clone(&self.presence),
-            calls: Arc::clone(&self.calls),
-            ttl: self.config.worker.heartbeat_ttl,
-            relay: self.config.relay.clone(),
-            reconcile: self.config.reconcile.clone(),
-        }
-    }
-
-    fn worker(&self, tracer: Option<Tracer>) -> Worker {
-        Worker {
-            store: self.store.clone(),
-            queue: Arc::clone(&self.queue),
-            statistics: Arc::clone(&self.statistics),
-            shortages: Arc::clone(&self.shortages),
-            router: Arc::clone(&self.router),
-            availability: Arc::clone(&self.availability),
-            instance: self.heartbeat.instance.clone(),
-            config: self.config.worker.clone(),
-            deliveries_max: self.config.queue.deliveries_max,
-            maintain_every: self.config.queue.consumer_ttl / 4,
-            presence: Arc::clone(&self.presence),
-            calls: Arc::clone(&self.calls),
-            tracer,
-        }
-    }
-
     /// What is left in an in-process queue is given back, and the others need not wait for our heartbeat to run out. If
     /// it cannot be given back they do: whoever signed off holds nothing.
     async fn sign_off(&self) {
         let instance = self.heartbeat.instance.get();
-        let is_in_process = self.config.queue.kind == QueueKind::Memory || self.presence.is_on_fallback();
+        let is_in_process = self.config.queue.kind == QueueKind::Memory
+            || self.presence.is_on_fallback()
+            || self.presence.keeps_its_own();
         if is_in_process && let Err(error) = self.store.republish(Undelivered::PublishedBy(&[instance])).await {
             warn!(%error, "rows in the in-process queue wait for another instance's sweep");
             return;

@@ -17,4 +17,5 @@ pub mod fallback;
 pub mod heartbeat;
 pub mod origin;
 pub mod retention;
+pub mod routes;
 pub mod statistics;

@@ -34,11 +34,13 @@ use crate::telemetry::otlp::Tracer;
 use crate::telemetry::shortages::Shortages;
 use crate::telemetry::statistics::Statistics;
 
+mod arrivals;
 mod buffer;
 mod circuits;
 mod destinations;
 mod dispatcher;
 mod leases;
+mod payloads;
 mod put_back;
 mod recorder;
 mod sender;
@@ -47,6 +49,7 @@ mod traced;
 
 use dispatcher::Dispatcher;
 use recorder::Finished;
+use taker::Batch;
 
 /// What the workers of one instance stand on.
 #[derive(Debug)]
@@ -55,6 +58,10 @@ pub struct Worker {
     pub store: Store,
     /// Where messages come from.
     pub queue: Arc<dyn Queue>,
+    /// Where those come from that other instances cannot deliver.
+    pub own_queue: Option<Arc<dyn Queue>>,
+    /// Before the first take: by then the others know for which topics we have no route, and keep those.
+    pub first_take_after: Duration,
     /// What this instance counts.
     pub statistics: Arc<Statistics>,
     /// What its process lacked.
@@ -90,8 +97,9 @@ pub enum Drain {
 
 /// Works until `shutdown`, then finishes what is under way.
 pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
-    // One batch is taken ahead of the dispatcher.
+    // Of each queue one batch is taken ahead of the dispatcher.
     let (batches, taken) = mpsc::channel(1);
+    let (own_batches, own_taken) = mpsc::channel(1);
     let (finished, outcomes) = mpsc::channel::<Finished>(worker.config.concurrency * 4);
     // The deadline cuts calls off; until then they may finish.
     let cut_off = CancellationToken::new();
@@ -99,8 +107,8 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&worker), batches.clone(), finished, ends, cuts));
     let calls = dispatcher.calls.clone();
 
-    let taker = tokio::spawn(taker::run(Arc::clone(&worker), batches, shutdown.clone()));
-    let dispatch = tokio::spawn(dispatcher.run(taken));
+    let takers = tokio::spawn(take(Arc::clone(&worker), batches, own_batches, shutdown.clone()));
+    let dispatch = tokio::spawn(dispatcher.run(taken, own_taken));
     let recorder_stop = CancellationToken::new();
     let mut recorder = tokio::spawn(recorder::run(Arc::clone(&worker), outcomes, recorder_stop.clone()));
     let leases_stop = CancellationToken::new();
@@ -130,9 +138,28 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     }
     leases_stop.cancel();
     join(leases, "leases").await;
-    join(taker, "taker").await;
+    join(takers, "takers").await;
     info!(clean = drain == Drain::Clean, "drained");
     if recorded.is_err() { Drain::Deadline } else { drain }
+}
+
+/// From each queue by itself: neither keeps the other waiting.
+async fn take(
+    worker: Arc<Worker>,
+    batches: mpsc::Sender<Batch>,
+    own_batches: mpsc::Sender<Batch>,
+    shutdown: CancellationToken,
+) {
+    let shared = async {
+        shutdown.run_until_cancelled(tokio::time::sleep(worker.first_take_after)).await;
+        taker::run(Arc::clone(&worker), Arc::clone(&worker.queue), batches, shutdown.clone()).await;
+    };
+    let own = async {
+        if let Some(queue) = worker.own_queue.clone() {
+            taker::run(Arc::clone(&worker), queue, own_batches, shutdown.clone()).await;
+        }
+    };
+    tokio::join!(shared, own);
 }
 
 async fn join<T>(task: tokio::task::JoinHandle<T>, name: &'static str) {

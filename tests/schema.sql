@@ -10,13 +10,11 @@ VIEW _due
     topic text
     due_at timestamp with time zone
     GRANT delete, insert, select, update TO outboxd_service
-VIEW _ready
-    ready bigint
-    ready_since timestamp with time zone
-    GRANT delete, insert, select, update TO outboxd_service
 VIEW _routed
     published text[]
     called text[]
+    has_default boolean
+    limits jsonb
     GRANT delete, insert, select, update TO outboxd_service
 VIEW _spans
     measure text
@@ -33,6 +31,37 @@ VIEW _vacuum_pins
     query_start timestamp with time zone
     age_xids integer
     remedy text
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW _wait
+    id bigint
+    topic text
+    state text
+    reason text
+    channel text
+    origin text
+    attempts integer
+    instance integer
+    ordering_key text
+    limited_by text
+    per_second double precision
+    until timestamp with time zone
+    is_late boolean
+    is_lag boolean
+    since timestamp with time zone
+    lag_since timestamp with time zone
+    seq bigint
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW _waits
+    reason text
+    topic text
+    channel text
+    limited_by text
+    per_second double precision
+    is_lag boolean
+    count bigint
+    waits_since timestamp with time zone
+    ready_since timestamp with time zone
+    counted_at timestamp with time zone
     GRANT delete, insert, select, update TO outboxd_service
 TABLE attempt
     id bigint NOT NULL IDENTITY ALWAYS
@@ -187,6 +216,7 @@ VIEW dead_letters
     failed_at timestamp with time zone
     created_at timestamp with time zone
     payload jsonb
+    response text
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
@@ -342,6 +372,7 @@ TABLE instance WITH (fillfactor=50)
     queue_counter bigint NOT NULL DEFAULT 0
     claimed_through timestamp with time zone
     fallback_since timestamp with time zone
+    keeps_its_own boolean NOT NULL DEFAULT false
     in_flight integer NOT NULL DEFAULT 0
     draining boolean NOT NULL DEFAULT false
     clock_skew_ms integer
@@ -373,6 +404,7 @@ TABLE instance_report WITH (fillfactor=50)
     lacked_calls bigint
     lacked_since timestamp with time zone
     lacked_at timestamp with time zone
+    limits jsonb
     CONSTRAINT instance_report_pkey PRIMARY KEY (instance)
     CREATE UNIQUE INDEX instance_report_pkey ON outboxd.instance_report USING btree (instance)
     POLICY grants_decide USING true CHECK true
@@ -457,8 +489,8 @@ END
     CREATE INDEX notification_log_failed ON outboxd.notification_log USING btree (failed_at) INCLUDE (topic) WHERE (failed_at IS NOT NULL)
     CREATE UNIQUE INDEX notification_log_pkey ON outboxd.notification_log USING btree (id)
     CREATE INDEX notification_log_recipient ON outboxd.notification_log USING btree (recipient, id)
-    CREATE TRIGGER ids_are_drawn_by_the_server BEFORE INSERT ON outboxd.notification_log FOR EACH ROW WHEN (((NOT has_table_privilege(('outboxd.notification_log'::regclass)::oid, 'UPDATE'::text)) AND (new.id <> currval('outboxd.notification_log_id_seq'::regclass)))) EXECUTE FUNCTION outboxd._refuse_id()
     CREATE INDEX notification_log_second_due ON outboxd.notification_log USING btree (date_bin('00:00:01'::interval, due_at, '0001-01-01 00:00:00+00'::timestamp with time zone), topic) WHERE (due_at IS NOT NULL)
+    CREATE TRIGGER ids_are_drawn_by_the_server BEFORE INSERT ON outboxd.notification_log FOR EACH ROW WHEN (((NOT has_table_privilege(('outboxd.notification_log'::regclass)::oid, 'UPDATE'::text)) AND (new.id <> currval('outboxd.notification_log_id_seq'::regclass)))) EXECUTE FUNCTION outboxd._refuse_id()
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
     GRANT insert (id) TO outboxd_app
@@ -746,6 +778,18 @@ TABLE snapshot_held
     CREATE UNIQUE INDEX snapshot_held_pkey ON outboxd.snapshot_held USING btree (channel, origin)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
+TABLE snapshot_waiting
+    reason text NOT NULL
+    topic text NOT NULL
+    channel text
+    limited_by text
+    per_second double precision
+    is_lag boolean NOT NULL
+    count bigint NOT NULL
+    waits_since timestamp with time zone
+    ready_since timestamp with time zone
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
 TABLE statistics_channel WITH (fillfactor=50)
     minute timestamp with time zone NOT NULL
     channel text NOT NULL
@@ -801,6 +845,7 @@ VIEW stuck
     attempts integer
     worker integer
     ordering_key text
+    origin text
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
@@ -820,6 +865,18 @@ TABLE topic
     CONSTRAINT topic_pkey PRIMARY KEY (name)
     CREATE UNIQUE INDEX topic_pkey ON outboxd.topic USING btree (name)
     POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW waiting
+    reason text
+    topic text
+    channel text
+    count bigint
+    oldest interval
+    limited_by text
+    expected_end timestamp with time zone
+    counted_at timestamp with time zone
+    GRANT select TO outboxd_operator
+    GRANT select TO outboxd_reader
     GRANT delete, insert, select, update TO outboxd_service
 VIEW workers
     worker integer
@@ -849,6 +906,7 @@ FUNCTION _cause(text) RETURNS text LANGUAGE sql IMMUTABLE GRANT TO outboxd_opera
 FUNCTION _circuit_changed(action text, channel text, origin text, was_held boolean, rows_max integer) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _count_held() RETURNS TABLE(channel text, origin text, waiting bigint) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
+FUNCTION _count_waiting() RETURNS TABLE(reason text, topic text, channel text, limited_by text, per_second double precision, is_lag boolean, count bigint, waits_since timestamp with time zone, ready_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off, enable_seqscan=on, enable_hashjoin=on GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _delete_older_by_id(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _delete_older_by_time(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _discard(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -861,6 +919,7 @@ FUNCTION _owns_lease(name text, owner integer) RETURNS boolean LANGUAGE plpgsql 
 FUNCTION _pick_dead(filter jsonb, upto timestamp with time zone, after_at timestamp with time zone, after_id bigint, scan_max integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _pick_waiting(filter jsonb, upto timestamp with time zone, phase smallint, after_part text, after_at timestamp with time zone, after_id bigint, scan_max integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _planned_for(sees_all boolean) RETURNS boolean LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
+FUNCTION _plural(n bigint, noun text) RETURNS text LANGUAGE sql IMMUTABLE GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _post(token text, key text, digest bytea, items jsonb) RETURNS TABLE(outcome text, ids bigint[]) LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _post_many(items jsonb) RETURNS bigint[] LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _read_audience(audience text, slot timestamp with time zone, rows_max bigint) RETURNS TABLE(recipient text, payload jsonb) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -911,6 +970,7 @@ FUNCTION share_consumer(consumer text, with_role text) RETURNS bigint LANGUAGE p
 FUNCTION status(id bigint) RETURNS text LANGUAGE sql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION stop_bulk(id bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION unshare_consumer(consumer text, with_role text) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
+FUNCTION why(id bigint) RETURNS TABLE(reason text, explanation text, action text, since timestamp with time zone, until timestamp with time zone, behind bigint, place bigint, channel text, origin text, worker integer, paused_by text) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 GRANT usage ON SCHEMA outboxd TO outboxd_app
 GRANT usage ON SCHEMA outboxd TO outboxd_operator
 GRANT usage ON SCHEMA outboxd TO outboxd_reader

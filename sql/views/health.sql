@@ -1,6 +1,6 @@
--- One row per check. Reads the snapshot, statistics and reports of the instances, the statistics of the server, the
--- ends of two partial indexes and up to 10,000 waiting events: it costs the same with any backlog and history. A check
--- that finds nothing to measure says ok, so that every check always has its row.
+-- One row per check. Counts what waits like `waiting`; else it reads the snapshot, statistics and reports of the instances,
+-- the statistics of the server, the ends of two partial indexes and up to 10,000 waiting events: it costs the same with any
+-- backlog and history. A check that finds nothing to measure says ok, so that every check always has its row.
 CREATE OR REPLACE VIEW outboxd.health AS
 WITH alive AS MATERIALIZED (
     SELECT i.id, i.roles, i.host, i.queue_kind, i.fallback_since, r.clock_skew_ms, r.queue_reachable, r.queue_error, r.queue_policy,
@@ -12,6 +12,12 @@ WITH alive AS MATERIALIZED (
     SELECT c.id, c.host, c.topics FROM outboxd._carrier c
 ), routed AS MATERIALIZED (
     SELECT r.published, r.called FROM outboxd._routed r
+), waits AS MATERIALIZED (
+    SELECT w.* FROM outboxd._waits w
+), line AS MATERIALIZED ( -- what waits at a limit, by channel
+    SELECT w.channel, max(w.limited_by) AS limited_by, sum(w.count)::bigint AS count,
+           now() + least(sum(w.count) / nullif(max(w.per_second), 0), 3e9) * interval '1 s' AS ends_at
+      FROM waits w WHERE w.reason = 'at its limit' GROUP BY 1
 ), measured AS MATERIALIZED ( -- each once, however often it is spoken of
     SELECT (SELECT now() - min(d.due_at) FROM outboxd._due d WHERE d.due_at <= now()) AS late,
            (SELECT count(*) FROM (SELECT FROM outboxd.notification_log l WHERE l.failed_at > now() - interval '1 hour'
@@ -26,14 +32,20 @@ WITH alive AS MATERIALIZED (
                    (SELECT count(*) FROM outboxd.instance i WHERE i.stopped_at IS NULL AND i.heartbeat_at < now() - i.ttl
                        AND i.heartbeat_at > now() - interval '1 hour') AS dead) w
     UNION ALL
-    SELECT 2, 'relay_lag', CASE WHEN l.oldest_age > interval '1 min' THEN 2 WHEN l.oldest_age > interval '10 s' THEN 1 ELSE 0 END,
-           format('%s rows ready, the oldest for %s s', l.ready_unpublished, round(extract(epoch FROM l.oldest_age), 1)),
+    SELECT 2, 'relay_lag', CASE WHEN l.oldest > interval '1 min' THEN 2 WHEN l.oldest > interval '10 s' THEN 1 ELSE 0 END,
+           format('%s ready, the oldest for %s s%s', outboxd._plural(l.ready, 'row'), round(extract(epoch FROM l.oldest), 1),
+                  (SELECT string_agg(format('; %s at %s of %s%s', n.count, coalesce('the ' || n.limited_by, 'a limit'), n.channel,
+                                            ', until about ' || to_char(n.ends_at, 'YYYY-MM-DD HH24:MI:SS TZ')), '' ORDER BY n.count DESC, n.channel)
+                     FROM (SELECT x.* FROM line x ORDER BY x.count DESC, x.channel LIMIT 3) n)),
            'Committed rows that could be in the queue and are not yet. A short wait in a burst is normal. What is paused, has no '
-           'route or waits for a circuit does not count here.',
-           CASE WHEN l.oldest_age > interval '10 s'
-                THEN 'SELECT reason, count(*) FROM outboxd.stuck GROUP BY 1; '
-                     'more instances or worker.concurrency if it only is too much' END
-      FROM outboxd.outbox_lag l
+           'route, or waits for a circuit, its time or its channel''s limit does not count; what waits for worker.concurrency does.',
+           CASE WHEN l.oldest > interval '10 s'
+                THEN 'SELECT * FROM outboxd.waiting ORDER BY count DESC; '
+                     || CASE WHEN l.has_few_calls THEN 'more instances or a higher worker.concurrency: their calls are all under way'
+                             ELSE 'is an instance with the role relay at work? SELECT * FROM outboxd.workers' END END
+      FROM (SELECT coalesce(sum(w.count) FILTER (WHERE w.is_lag), 0)::bigint AS ready,
+                   greatest(clock_timestamp() - min(w.ready_since) FILTER (WHERE w.is_lag), '0') AS oldest,
+                   bool_or(w.is_lag AND w.limited_by = 'concurrency') AS has_few_calls FROM waits w) l
     UNION ALL
     SELECT 3, 'overdue', CASE WHEN d.late > interval '1 min' THEN 2 WHEN d.late > interval '10 s' THEN 1 ELSE 0 END,
            CASE WHEN d.late IS NULL THEN 'nothing is due'
@@ -77,7 +89,7 @@ WITH alive AS MATERIALIZED (
                           format('%s is %s since %s (%s)', concat_ws(' ', s.channel, nullif(s.origin, '')),
                                  CASE WHEN s.held_until > now() THEN 'open' ELSE 'half-open' END, to_char(s.since, 'YYYY-MM-DD HH24:MI:SS TZ'),
                                  concat_ws(', ', CASE s.reason WHEN 'unauthorized' THEN 'credentials refused' ELSE 'calls fail' END, n.waiting || ' waiting',
-                                           CASE WHEN s.held_until > now() THEN to_char(s.held_until, '"next probe at "HH24:MI:SS') END)) AS what
+                                           CASE WHEN s.held_until > now() THEN to_char(s.held_until, '"next probe at "YYYY-MM-DD HH24:MI TZ') END)) AS what
                      FROM outboxd.channel_state s LEFT JOIN outboxd.snapshot_held n ON n.channel = s.channel AND n.origin = s.origin
                     WHERE s.reason <> 'retry_after' ORDER BY place LIMIT 5) w) n
            CROSS JOIN (

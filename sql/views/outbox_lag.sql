@@ -1,12 +1,10 @@
--- How far publishing is behind. Like queue_state: counted on the spot, or with a large backlog as of the last snapshot.
+-- How far publishing is behind, by the rows that _wait calls lag. Like queue_state: counted on the spot, or with a large
+-- backlog as of the last snapshot.
 CREATE OR REPLACE VIEW outboxd.outbox_lag AS
-WITH snapshot AS MATERIALIZED (
-    SELECT c.taken_at, c.ready, c.ready_since,
-           c.rows > 20000 AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.snapshot c
-), lag AS (
-    SELECT r.ready, r.ready_since, now() AS counted_at FROM outboxd._ready r WHERE NOT (SELECT c.serves FROM snapshot c)
-    UNION ALL
-    SELECT c.ready, c.ready_since, c.taken_at FROM snapshot c WHERE c.serves
+WITH lag AS (
+    SELECT coalesce(sum(w.count) FILTER (WHERE w.is_lag), 0)::bigint AS ready, min(w.ready_since) FILTER (WHERE w.is_lag) AS ready_since,
+           coalesce(min(w.counted_at), now()) AS counted_at
+      FROM outboxd._waits w
 )
 SELECT l.ready AS ready_unpublished,
        greatest(clock_timestamp() - l.ready_since, '0') AS oldest_age,
@@ -19,8 +17,9 @@ SELECT l.ready AS ready_unpublished,
   FROM lag l;
 
 COMMENT ON VIEW outboxd.outbox_lag IS
-    'Rows that are ready and not yet published, and how long the oldest waits. One row. What is held on purpose does not '
-    'count: a topic that is paused or has no route, a channel that is paused, open, half-open or asked to wait.';
+    'Rows that are ready and not yet published, and how long the oldest waits. One row. What waits for '
+    'something else does not count: a topic that is paused or has no route, a channel or origin that is paused, open, half-open, asked to wait or '
+    'is at its limit, a time. See outboxd.waiting.';
 COMMENT ON COLUMN outboxd.outbox_lag.ready_unpublished IS 'Rows ready to be published.';
 COMMENT ON COLUMN outboxd.outbox_lag.oldest_age IS 'How long the oldest of them has been ready; 0 if there is none.';
 COMMENT ON COLUMN outboxd.outbox_lag.published_last_minute IS

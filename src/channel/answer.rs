@@ -5,6 +5,7 @@
 //! | `true` | sent |
 //! | `transient` | a failure that may pass: tried again |
 //! | `permanent`, `false` or nothing | a failure that stays: the next channel |
+//! | `transient: why`, `permanent: why` | the same, and why, for the error |
 //! | anything else, or an error | nobody can tell: FAILED, neither repeated nor sent elsewhere |
 //!
 //! The provider has the request, so what cannot be read is never repeated by itself: an error in a template would
@@ -89,12 +90,22 @@ impl Answers {
             Body::Whole => match self.render(template, context, WORD_BYTES_MAX) {
                 Err(reason) => reason,
                 // A template writes `True`.
-                Ok(word) => match word.trim().to_ascii_lowercase().as_str() {
-                    "true" => return Ok(()),
-                    "transient" => return Err((Failure::Transient, "not accepted: transient".to_owned())),
-                    "permanent" | "false" | "" => return Err((Failure::Permanent, "not accepted".to_owned())),
-                    other => format!("template accepted_when: `{}` is no verdict", quoted(other)),
-                },
+                Ok(given) => {
+                    let (word, why) = given.trim().split_once(':').unwrap_or((given.trim(), ""));
+                    match (word.trim_end().to_ascii_lowercase().as_str(), why.trim()) {
+                        ("true", "") => return Ok(()),
+                        ("transient", "") => return Err((Failure::Transient, "not accepted: transient".to_owned())),
+                        ("permanent" | "false" | "", "") => {
+                            return Err((Failure::Permanent, "not accepted".to_owned()));
+                        }
+                        ("transient", why) => return Err((Failure::Transient, not_accepted(why))),
+                        ("permanent", why) => return Err((Failure::Permanent, not_accepted(why))),
+                        _ => format!(
+                            "template accepted_when: `{}` is no verdict",
+                            quoted(&given.trim().to_ascii_lowercase(), 40)
+                        ),
+                    }
+                }
             },
         };
         Err((Failure::Unreadable, format!("whether it was accepted cannot be told: {reason}")))
@@ -131,7 +142,12 @@ impl Answer<'_> {
     }
 }
 
+/// What the template says of a no.
+fn not_accepted(why: &str) -> String {
+    format!("not accepted: {}", quoted(why, 200))
+}
+
 /// The beginning of what a template gave: it may have come from the answer.
-fn quoted(text: &str) -> String {
-    text.chars().take(40).map(|c| if c.is_control() { ' ' } else { c }).collect()
+fn quoted(text: &str, chars_max: usize) -> String {
+    text.chars().take(chars_max).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -3,13 +3,16 @@
 //! Each instance has this in memory. [`Availability::apply`] updates it with what all instances see. What an outcome
 //! changes for all of them is returned, to be written where they see it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
 
 use super::circuit::{CircuitChange, OpenReason, Pass, Verdict};
 use super::circuits::{Circuits, Freed, SharedCircuit};
 use super::failover::{Route, Router};
+use super::share::Shares;
 use super::{CHANNEL_WIDE, Outcome};
 use crate::config::ChannelConfig;
 use crate::retry::moves_on_while_held;
@@ -23,6 +26,8 @@ pub struct Availability {
     router: Arc<Router>,
     circuits: Circuits,
     concurrency: usize,
+    shares: Arc<Shares>,
+    shared_topics: watch::Sender<Option<BTreeSet<String>>>,
     /// A digest of what each channel calls with.
     credentials: BTreeMap<String, String>,
     paused: RwLock<Paused>,
@@ -73,7 +78,7 @@ impl Held {
 pub enum Flow {
     /// Nothing: paused, without a route, or its channel is held.
     Held,
-    /// So many rows: a second of work for its channel may wait.
+    /// So many rows: a second of work of the topic, and for its channel, may wait.
     Room(usize),
 }
 
@@ -84,6 +89,8 @@ impl Availability {
             router,
             circuits: Circuits::new(channels),
             concurrency,
+            shares: Shares::new(concurrency),
+            shared_topics: watch::Sender::default(),
             credentials: BTreeMap::new(),
             paused: RwLock::default(),
         }
@@ -108,6 +115,30 @@ impl Availability {
         *known = paused;
         let may_go = freed.is_some() || has_resumed;
         (freed, may_go)
+    }
+
+    /// All other workers have routes for these topics; `None`: for all that this instance has one for.
+    pub fn share_only(&self, topics: Option<BTreeSet<String>>) {
+        self.shared_topics.send_if_modified(|known| {
+            let has_changed = *known != topics;
+            *known = topics;
+            has_changed
+        });
+    }
+
+    /// The topics that all other workers have routes for; `None`: all that this instance has one for.
+    pub fn shared_topics(&self) -> Option<BTreeSet<String>> {
+        self.shared_topics.borrow().clone()
+    }
+
+    /// Tells each time that they change.
+    pub fn watch_shared_topics(&self) -> watch::Receiver<Option<BTreeSet<String>>> {
+        self.shared_topics.subscribe()
+    }
+
+    /// How topics share the instance's calls.
+    pub fn shares(&self) -> &Arc<Shares> {
+        &self.shares
     }
 
     /// Whether an operator paused the topic.
@@ -154,7 +185,8 @@ impl Availability {
         if self.held_for(channel, CHANNEL_WIDE).is_some_and(waits) {
             return Flow::Held;
         }
-        Flow::Room(provider.limits.room(self.concurrency, Instant::now()))
+        let now = Instant::now();
+        Flow::Room(provider.limits.room(self.concurrency, now).min(self.shares.room(topic, now)))
     }
 
     /// Whether a topic that is held has other channels than the first, and is not paused.
@@ -163,9 +195,11 @@ impl Availability {
     }
 
     /// So many rows of a topic are on their way to its first channel.
-    pub fn note_published(&self, topic: &str, rows: usize) {
+    pub fn note_published(&self, topic: &Arc<str>, rows: usize) {
         if let Ok(route) = self.router.route_for(topic) {
-            route.channels[0].limits.note_published(rows, Instant::now());
+            let now = Instant::now();
+            self.shares.note_published(topic, rows, now);
+            route.channels[0].limits.note_published(rows, now);
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use metrics::{Counter, Histogram};
 
 use super::connections::Connections;
-use super::limit::Limits;
+use super::limit::{Limits, Reached};
 use super::{Channel, Error};
 use crate::config::{ChannelConfig, DEFAULT_ROUTE, RouteConfig};
 
@@ -98,6 +98,17 @@ impl Router {
             by_topic.insert(topic.clone(), Route { policy: policy.clone(), channels });
         }
         Ok(Router { routes: by_topic })
+    }
+
+    /// The channels at a limit, each with which one: what messages waited for since this was asked last.
+    pub fn limits_reached(&self, now: Instant) -> Vec<(String, Reached)> {
+        let mut reached = BTreeMap::new();
+        for provider in self.routes.values().flat_map(|route| &route.channels) {
+            // A channel of several routes is asked once: the answer is for what went before.
+            let name = provider.channel.name().to_string();
+            reached.entry(name).or_insert_with(|| provider.limits.reached(now));
+        }
+        reached.into_iter().filter_map(|(name, reached)| Some((name, reached?))).collect()
     }
 
     /// The topics that have a route, if not every topic has one. An instance that only relays needs no routes: without

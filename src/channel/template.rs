@@ -83,6 +83,11 @@ impl Templates {
         Ok(Text::Template(name.to_owned()))
     }
 
+    /// Whether a template that was added until now reads this.
+    pub(super) fn read(&self, variable: &str) -> bool {
+        self.used.contains(variable)
+    }
+
     /// Whether a template reads the row's header of this name, in lower case.
     pub(super) fn read_header(&self, name: &str) -> bool {
         self.headers.any || self.headers.names.contains(name)

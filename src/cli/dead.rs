@@ -11,6 +11,7 @@ use tokio_postgres::types::Type;
 use super::view::{self, Column, Show};
 use super::{Exit, Failure, database, print, print_json};
 use crate::config::Sources;
+use crate::notification::counted;
 use crate::printable;
 use crate::store::command::Session;
 
@@ -164,6 +165,7 @@ async fn list(session: &Session, filter: &Filter, limit: i64, as_json: bool) -> 
         Column("attempts", "ATTEMPTS", Show::Number),
         Column("http_status", "HTTP", Show::Number),
         Column("error", "ERROR", Show::Text),
+        Column("response", "RESPONSE", Show::Text),
     ];
     print(&view::table(&rows, &columns, "no dead letters match"))?;
     Ok(Exit::Clean)
@@ -174,8 +176,10 @@ async fn show(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure
     let row = rows.first().with_context(|| format!("there is no notification {id}; its retention may have passed"))?;
     let attempts = "SELECT * FROM outboxd.attempts WHERE notification_id = $1 ORDER BY id";
     let attempts = view::read(session, attempts, &[(&id, Type::INT8)]).await?;
+    let waits = view::read(session, "SELECT * FROM outboxd.why($1)", &[(&id, Type::INT8)]).await?;
+    let waits = waits.first().unwrap_or(&Value::Null);
     if as_json {
-        print_json(&format!("{:#}\n", json!({ "notification": row, "attempts": attempts })))?;
+        print_json(&format!("{:#}\n", json!({ "notification": row, "waits": waits, "attempts": attempts })))?;
         return Ok(Exit::Clean);
     }
     let fields = [
@@ -202,6 +206,11 @@ async fn show(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure
         let show = if field.ends_with("_at") { Show::Time } else { Show::Text };
         format!("{field:16} {}\n", view::shown(&row[*field], show))
     });
+    let waits = [("waits", &waits["explanation"]), ("what to do", &waits["action"])];
+    let waits = waits
+        .iter()
+        .filter(|(_, told)| !told.is_null())
+        .map(|(name, told)| format!("{name:16} {}\n", view::shown(told, Show::Text)));
     let columns = [
         Column("number", "NO", Show::Number),
         Column("started_at", "STARTED", Show::Time),
@@ -213,7 +222,7 @@ async fn show(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure
         Column("response", "RESPONSE", Show::Text),
     ];
     let table = view::table(&attempts, &columns, "no attempt but successes");
-    print(&format!("{}\nATTEMPTS\n{table}", lines.collect::<String>()))?;
+    print(&format!("{}\nATTEMPTS\n{table}", lines.chain(waits).collect::<String>()))?;
     Ok(Exit::Clean)
 }
 
@@ -228,6 +237,21 @@ struct Act {
     done: &'static str,
     /// What many are then.
     all_done: &'static str,
+}
+
+impl Act {
+    /// `1 is QUEUED again`, `2 are QUEUED again`.
+    fn all(self, n: i64) -> String {
+        format!("{n} {}", if n == 1 { self.done } else { self.all_done })
+    }
+}
+
+fn dead_letters(n: i64) -> String {
+    counted(n, "dead letter")
+}
+
+fn matches(n: i64) -> &'static str {
+    if n == 1 { "matches" } else { "match" }
 }
 
 const RETRY: Act = Act { function: "retry", question: "Retry", done: "is QUEUED again", all_done: "are QUEUED again" };
@@ -266,7 +290,7 @@ async fn act_on_all(session: &Session, act: Act, filter: &Value, ask: Ask) -> Re
         let sql = format!("SELECT matched FROM outboxd.{}_where($1)", act.function);
         let matched: i64 = view::one(session, &sql, &[(filter, Type::JSONB)]).await?.get(0);
         if ask == Ask::OnlyCount || matched == 0 {
-            print(&format!("{matched} dead letters match\n"))?;
+            print(&format!("{} {}\n", dead_letters(matched), matches(matched)))?;
             return Ok(Exit::Clean);
         }
         if !confirmed(act, matched)? {
@@ -276,7 +300,7 @@ async fn act_on_all(session: &Session, act: Act, filter: &Value, ask: Ask) -> Re
     let sql = format!("SELECT matched, done, bulk_id FROM outboxd.{}_where($1, dry_run => false)", act.function);
     let row = view::one(session, &sql, &[(filter, Type::JSONB)]).await?;
     match row.get::<_, Option<i64>>(2) {
-        None => print(&format!("{} {}\n", row.get::<_, i64>(1), act.all_done))?,
+        None => print(&format!("{}\n", act.all(row.get(1))))?,
         Some(bulk) => follow(session, act, bulk).await?,
     }
     Ok(Exit::Clean)
@@ -286,10 +310,16 @@ fn confirmed(act: Act, matched: i64) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::new(
             Exit::Usage,
-            anyhow::anyhow!("{matched} dead letters match; add --yes to {} them", act.function),
+            anyhow::anyhow!(
+                "{} {}; add --yes to {} {}",
+                dead_letters(matched),
+                matches(matched),
+                act.function,
+                if matched == 1 { "it" } else { "them" }
+            ),
         ));
     }
-    print(&format!("{} {matched} dead letters? [y/N] ", act.question))?;
+    print(&format!("{} {}? [y/N] ", act.question, dead_letters(matched)))?;
     std::io::Write::flush(&mut std::io::stdout()).context("cannot write the question")?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).context("cannot read the answer")?;
@@ -309,7 +339,7 @@ async fn follow(session: &Session, act: Act, bulk: i64) -> Result<(), Failure> {
         bar.set_message(printable::line(&row.get::<_, Option<String>>(3).unwrap_or_default()).into_owned());
         if state == "finished" || state == "stopped" {
             bar.finish_and_clear();
-            return print(&format!("{state}: {done} of {matched} {}\n", act.all_done));
+            return print(&format!("{state}: {done} of {}\n", act.all(matched)));
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -51,6 +51,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
         Column("attempts", "ATTEMPTS", Show::Number),
         Column("http_status", "HTTP", Show::Number),
         Column("error", "ERROR", Show::Text),
+        Column("explanation", "WHY IT WAITS", Show::Text),
     ];
     print(&view::table(&rows, &columns, "nothing was written to this recipient, or its retention has passed"))?;
     Ok(Exit::Clean)

@@ -18,7 +18,7 @@ Examples:
   outboxd status --watch               the same, redrawn each second until Ctrl-C; fits the window
   outboxd status --json | jq .queue_state
 
-The same tables in SQL: outboxd.health, queue_state, outbox_lag, throughput,
+The same tables in SQL: outboxd.health, queue_state, outbox_lag, waiting, throughput,
 latency, channel_health, workers, bulk_actions. See also `outboxd doctor`.";
 
 /// Shows what waits, works and is dead, how fast it goes, and who is at it.
@@ -73,6 +73,21 @@ const SECTIONS: &[Section] = &[
             Column("ready_unpublished", "READY", Number),
             Column("oldest_age", "OLDEST", Span),
             Column("published_last_minute", "PUBLISHED/MIN", Number),
+        ],
+        nothing: "",
+    },
+    Section {
+        title: "WHAT WAITS",
+        name: "waiting",
+        sql: "SELECT * FROM outboxd.waiting ORDER BY count DESC, reason, topic, channel LIMIT 10",
+        columns: &[
+            Column("reason", "REASON", Text),
+            Column("topic", "TOPIC", Text),
+            Column("channel", "CHANNEL", Text),
+            Column("count", "COUNT", Number),
+            Column("oldest", "OLDEST", Span),
+            Column("limited_by", "LIMIT", Text),
+            Column("expected_end", "EXPECTED END", Time),
         ],
         nothing: "",
     },
@@ -158,7 +173,7 @@ const SECTIONS: &[Section] = &[
 ];
 
 /// What a small window does without, in this order.
-const LESSER: [&str; 5] = ["latency", "throughput", "bulk_actions", "outbox_lag", "channel_health"];
+const LESSER: [&str; 6] = ["latency", "throughput", "bulk_actions", "outbox_lag", "waiting", "channel_health"];
 
 pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
     let mut session = database::connect(sources).await?;

@@ -54,11 +54,16 @@ struct Held {
 impl MemoryQueue {
     /// `window` rows may be published and unclaimed; twice that leaves room for copies of all of them.
     pub(super) fn new(window: u32) -> MemoryQueue {
+        MemoryQueue::shown_as("memory", window)
+    }
+
+    /// The same, with metrics under this name.
+    pub(super) fn shown_as(name: &'static str, window: u32) -> MemoryQueue {
         let shared = Shared {
             state: Mutex::default(),
             arrived: Notify::new(),
             waiting_max: window as usize * 2,
-            gauges: Gauges::new("memory"),
+            gauges: Gauges::new(name),
         };
         MemoryQueue { shared: Arc::new(shared) }
     }

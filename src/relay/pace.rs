@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const BUSY_AHEAD: Duration = Duration::from_millis(400);
 const BUSY_REFRESH: Duration = Duration::from_millis(120);
 /// How often it is set while listening: it is stale after 5 s.
-const LISTEN_REFRESH: Duration = Duration::from_secs(2);
+const LISTEN_REFRESH: Duration = Duration::from_millis(1500);
 /// More rows or rings than this within the span make an instance busy: 500 a second. Up to there ringing costs the app
 /// nothing that can be measured.
 const CALM_ROWS_MAX: u64 = 50;

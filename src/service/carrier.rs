@@ -1,4 +1,5 @@
-//! The queue of an instance that starts, with or without its Redis.
+//! The queues of an instance that starts: the one that is configured, with or without its Redis, and those in its process
+//! beside it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use tracing::{info, warn};
 use crate::config::{Config, QueueKind, Role};
 use crate::queue::fallback::FallbackQueue;
 use crate::queue::owner::Owner;
+use crate::queue::split::SplitQueue;
 use crate::queue::{self, Error, Loss, Queue};
 use crate::store::instance::Presence;
 
@@ -49,6 +51,20 @@ pub(super) async fn open(config: &Config, roles: &BTreeSet<Role>, owner: &Arc<Ow
     }
     let fallback = Arc::new(FallbackQueue::new(queue, config.queue.window));
     Ok(Opened { queue: Arc::clone(&fallback) as Arc<dyn Queue>, fallback: Some(fallback), is_away })
+}
+
+/// The queue, and, where it is shared and what enters it here can be worked off here, how to keep something to ourselves.
+pub(super) fn split(
+    queue: Arc<dyn Queue>,
+    config: &Config,
+    roles: &BTreeSet<Role>,
+) -> (Arc<dyn Queue>, Option<Arc<SplitQueue>>) {
+    let is_shared = config.queue.kind != QueueKind::Memory;
+    if !is_shared || !roles.contains(&Role::Relay) || !roles.contains(&Role::Worker) {
+        return (queue, None);
+    }
+    let split = Arc::new(SplitQueue::new(queue, config.queue.window));
+    (Arc::clone(&split) as Arc<dyn Queue>, Some(split))
 }
 
 /// What others pushed and a queue that was emptied since has lost: to be asked before the first push. A Redis that is

@@ -5,7 +5,7 @@
 //! stale when all are down. The app rings only while it is neither ahead nor stale.
 //!
 //! **From busy to listening** must not miss a commit whose transaction read the bell before we set it. So: set it, poll
-//! after a millisecond, and again, each time a half later, up to a second. Whoever kept its transaction open for d is
+//! after a millisecond, and again, each time a half later, up to two seconds. Whoever kept its transaction open for d is
 //! found after about d/2 more; nobody later than the slow poll.
 //!
 //! Without LISTEN (a transaction-mode pooler, `wakeup = "poll"`) polling alone works.

@@ -1,6 +1,7 @@
 //! Circuits and pauses of channels, as all instances see them.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use secrecy::SecretSlice;
@@ -30,9 +31,18 @@ pub struct ChannelState {
     pub probe_elsewhere: Option<Duration>,
 }
 
+/// What all instances know of topics.
+#[derive(Debug, Clone, Default)]
+pub struct KnownTopics {
+    /// An operator paused them.
+    pub paused: Vec<String>,
+    /// Every other worker that shares our queue has a route for them; `None`: for all that we have one for.
+    pub shared: Option<BTreeSet<String>>,
+}
+
 impl Store {
-    /// What keeps channels and origins from being called now, and the topics that an operator paused.
-    pub async fn held(&self, instance: i32) -> Result<(Vec<ChannelState>, Vec<String>)> {
+    /// What keeps channels and origins from being called now, and what holds of topics.
+    pub async fn held(&self, instance: i32) -> Result<(Vec<ChannelState>, KnownTopics)> {
         let rows = self.query(query!("channel/load_held", Relaxed, [INT4]), &[&instance]).await?;
         let span = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
         let state = |row: &tokio_postgres::Row| -> Result<ChannelState> {
@@ -47,11 +57,12 @@ impl Store {
                 probe_elsewhere: row.value::<Option<i64>>("probe_left_ms")?.map(span).filter(|left| !left.is_zero()),
             })
         };
-        let (mut states, mut topics) = (Vec::new(), Vec::new());
+        let (mut states, mut topics) = (Vec::new(), KnownTopics::default());
         for row in &rows {
-            match row.value("topic")? {
-                Some(topic) => topics.push(topic),
-                None => states.push(state(row)?),
+            match row.value::<String>("what")?.as_str() {
+                "paused topic" => topics.paused.push(row.value("topic")?),
+                "shared topic" => topics.shared.get_or_insert_default().extend(row.value::<Option<String>>("topic")?),
+                _ => states.push(state(row)?),
             }
         }
         Ok((states, topics))

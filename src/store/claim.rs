@@ -14,6 +14,11 @@ use super::refusal::{Unusable, Values, freed_keys};
 use super::{Error, Result, Store, query};
 use crate::queue::Message;
 
+/// A payload longer than this does not come along with its claim.
+pub const LARGE_BYTES: usize = 16 << 10;
+/// Payloads of any size that one statement reads at most.
+const LARGE_PAYLOADS_MAX: usize = 16;
+
 /// A row this instance holds for one attempt.
 #[derive(Debug, Clone)]
 pub struct Claimed {
@@ -31,8 +36,10 @@ pub struct Claimed {
     pub topic: Arc<str>,
     /// Who receives it.
     pub recipient: String,
-    /// JSON text.
-    pub payload: String,
+    /// JSON text; `None`: it has more than [`LARGE_BYTES`] and is read by its call.
+    pub payload: Option<String>,
+    /// How long that text is.
+    pub payload_bytes: usize,
     /// JSON text of an object.
     pub headers: Option<String>,
     /// When the app wrote it.
@@ -55,8 +62,8 @@ pub struct Contents {
     pub topic: String,
     /// Who receives it.
     pub recipient: String,
-    /// JSON text.
-    pub payload: String,
+    /// JSON text, if it was asked for.
+    pub payload: Option<String>,
     /// JSON text of an object.
     pub headers: Option<String>,
     /// When the app wrote it.
@@ -74,6 +81,10 @@ pub struct PutBack {
     pub wait: Duration,
     /// Where on its route it goes on; `None`: on the same channel.
     pub next_step: Option<i16>,
+    /// The origin that it waits for, or [`CHANNEL_WIDE`] for the channel as a whole; `None`: neither.
+    ///
+    /// [`CHANNEL_WIDE`]: crate::channel::CHANNEL_WIDE
+    pub waits_for: Option<Arc<str>>,
 }
 
 /// What became of released claims.
@@ -195,11 +206,12 @@ impl Store {
         topics: &mut Topics,
         cases: &mut Vec<(Key, Case)>,
     ) -> Result<()> {
-        let query = query!("worker/claim_messages", Durable, [INT8_ARRAY, INT4_ARRAY, INT4, INT8]);
+        let query = query!("worker/claim_messages", Durable, [INT8_ARRAY, INT4_ARRAY, INT4, INT8, INT4]);
+        let payload_max = bytes(LARGE_BYTES);
         let (lease, mut bisection) = (millis(lease), self.parts(keys.iter().map(|(id, _)| *id).collect()).await?);
         while let Some(part) = bisection.next() {
             let (ids, epochs): (Vec<i64>, Vec<i32>) = keys[part.clone()].iter().copied().unzip();
-            let claimed = self.query(query, &[&ids, &epochs, &instance, &lease]).await.map(|rows| {
+            let claimed = self.query(query, &[&ids, &epochs, &instance, &lease, &payload_max]).await.map(|rows| {
                 cases.extend(rows.iter().filter_map(|row| decided(row, topics).ok()));
             });
             self.tried(&mut bisection, part, claimed).await?;
@@ -212,9 +224,31 @@ impl Store {
         Ok(())
     }
 
-    /// What the URLs of these messages may be made of; some rows may be gone.
-    pub async fn read_destinations(&self, ids: &[i64]) -> Result<Vec<Contents>> {
-        let rows = self.query(query!("worker/read_destinations", Relaxed, [INT8_ARRAY]), &[&ids]).await?;
+    /// The payload of a claimed row, as JSON text. `None`: the row is gone.
+    pub async fn read_payload(&self, id: i64, created_at: DateTime<Utc>) -> Result<Option<String>> {
+        let rows = self.query(query!("worker/read_payload", Relaxed, [INT8, TIMESTAMPTZ]), &[&id, &created_at]).await?;
+        rows.first().map(|row| row.value(0)).transpose()
+    }
+
+    /// What the URLs of these messages may be made of, each given to `each`; some rows may be gone. Large payloads are
+    /// read a few at a time.
+    pub async fn read_destinations(&self, ids: &[i64], payloads: bool, mut each: impl FnMut(Contents)) -> Result<()> {
+        let mut large = Vec::new();
+        for row in self.read_contents(ids, if payloads { LARGE_BYTES } else { 0 }).await? {
+            match row.payload {
+                None if payloads => large.push(row.id),
+                _ => each(row),
+            }
+        }
+        for ids in large.chunks(LARGE_PAYLOADS_MAX) {
+            self.read_contents(ids, usize::MAX).await?.into_iter().for_each(&mut each);
+        }
+        Ok(())
+    }
+
+    async fn read_contents(&self, ids: &[i64], payload_max: usize) -> Result<Vec<Contents>> {
+        let query = query!("worker/read_destinations", Relaxed, [INT8_ARRAY, INT4]);
+        let rows = self.query(query, &[&ids, &bytes(payload_max)]).await?;
         let contents = |row: &Row| -> Result<Contents> {
             Ok(Contents {
                 id: row.value(0)?,
@@ -231,11 +265,11 @@ impl Store {
 
     /// Messages that cannot start now go back unclaimed, each with its time. Returns those whose rows are locked.
     pub async fn put_back(&self, messages: &[PutBack]) -> Result<Vec<Key>> {
-        let query = query!("worker/put_back", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
+        let query = query!("worker/put_back", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY, TEXT_ARRAY]);
         let mut bisection = self.parts(messages.iter().map(|message| message.id).collect()).await?;
         while let Some(part) = bisection.next() {
-            let (ids, epochs, waits, next_steps) = columns(&messages[part.clone()]);
-            let put_back = self.query(query, &[&ids, &epochs, &waits, &next_steps]).await.map(|_| ());
+            let (ids, epochs, waits, next_steps, origins) = columns(&messages[part.clone()]);
+            let put_back = self.query(query, &[&ids, &epochs, &waits, &next_steps, &origins]).await.map(|_| ());
             self.tried(&mut bisection, part, put_back).await?;
         }
         match bisection.refused.pop() {
@@ -246,12 +280,13 @@ impl Store {
 
     /// Undoes claims that made no call; each is due again after its wait.
     pub async fn release(&self, claims: &[PutBack]) -> Result<ReleaseRecord> {
-        let query = query!("worker/release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY]);
+        let query =
+            query!("worker/release_claims", Durable, [INT8_ARRAY, INT4_ARRAY, INT8_ARRAY, INT2_ARRAY, TEXT_ARRAY]);
         let mut bisection = self.parts(claims.iter().map(|claim| claim.id).collect()).await?;
         let mut released_keys = Vec::new();
         while let Some(part) = bisection.next() {
-            let (ids, tokens, waits, next_steps) = columns(&claims[part.clone()]);
-            let released = self.query(query, &[&ids, &tokens, &waits, &next_steps]).await.map(|rows| {
+            let (ids, tokens, waits, next_steps, origins) = columns(&claims[part.clone()]);
+            let released = self.query(query, &[&ids, &tokens, &waits, &next_steps, &origins]).await.map(|rows| {
                 released_keys.extend(freed_keys(&rows, 0));
             });
             self.tried(&mut bisection, part, released).await?;
@@ -278,9 +313,15 @@ impl Store {
     }
 }
 
+/// Ids, epochs, waits, next steps and origins.
+type Columns<'a> = (Vec<i64>, Vec<i32>, Vec<i64>, Vec<Option<i16>>, Vec<Option<&'a str>>);
+fn bytes(bytes: usize) -> i32 {
+    i32::try_from(bytes).unwrap_or(i32::MAX)
+}
+
 /// As the statements take them: one array per column.
-fn columns(rows: &[PutBack]) -> (Vec<i64>, Vec<i32>, Vec<i64>, Vec<Option<i16>>) {
-    rows.iter().map(|row| (row.id, row.epoch, millis(row.wait), row.next_step)).collect()
+fn columns(rows: &[PutBack]) -> Columns<'_> {
+    rows.iter().map(|row| (row.id, row.epoch, millis(row.wait), row.next_step, row.waits_for.as_deref())).collect()
 }
 
 /// The newest message of each row, by id, and the others.
@@ -340,8 +381,9 @@ fn claimed(row: &Row, token: i32, topics: &mut Topics) -> Result<Claimed> {
         topic: topics.name(row.value(9)?),
         recipient: row.value(10)?,
         payload: row.value(11)?,
-        headers: row.value(12)?,
-        created_at: row.value(13)?,
-        expires_in_ms: row.value(14)?,
+        payload_bytes: usize::try_from(row.value::<i32>(12)?).unwrap_or(0),
+        headers: row.value(13)?,
+        created_at: row.value(14)?,
+        expires_in_ms: row.value(15)?,
     })
 }

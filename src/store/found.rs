@@ -63,8 +63,38 @@ pub struct Details {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub headers: Option<Box<RawValue>>,
+    /// Why it waits; null: it has ended.
+    pub waits: Option<Waits>,
     /// The last attempts that did not end in a recorded success, newest first.
     pub attempt_history: Vec<Attempt>,
+}
+
+/// Why a notification waits, as `outboxd.why()` says it.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct Waits {
+    /// As in the views `stuck` and `waiting`.
+    pub reason: String,
+    /// The same in a sentence, with what it waits behind.
+    pub explanation: String,
+    /// What to do; null: nothing.
+    pub action: Option<String>,
+    /// Since when.
+    pub since: Option<DateTime<Utc>>,
+    /// Until about when, if that is known.
+    pub until: Option<DateTime<Utc>>,
+    /// The notification that it waits behind.
+    pub behind: Option<i64>,
+    /// How many of its topic stand before it at a limit.
+    pub place: Option<i64>,
+    /// The channel that it waits for.
+    pub channel: Option<String>,
+    /// The origin of the channel that it waits for, where the URL comes from data.
+    pub origin: Option<String>,
+    /// The instance that calls the provider, or published it.
+    pub worker: Option<i32>,
+    /// Who paused what it waits for; absent for tokens that may not operate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_by: Option<String>,
 }
 
 /// An attempt that did not end in a recorded success.
@@ -101,9 +131,15 @@ impl Store {
     pub async fn read_notification(&self, id: i64) -> Answer<Option<Details>> {
         let rows = self.ask(read_notifications(), &[&[id].as_slice(), &true]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
+        let found = found(row)?;
         let attempts = self.ask(query!("api/read_attempts", Request, [INT8]), &[&id]).await?;
+        let waits = match found.finished_at {
+            None => self.ask(query!("api/read_wait", Request, [INT8]), &[&id]).await?,
+            Some(_) => Vec::new(),
+        };
         Ok(Some(Details {
-            found: found(row)?,
+            found,
+            waits: waits.first().map(wait).transpose()?,
             payload: Some(raw(row.value("payload")?)?),
             headers: row.value::<Option<String>>("headers")?.map(raw).transpose()?,
             attempt_history: attempts.iter().map(attempt).collect::<Result<_>>()?,
@@ -147,6 +183,22 @@ fn found(row: &Row) -> Result<Found> {
         expires_at: row.value("expires_at")?,
         finished_at: row.value("finished_at")?,
         provider_id: row.value("provider_id")?,
+    })
+}
+
+fn wait(row: &Row) -> Result<Waits> {
+    Ok(Waits {
+        reason: row.value("reason")?,
+        explanation: row.value("explanation")?,
+        action: row.value("action")?,
+        since: row.value("since")?,
+        until: row.value("until")?,
+        behind: row.value("behind")?,
+        place: row.value("place")?,
+        channel: row.value("channel")?,
+        origin: row.value("origin")?,
+        worker: row.value("worker")?,
+        paused_by: row.value("paused_by")?,
     })
 }
 

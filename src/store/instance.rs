@@ -58,6 +58,8 @@ pub struct Description<'a> {
     pub roles: Vec<String>,
     /// Its queue's backend.
     pub queue_kind: &'a str,
+    /// The topics that it has routes for; `None`: it only relays.
+    pub topics: Option<Vec<String>>,
     /// Where it runs.
     pub host: &'a str,
 }
@@ -79,6 +81,8 @@ pub struct Beat {
     pub clock_skew_ms: Option<i32>,
     /// For how long it has gone on without its Redis.
     pub fallback_for: Option<Duration>,
+    /// Whether what others lack a route for may be in its own process.
+    pub keeps_its_own: bool,
 }
 
 /// What this instance tells of itself, and what it has heard of the others. Shared by its loops; the heartbeat carries
@@ -95,6 +99,7 @@ pub struct Presence {
     server: Mutex<Server>,
     server_changed: Notify,
     fallback_since: Mutex<Option<Instant>>,
+    keeps_its_own: AtomicBool,
     beats: Mutex<Beats>,
     owner: Arc<Owner>,
 }
@@ -230,6 +235,16 @@ impl Presence {
         lock(&self.fallback_since).is_some()
     }
 
+    /// What others lack a route for goes through its own process; or nothing of that is left.
+    pub fn set_keeps_its_own(&self, keeps: bool) {
+        self.keeps_its_own.store(keeps, Ordering::Relaxed);
+    }
+
+    /// Whether what others lack a route for may be in its own process.
+    pub fn keeps_its_own(&self) -> bool {
+        self.keeps_its_own.load(Ordering::Relaxed)
+    }
+
     /// A heartbeat went through; after a gap longer than this it is the first of a new row of them.
     pub fn has_beaten(&self, gap_max: Duration) {
         let mut beats = self.beats();
@@ -266,6 +281,7 @@ impl Presence {
             draining: self.is_draining.load(Ordering::Relaxed),
             clock_skew_ms,
             fallback_for: lock(&self.fallback_since).map(|since| since.elapsed()),
+            keeps_its_own: self.keeps_its_own(),
         }
     }
 }
@@ -294,11 +310,22 @@ pub struct Peers {
 impl Store {
     /// An instance starts.
     pub async fn register(&self, description: &Description<'_>) -> Result<Registered> {
-        let query = query!("upkeep/register_instance", Durable, [INT8, INT4, TEXT_ARRAY, TEXT, TEXT, TEXT]);
+        let query = query!("upkeep/register_instance", Durable, [INT8, INT4, TEXT_ARRAY, TEXT, TEXT, TEXT, TEXT_ARRAY]);
         let ttl_ms = millis(description.ttl);
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
         let rows = self
-            .query(query, &[&ttl_ms, &pid, &description.roles, &description.queue_kind, &description.host, &VERSION])
+            .query(
+                query,
+                &[
+                    &ttl_ms,
+                    &pid,
+                    &description.roles,
+                    &description.queue_kind,
+                    &description.host,
+                    &VERSION,
+                    &description.topics,
+                ],
+            )
             .await?;
         let row = rows.first().ok_or_else(|| Error::Bug("an INSERT returned no row".into()))?;
         let signing_key = row.value::<Vec<u8>>(3)?.into();
@@ -307,7 +334,8 @@ impl Store {
 
     /// An instance is alive. `None`: its row is gone or was signed off; it must register anew.
     pub async fn beat(&self, instance: i32, beat: &Beat) -> Result<Option<Peers>> {
-        let query = query!("upkeep/beat", Durable, [INT4, INT4, INT8, TIMESTAMPTZ, BOOL, INT4, TIMESTAMPTZ, INT8]);
+        let query =
+            query!("upkeep/beat", Durable, [INT4, INT4, INT8, TIMESTAMPTZ, BOOL, INT4, TIMESTAMPTZ, INT8, BOOL]);
         let rows = self
             .query(
                 query,
@@ -320,6 +348,7 @@ impl Store {
                     &beat.clock_skew_ms,
                     &beat.started_at,
                     &beat.fallback_for.map(millis),
+                    &beat.keeps_its_own,
                 ],
             )
             .await?;

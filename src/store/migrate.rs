@@ -42,11 +42,11 @@ macro_rules! sql_files {
 /// Public and internal functions, each after those it calls.
 pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
     "_ring", "_ring_at_insert", "_refuse_id", "_is_held_by_us", "_reject_headers", "_reject", "_items", "_reject_items", "_admit", "_requeue",
-    "_cancel", "_discard", "_reject_filter", "_pick_dead", "_pick_waiting", "_bulk_start", "_bulk_where", "_bulk_step", "_count_active", "_count_held", "_take_snapshot",
-    "_sees_all", "_planned_for", "_masked", "_cause",
+    "_cancel", "_discard", "_reject_filter", "_pick_dead", "_pick_waiting", "_bulk_start", "_bulk_where", "_bulk_step", "_count_active", "_count_held", "_count_waiting",
+    "_take_snapshot", "_sees_all", "_planned_for", "_masked", "_cause",
     "_owns_lease", "_begin_retention_step", "_end_retention_step", "_delete_older_by_id", "_delete_older_by_time",
-    "notify", "notify_many", "_post_many", "_post", "status", "_status_for", "publish", "replay_events", "_receipts_of", "receive", "respond",
-    "share_consumer", "unshare_consumer",
+    "_plural", "notify", "notify_many", "_post_many", "_post", "status", "why", "_status_for", "publish", "replay_events", "_receipts_of",
+    "receive", "respond", "share_consumer", "unshare_consumer",
     "cancel", "cancel_where", "discard", "discard_where", "retry", "retry_dead", "retry_where", "stop_bulk", "resend",
     "pause", "resume", "pause_channel", "resume_channel", "_hasten", "_circuit_changed", "close_circuit", "probe_channel",
     "_read_audience", "_reject_cron", "_reject_audience", "_reject_schedule", "_cancel_runs", "create_schedule", "alter_schedule", "pause_schedule",
@@ -56,7 +56,7 @@ pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
 
 /// The operators' views, and internal ones (`_…`), each after those it reads.
 pub const VIEWS: &[(&str, &str)] = sql_files!("views":
-    "notifications", "attempts", "dead_letters", "instances", "workers", "_due", "queue_state", "_carrier", "_routed", "_ready", "outbox_lag", "stuck",
+    "notifications", "attempts", "dead_letters", "instances", "workers", "_due", "queue_state", "_carrier", "_routed", "_wait", "stuck", "_waits", "waiting", "outbox_lag",
     "throughput", "_spans", "latency", "channel_health", "bulk_actions", "events_waiting", "event_consumers",
     "schedules", "schedule_runs", "_vacuum_pins", "health",
 );

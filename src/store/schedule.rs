@@ -86,6 +86,12 @@ pub struct Finished {
 }
 
 impl Store {
+    /// Whether anything is to be planned, prepared, counted or cleared.
+    pub async fn schedules_have_work(&self) -> Result<bool> {
+        let rows = self.query(query!("schedule/has_work", Relaxed, []), &[]).await?;
+        rows.first().map_or(Ok(false), |row| row.value(0))
+    }
+
     /// Schedules whose next slot is near or not known.
     pub async fn schedules_due(&self, schedules_max: u32) -> Result<Vec<Schedule>> {
         let rows = self.query(query!("schedule/load_schedules", Relaxed, [INT4]), &[&bounded(schedules_max)]).await?;

@@ -2,16 +2,18 @@
 //! snapshot.
 
 use chrono::{DateTime, Utc};
+use serde_json::json;
 
 use super::instance::millis;
 use super::refusal::Values;
 use super::{Error, Result, Store, query};
+use crate::channel::limit::Reached;
 use crate::queue::ServerFacts;
 use crate::telemetry::shortages::Spell;
 use crate::telemetry::statistics::{Channel, Counts, Span, Topic};
 
 /// What an instance sees beside the database.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// Its clock minus the database's.
     pub clock_skew_ms: i32,
@@ -23,6 +25,8 @@ pub struct Report {
     pub topics: Option<Vec<String>>,
     /// The files it may have open, and what its calls lacked.
     pub files: FilesReport,
+    /// The channels whose messages wait for a limit.
+    pub limits: Vec<(String, Reached)>,
 }
 
 /// Whether an instance has what its calls need.
@@ -101,7 +105,7 @@ impl Store {
         let query = query!(
             "upkeep/report_instance",
             Relaxed,
-            [INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8, BOOL, TEXT_ARRAY, INT8, INT8, TEXT, INT8, INT8, INT8]
+            [INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8, BOOL, TEXT_ARRAY, INT8, INT8, TEXT, INT8, INT8, INT8, TEXT]
         );
         let (is_reachable, error, facts) = match &report.queue {
             QueueReport::InProcess => (None, None, None),
@@ -116,7 +120,8 @@ impl Store {
         let (lacked, calls) = (short.map(|short| short.error), short.map(|short| count(short.calls)));
         let (since, last) =
             (short.map(|short| millis(short.since.elapsed())), short.map(|short| millis(short.last.elapsed())));
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 15] = [
+        let limits = limits(&report.limits);
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 16] = [
             &instance,
             clock_skew_ms,
             &is_reachable,
@@ -132,6 +137,7 @@ impl Store {
             &calls,
             &since,
             &last,
+            &limits,
         ];
         self.query(query, &params).await.map(|_| ())
     }
@@ -158,4 +164,13 @@ impl Store {
 
 fn count(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// As the views read them: by channel the name of the limit, and the calls that can be expected to start in a second.
+fn limits(reached: &[(String, Reached)]) -> Option<String> {
+    let limits: serde_json::Map<String, serde_json::Value> = reached
+        .iter()
+        .map(|(channel, reached)| (channel.clone(), json!([reached.limit.name(), reached.per_second])))
+        .collect();
+    (!limits.is_empty()).then(|| serde_json::Value::Object(limits).to_string())
 }

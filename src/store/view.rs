@@ -52,13 +52,20 @@ pub const VIEWS: &[View] = &[
     view!("health", "v.level = 'ok', v.name"),
     view!("queue_state" by topic, "v.topic, v.status"),
     view!("outbox_lag", "1"),
-    view!("stuck" by topic, "v.since"),
+    // Its rows come as they are found: an order would need them all.
+    View {
+        name: "stuck",
+        is_by_topic: true,
+        sql: "SELECT row_to_json(v)::text FROM (SELECT v.* FROM outboxd.stuck v \
+              WHERE $2::text[] IS NULL OR v.topic LIKE ANY ($2) LIMIT $1) v",
+    },
+    view!("waiting" by topic, "v.count DESC, v.reason, v.topic, v.channel"),
     View {
         name: "dead_letters",
         is_by_topic: true,
         sql: "SELECT row_to_json(v)::text FROM (SELECT d.id, d.topic, d.recipient, d.channel, d.attempts, d.error, \
-              d.http_status, d.failed_at, d.created_at FROM outboxd.dead_letters d WHERE $2::text[] IS NULL OR d.topic LIKE ANY ($2) \
-              ORDER BY d.failed_at DESC LIMIT $1) v",
+              d.http_status, d.failed_at, d.created_at, d.response FROM outboxd.dead_letters d \
+              WHERE $2::text[] IS NULL OR d.topic LIKE ANY ($2) ORDER BY d.failed_at DESC LIMIT $1) v",
     },
     view!("attempts", "v.id DESC"),
     view!("workers", "v.worker"),

@@ -1,4 +1,5 @@
-//! Reads pauses and circuits from Postgres more than once a second, so that all instances see the same.
+//! Reads pauses, circuits and which routes others lack from Postgres more than once a second, so that all instances see
+//! the same.
 //!
 //! **Guarantee.** What an operator paused, resumed, closed or wants probed, and a circuit that another instance opened,
 //! take effect here within a second. **Limit.** While Postgres is away, what was read last holds.
@@ -20,7 +21,10 @@ use crate::store::{Result, Store};
 use crate::telemetry::outage::Outage;
 
 /// How old what was read may be: a pause takes effect within a second.
+/// A pause takes effect within a second.
 const REFRESH_EVERY: Duration = Duration::from_millis(800);
+/// After so long the others know what an instance has said at its registration.
+pub const KNOWN_AFTER: Duration = Duration::from_millis(1050);
 /// Rows that are made due at a time.
 const HASTEN_ROWS: i32 = 10_000;
 /// Rows that are made due for a probe.
@@ -49,8 +53,9 @@ pub async fn pass(store: &Store, instance: &InstanceId, availability: &Availabil
     let held: Vec<SharedCircuit> = states.iter().filter_map(|state| shared(state, asked)).collect();
     let paused = Paused {
         channels: states.iter().filter(|state| state.paused).map(|state| state.channel.clone()).collect(),
-        topics: topics.into_iter().collect(),
+        topics: topics.paused.into_iter().collect(),
     };
+    availability.share_only(topics.shared);
     let (freed, may_go) = availability.apply(&held, paused);
     if may_go {
         store.wake_relay();

@@ -22,6 +22,8 @@ pub struct Heartbeat {
     pub roles: Vec<String>,
     /// Our queue's backend.
     pub queue_kind: &'static str,
+    /// The topics that we have routes for; `None`: we only relay.
+    pub topics: Option<Vec<String>>,
     /// Where we run.
     pub host: String,
     /// How often.
@@ -37,8 +39,13 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// Registers this instance.
     pub async fn register(&self) -> crate::store::Result<Registered> {
-        let description =
-            Description { ttl: self.ttl, roles: self.roles.clone(), queue_kind: self.queue_kind, host: &self.host };
+        let description = Description {
+            ttl: self.ttl,
+            roles: self.roles.clone(),
+            queue_kind: self.queue_kind,
+            topics: self.topics.clone(),
+            host: &self.host,
+        };
         let registered = self.store.register(&description).await?;
         self.instance.set(registered.id);
         self.presence.registered(&registered);

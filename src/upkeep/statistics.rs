@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::channel::descriptors::Descriptors;
+use crate::channel::failover::Router;
 use crate::config::{DEFAULT_ROUTE, RouteConfig};
 use crate::failpoint;
 use crate::notification::Status;
@@ -54,6 +55,8 @@ pub struct Reporter {
     pub instance: InstanceId,
     /// The routes in use: topic, position, channel.
     pub routes: Vec<(String, i16, String)>,
+    /// Its channels, asked which limits are reached.
+    pub router: Arc<Router>,
 }
 
 /// The routes of a configuration, as the views need them.
@@ -154,11 +157,13 @@ impl Reporter {
             Ok(Some(facts)) => QueueReport::Reachable(facts),
             Err(error) => QueueReport::Unreachable(error.to_string()),
         };
+        let limits = self.router.limits_reached(Instant::now());
         let sessions_shared = self.ask_for_pooler(told).await;
         let topics: BTreeSet<&String> = self.routes.iter().map(|(topic, ..)| topic).collect();
         let topics = (!topics.is_empty()).then(|| topics.into_iter().cloned().collect());
         let files = FilesReport { limit: self.files.limit, wanted: self.files.wanted, short: self.shortages.last() };
-        self.store.report(self.instance.get(), &Report { clock_skew_ms, queue, sessions_shared, topics, files }).await
+        let report = Report { clock_skew_ms, queue, sessions_shared, topics, files, limits };
+        self.store.report(self.instance.get(), &report).await
     }
 
     /// The start refuses one. Connections that are made later may be led through it all the same.

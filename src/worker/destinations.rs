@@ -22,21 +22,21 @@ use crate::store::claim;
 pub(super) async fn find(worker: &Worker, deliveries: &[Delivery]) -> Vec<Destination> {
     let providers: Vec<Option<&Arc<Provider>>> =
         deliveries.iter().map(|delivery| provider(worker, &delivery.message)).collect();
-    let ids: Vec<i64> = deliveries
+    let from_rows: HashMap<i64, &Arc<Provider>> = deliveries
         .iter()
         .zip(&providers)
-        .filter(|(_, provider)| provider.is_some_and(|provider| provider.channel.calls_many_origins()))
-        .map(|(delivery, _)| delivery.message.id)
+        .filter_map(|(delivery, provider)| Some((delivery.message.id, (*provider)?)))
+        .filter(|(_, provider)| provider.channel.calls_many_origins())
         .collect();
-    let rows = if ids.is_empty() { HashMap::new() } else { read(worker, &ids).await };
+    let origins = read(worker, &from_rows).await;
     let channel_wide: Arc<str> = Arc::from(CHANNEL_WIDE);
     let destination = |(delivery, provider): (&Delivery, Option<&Arc<Provider>>)| {
         let provider = provider?;
         let origin = match provider.channel.calls_many_origins() {
-            false => Arc::clone(&channel_wide),
-            true => origin(provider, rows.get(&delivery.message.id)?)?,
+            false => &channel_wide,
+            true => origins.get(&delivery.message.id)?,
         };
-        Some((Arc::clone(provider), origin))
+        Some((Arc::clone(provider), Arc::clone(origin)))
     };
     deliveries.iter().zip(providers).map(destination).collect()
 }
@@ -46,20 +46,28 @@ fn provider<'a>(worker: &'a Worker, message: &Message) -> Option<&'a Arc<Provide
     route.channels.get(route.position(message.route_step))
 }
 
-/// Without an answer nothing is known: the claim tells.
-async fn read(worker: &Worker, ids: &[i64]) -> HashMap<i64, claim::Contents> {
-    match worker.store.read_destinations(ids).await {
-        Ok(rows) => rows.into_iter().map(|row| (row.id, row)).collect(),
-        Err(error) => {
+/// The origins of these rows, as far as they have one. Without an answer nothing is known: the claim tells.
+async fn read(worker: &Worker, rows: &HashMap<i64, &Arc<Provider>>) -> HashMap<i64, Arc<str>> {
+    let (with_payload, without): (Vec<i64>, Vec<i64>) =
+        rows.keys().partition(|id| rows[id].channel.url_reads_payload());
+    let mut origins = HashMap::with_capacity(rows.len());
+    for (ids, payloads) in [(with_payload, true), (without, false)] {
+        let each = |row: claim::Contents| {
+            let origin = rows.get(&row.id).and_then(|provider| origin(provider, &row));
+            origins.extend(origin.map(|origin| (row.id, origin)));
+        };
+        if !ids.is_empty()
+            && let Err(error) = worker.store.read_destinations(&ids, payloads, each).await
+        {
             debug!(%error, messages = ids.len(), "destinations are not known before the claim");
-            HashMap::new()
         }
     }
+    origins
 }
 
 /// `None`: there is no such URL; the attempt will say why.
 fn origin(provider: &Provider, row: &claim::Contents) -> Option<Arc<str>> {
-    let payload: &RawValue = serde_json::from_str(&row.payload).ok()?;
+    let payload: &RawValue = serde_json::from_str(row.payload.as_deref().unwrap_or("null")).ok()?;
     let headers: Option<&RawValue> = row.headers.as_deref().map(serde_json::from_str).transpose().ok()?;
     let outgoing = Outgoing {
         id: NotificationId(row.id),

@@ -1,28 +1,30 @@
 //! Holds messages until they may start, claims those that may, and starts their calls.
 //!
-//! A message is claimed only with its permits: one of the instance's calls, and one of its channel's and
-//! destination's. So no more is claimed than is called at once, a crash leaves few outcomes unknown, and only what
-//! changed between claim and call (a pause, an open circuit) is claimed and given back. What cannot start within a
-//! second goes back to Postgres unclaimed, with its time.
+//! A message is claimed only with its permits: one of its topic's share of the instance's calls, and one of its
+//! channel's and destination's. So no more is claimed than is called at once, a crash leaves few outcomes unknown, and
+//! only what changed between claim and call (a pause, an open circuit) is claimed and given back. What cannot start
+//! within a second goes back to Postgres unclaimed, with its time: so the buffer always has room for the next topic.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use metrics::{counter, histogram};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-use super::buffer::{Buffer, Destination, Line, Taken, Turn};
+use super::buffer::{Buffer, Destination, Level, Line, Taken, Turn};
+use super::payloads::Payloads;
 use super::put_back::GoesBack;
 use super::recorder::{self, Acks, Done, Finished};
 use super::taker::Batch;
-use super::{Worker, circuits, destinations, sender};
-use crate::channel::availability::{Held, May};
+use super::{Worker, circuits, sender};
+use crate::channel::availability::May;
 use crate::channel::circuit::Pass;
 use crate::channel::limit::{Full, Permit};
+use crate::channel::share::{NoShare, Share};
 use crate::failpoint;
 use crate::queue::{Delivery, Message};
 use crate::retry::ErrorWait;
@@ -32,28 +34,34 @@ use crate::store::locks::ASK_AGAIN_AFTER;
 
 /// Messages that may wait here, for each call there may be.
 const ROOM_FACTOR: usize = 8;
+/// How often a full buffer is searched for what cannot start within a second any more.
+const SHORTEN_EVERY: Duration = Duration::from_millis(100);
 /// Messages of a topic that has no route here go back for an instance that has one.
 pub(super) const NO_ROUTE_WAIT: Duration = Duration::from_secs(2);
 
 /// What a call holds while it is claimed and made; dropping it lets the next start.
 pub(super) struct Permits {
-    call: Option<OwnedSemaphorePermit>,
+    share: Option<Share>,
     limit: Option<Permit>,
     freed: Arc<Notify>,
 }
 
 impl Permits {
-    /// The call starts now.
-    pub(super) fn start(&mut self) {
+    /// The call starts now, and takes no longer than `timeout`.
+    pub(super) fn start(&mut self, timeout: Duration) {
+        let now = Instant::now();
         if let Some(limit) = &mut self.limit {
-            limit.start(Instant::now());
+            limit.start(now);
+        }
+        if let Some(share) = &mut self.share {
+            share.start(now, timeout);
         }
     }
 }
 
 impl Drop for Permits {
     fn drop(&mut self) {
-        drop((self.limit.take(), self.call.take()));
+        drop((self.limit.take(), self.share.take()));
         self.freed.notify_one();
     }
 }
@@ -74,10 +82,10 @@ pub(super) struct Dispatcher {
     pub(super) cut_off: CancellationToken,
     /// For messages that come again, behind those that are taken.
     batches: mpsc::Sender<Batch>,
-    pub(super) concurrency: Arc<Semaphore>,
     /// One claim at a time: what may start while it waits for the disk goes into the next, and a big claim is cheap.
     pub(super) claims: Arc<Semaphore>,
     pub(super) freed: Arc<Notify>,
+    payloads: Arc<Payloads>,
 }
 
 /// What the dispatcher waits for.
@@ -96,9 +104,9 @@ impl Dispatcher {
         cut_off: CancellationToken,
     ) -> Dispatcher {
         Dispatcher {
-            concurrency: Arc::new(Semaphore::new(worker.config.concurrency)),
             claims: Arc::new(Semaphore::new(1)),
             freed: Arc::new(Notify::new()),
+            payloads: Payloads::new(worker.config.payload_bytes_max),
             calls: TaskTracker::new(),
             worker,
             batches,
@@ -109,12 +117,22 @@ impl Dispatcher {
     }
 
     /// Works until shutdown; what waits then goes back to the queue. Claims and calls under way are left to finish.
-    pub(super) async fn run(self: Arc<Self>, mut batches: mpsc::Receiver<Batch>) {
-        let mut buffer = Buffer::default();
+    pub(super) async fn run(
+        self: Arc<Self>,
+        mut batches: mpsc::Receiver<Batch>,
+        mut own_batches: mpsc::Receiver<Batch>,
+    ) {
+        let mut buffer = Buffer::new(Arc::clone(self.worker.availability.shares()));
+        let mut shortened_at = Instant::now();
         loop {
             let rate_wait = self.start(&mut buffer);
-            let has_room = buffer.len() < self.worker.config.concurrency * ROOM_FACTOR;
-            match self.next(&mut batches, has_room, rate_wait).await {
+            let is_full = |buffer: &Buffer| buffer.len() >= self.worker.config.concurrency * ROOM_FACTOR;
+            if is_full(&buffer) && shortened_at.elapsed() >= SHORTEN_EVERY {
+                self.shorten(&mut buffer);
+                shortened_at = Instant::now();
+            }
+            let has_room = !is_full(&buffer);
+            match self.next(&mut batches, &mut own_batches, has_room, rate_wait).await {
                 Event::Batch(Some(batch)) => self.let_in(&mut buffer, batch).await,
                 Event::Batch(None) | Event::Shutdown => break,
                 Event::Freed => {}
@@ -122,75 +140,28 @@ impl Dispatcher {
         }
     }
 
-    async fn next(&self, batches: &mut mpsc::Receiver<Batch>, has_room: bool, rate_wait: Option<Duration>) -> Event {
+    async fn next(
+        &self,
+        batches: &mut mpsc::Receiver<Batch>,
+        own_batches: &mut mpsc::Receiver<Batch>,
+        has_room: bool,
+        rate_wait: Option<Duration>,
+    ) -> Event {
+        // Whichever has one, by chance. Without a queue of its own that one is closed from the start.
+        let batch = async {
+            tokio::select! {
+                Some(batch) = own_batches.recv() => Some(batch),
+                batch = batches.recv() => batch,
+            }
+        };
         tokio::select! {
             biased;
             () = self.shutdown.cancelled() => Event::Shutdown,
-            batch = batches.recv(), if has_room => Event::Batch(batch),
+            batch = batch, if has_room => Event::Batch(batch),
             () = self.freed.notified() => Event::Freed,
+            () = tokio::time::sleep(SHORTEN_EVERY), if !has_room => Event::Freed,
             () = tokio::time::sleep(rate_wait.unwrap_or_default()), if rate_wait.is_some() => Event::Freed,
         }
-    }
-
-    /// Sorts a batch into lines; what cannot start within a second goes back.
-    async fn let_in(self: &Arc<Self>, buffer: &mut Buffer, batch: Batch) {
-        let Batch { deliveries, acks } = batch;
-        let destinations = destinations::find(&self.worker, &deliveries).await;
-        // Mostly a batch is of one topic for one destination: what holds for the first holds for those that follow.
-        let (mut back, mut same) = (Vec::new(), Vec::new());
-        let mut arrivals = deliveries.into_iter().zip(destinations).peekable();
-        while let Some((delivery, destination)) = arrivals.next() {
-            let topic = Arc::clone(&delivery.message.topic);
-            same.push(Taken { delivery, acks: acks.clone() });
-            let goes_on =
-                arrivals.peek().is_some_and(|(next, to)| next.message.topic == topic && is_same(to, &destination));
-            if !goes_on {
-                self.let_in_same(buffer, &topic, destination, std::mem::take(&mut same), &mut back);
-            }
-        }
-        self.put_back(back);
-    }
-
-    /// Messages of one topic for one destination.
-    fn let_in_same(
-        &self,
-        buffer: &mut Buffer,
-        topic: &str,
-        destination: Destination,
-        taken: Vec<Taken>,
-        back: &mut Vec<GoesBack>,
-    ) {
-        let worker = &self.worker;
-        if worker.availability.topic_is_paused(topic) {
-            // The relay does not scan them before the topic is resumed.
-            back.extend(taken.into_iter().map(|taken| (taken, Duration::ZERO, None)));
-            return;
-        }
-        if worker.router.route_for(topic).is_err() {
-            back.extend(taken.into_iter().map(|taken| (taken, NO_ROUTE_WAIT, None)));
-            return;
-        }
-        let Some((provider, origin)) = destination.clone() else {
-            buffer.join(destination, taken, usize::MAX);
-            return;
-        };
-        if let Some(held) = worker.availability.held_for(provider.channel.name(), &origin) {
-            back.extend(taken.into_iter().map(|taken| self.while_held(taken, held)));
-            return;
-        }
-        let concurrency = worker.config.concurrency;
-        let per_second = provider.limits.per_second(&origin, concurrency);
-        for late in buffer.join(destination, taken, per_second) {
-            back.push((late, provider.limits.promise(&origin, concurrency, Instant::now()), None));
-        }
-    }
-
-    /// A held channel: wait for it, or go on with the next.
-    fn while_held(&self, taken: Taken, held: Held) -> GoesBack {
-        let message = &taken.delivery.message;
-        let Ok(route) = self.worker.router.route_for(&message.topic) else { return (taken, held.wait, None) };
-        let (wait, next_step) = held.way_on(route, route.position(message.route_step));
-        (taken, wait, next_step)
     }
 
     /// Claims as much as may start. Says how long until a rate limit lets more start, if that is what keeps it.
@@ -223,35 +194,46 @@ impl Dispatcher {
             Some((provider, origin)) => match self.worker.availability.may_call(provider.channel.name(), origin) {
                 May::Call(pass) => pass,
                 May::Wait(held) => {
-                    back.extend(line.messages.drain(..).map(|taken| self.while_held(taken, held)));
-                    return Turn::Stop;
+                    back.extend(line.messages.drain(..).map(|taken| self.while_held(taken, held, origin)));
+                    return Turn::Stop(Level::Line);
                 }
             },
         };
-        let permits = match self.permits(&line.destination) {
+        let permits = match self.permits(line, rate_wait) {
             Ok(permits) => permits,
-            Err(full) => {
+            Err(level) => {
                 circuits::give_back_probe(&self.worker, pass, &line.destination);
-                if let Some(Full::Rate(wait)) = full {
-                    *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
-                }
-                return Turn::Stop;
+                return Turn::Stop(level);
             }
         };
-        let Some(taken) = line.messages.pop_front() else { return Turn::Stop };
+        let Some(taken) = line.messages.pop_front() else { return Turn::Stop(Level::Line) };
         starts.push(Start { taken, destination: line.destination.clone(), pass, permits });
         // A probe is one call.
-        if pass == Pass::Probe { Turn::Stop } else { Turn::Again }
+        if pass == Pass::Probe { Turn::StartedLast } else { Turn::Started }
     }
 
-    /// What a call needs, or what is full; `None`: the instance has its calls under way.
-    fn permits(&self, destination: &Destination) -> Result<Permits, Option<Full>> {
-        let call = Arc::clone(&self.concurrency).try_acquire_owned().map_err(|_| None)?;
-        let limit = match destination {
-            Some((provider, origin)) => Some(provider.limits.try_acquire(origin, Instant::now()).map_err(Some)?),
-            None => None,
-        };
-        Ok(Permits { call: Some(call), limit, freed: Arc::clone(&self.freed) })
+    /// What a call needs, or what is full.
+    fn permits(&self, line: &Line, rate_wait: &mut Option<Duration>) -> Result<Permits, Level> {
+        let now = Instant::now();
+        let share = self.worker.availability.shares().try_acquire(&line.topic, now).map_err(|full| {
+            if let Some((provider, _)) = &line.destination {
+                provider.limits.stopped_by_concurrency(now);
+            }
+            match full {
+                NoShare::Instance => Level::Instance,
+                NoShare::Topic => Level::Topic,
+            }
+        })?;
+        let limit = line.destination.as_ref().map(|(provider, origin)| provider.limits.try_acquire(origin, now));
+        let limit = limit.transpose().map_err(|full| match full {
+            Full::Rate(wait) => {
+                *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
+                Level::Channel
+            }
+            Full::Channel => Level::Channel,
+            Full::Origin => Level::Line,
+        })?;
+        Ok(Permits { share: Some(share), limit, freed: Arc::clone(&self.freed) })
     }
 
     async fn claim(&self, starts: Vec<Start>) {
@@ -314,7 +296,8 @@ impl Dispatcher {
 
     fn call(&self, claimed: Box<Claimed>, start: Start, claimed_at: Instant) {
         let Start { taken: Taken { delivery, acks }, destination, pass, permits } = start;
-        let call = sender::Call { claimed, delivery, acks, destination, pass, claimed_at };
+        let payloads = Arc::clone(&self.payloads);
+        let call = sender::Call { claimed, delivery, acks, destination, pass, claimed_at, payloads };
         let (worker, finished, cut_off) = (Arc::clone(&self.worker), self.finished.clone(), self.cut_off.clone());
         self.calls.spawn(async move {
             let outcome = sender::run(&worker, call, permits, &cut_off).await;
@@ -347,14 +330,6 @@ impl Dispatcher {
                 }
             }
         }
-    }
-}
-
-fn is_same(one: &Destination, other: &Destination) -> bool {
-    match (one, other) {
-        (Some((one, origin)), Some((other, at))) => Arc::ptr_eq(one, other) && origin == at,
-        (None, None) => true,
-        _ => false,
     }
 }
 

@@ -14,8 +14,8 @@ use crate::retry::ErrorWait;
 use crate::store::claim::PutBack;
 use crate::store::locks::ASK_AGAIN_AFTER;
 
-/// A message that goes back unclaimed, due again after this wait, perhaps further on its route.
-pub(super) type GoesBack = (Taken, Duration, Option<i16>);
+/// A message that goes back unclaimed, due again after this wait, perhaps further on its route; else for this origin.
+pub(super) type GoesBack = (Taken, Duration, Option<i16>, Option<Arc<str>>);
 
 impl Dispatcher {
     pub(super) fn put_back(self: &Arc<Self>, messages: Vec<GoesBack>) {
@@ -61,7 +61,7 @@ impl Dispatcher {
     }
 }
 
-fn row((taken, wait, next_step): &GoesBack) -> PutBack {
+fn row((taken, wait, next_step, waits_for): &GoesBack) -> PutBack {
     let Message { id, epoch, .. } = taken.delivery.message;
-    PutBack { id, epoch, wait: *wait, next_step: *next_step }
+    PutBack { id, epoch, wait: *wait, next_step: *next_step, waits_for: waits_for.clone() }
 }

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use metrics::{Counter, Histogram, SharedString, counter, histogram};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use super::buffer::Destination;
 use super::dispatcher::{NO_ROUTE_WAIT, Permits};
+use super::payloads::{PayloadBytes, Payloads};
 use super::recorder::{Acks, Done, Finished};
 use super::{Worker, circuits, traced};
 use crate::channel::availability::{Held, May, PAUSED_WAIT};
@@ -36,19 +38,36 @@ pub(super) struct Call {
     /// Whether its call is the one that shows whether the provider is back.
     pub(super) pass: Pass,
     pub(super) claimed_at: Instant,
+    /// What payloads may take in memory.
+    pub(super) payloads: Arc<Payloads>,
+}
+
+/// What is sent of a row.
+struct Contents {
+    payload: Box<RawValue>,
+    headers: Option<Box<RawValue>>,
+    /// In the count for as long as the call.
+    bytes: PayloadBytes,
 }
 
 /// Makes the attempt. What it returns is to be recorded.
-pub(super) async fn run(worker: &Worker, call: Call, mut permits: Permits, cut_off: &CancellationToken) -> Finished {
+pub(super) async fn run(
+    worker: &Worker,
+    mut call: Call,
+    mut permits: Permits,
+    cut_off: &CancellationToken,
+) -> Finished {
     let (id, token) = (call.claimed.id, call.claimed.token);
     worker.presence.call_begins();
     worker.calls.begin(id, token, call.claimed_at);
-    let done = attempt(worker, &call, &mut permits, cut_off).await;
+    let done = attempt(worker, &mut call, &mut permits, cut_off).await;
     worker.presence.call_ended();
     Finished { done, delivery: call.delivery, acks: call.acks }
 }
 
-async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &CancellationToken) -> Done {
+async fn attempt(worker: &Worker, call: &mut Call, permits: &mut Permits, cut_off: &CancellationToken) -> Done {
+    let payload = call.claimed.payload.take();
+    let call = &*call;
     let claimed = &call.claimed;
     let not_called = |done| not_called(worker, call, done);
     if is_expired(call) {
@@ -66,10 +85,52 @@ async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &
         let error = format!("delivered {} times by the queue without an outcome", call.delivery.times_delivered);
         return not_called(after_failure(claimed, route, position, provider, unclaimed(error)));
     }
-    let (payload, headers) = match (parse(&claimed.payload), claimed.headers.as_deref().map(parse).transpose()) {
-        (Ok(payload), Ok(headers)) => (payload, headers),
-        (Err(error), _) | (_, Err(error)) => return not_called(give_up(claimed, provider.channel.name(), &error)),
+    let contents = match cut_off.run_until_cancelled(contents(worker, call, payload)).await {
+        Some(Ok(Some(contents))) => contents,
+        // There were no bytes for it, or it could not be read: nothing was tried.
+        None | Some(Ok(None)) => return not_called(release(claimed, Duration::ZERO, None)),
+        Some(Err(error)) => return not_called(give_up(claimed, provider.channel.name(), &error)),
     };
+    send(worker, call, permits, route, position, contents, cut_off).await
+}
+
+/// Waits until there are bytes for the payload, and reads it if it did not come along. `None`: that failed. An error: it
+/// can never be sent.
+async fn contents(worker: &Worker, call: &Call, payload: Option<String>) -> Result<Option<Contents>, String> {
+    let claimed = &call.claimed;
+    let bytes = call.payloads.acquire(&claimed.topic, claimed.payload_bytes).await;
+    let payload = match payload {
+        Some(payload) => payload,
+        None => {
+            let _read = call.payloads.reads.acquire().await;
+            match worker.store.read_payload(claimed.id, claimed.created_at).await {
+                Ok(Some(payload)) => payload,
+                // Its next claim tells.
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    warn!(%error, id = claimed.id, "a large payload could not be read; its row goes back");
+                    return Ok(None);
+                }
+            }
+        }
+    };
+    let headers = claimed.headers.clone().map(parse).transpose()?;
+    Ok(Some(Contents { payload: parse(payload)?, headers, bytes }))
+}
+
+async fn send(
+    worker: &Worker,
+    call: &Call,
+    permits: &mut Permits,
+    route: &Route,
+    position: usize,
+    contents: Contents,
+    cut_off: &CancellationToken,
+) -> Done {
+    let claimed = &call.claimed;
+    let provider = &route.channels[position];
+    let name = provider.channel.name();
+    let Contents { payload, headers, mut bytes } = contents;
     let id = NotificationId(claimed.id);
     let webhook_id = webhook_id(&worker.presence.install_id(), id, claimed.created_at);
     let outgoing = Outgoing {
@@ -83,22 +144,7 @@ async fn attempt(worker: &Worker, call: &Call, permits: &mut Permits, cut_off: &
         created_at: claimed.created_at,
         attempt: u32::try_from(claimed.attempts).unwrap_or(1),
     };
-    send(worker, call, permits, route, position, &outgoing, cut_off).await
-}
-
-async fn send(
-    worker: &Worker,
-    call: &Call,
-    permits: &mut Permits,
-    route: &Route,
-    position: usize,
-    outgoing: &Outgoing<'_>,
-    cut_off: &CancellationToken,
-) -> Done {
-    let claimed = &call.claimed;
-    let provider = &route.channels[position];
-    let name = provider.channel.name();
-    let target = match provider.channel.target(outgoing) {
+    let target = match provider.channel.target(&outgoing) {
         Ok(target) => target,
         Err(failed) => {
             attempts(name, failed.outcome()).increment(1);
@@ -120,7 +166,8 @@ async fn send(
             May::Call(pass) => pass,
             May::Wait(held) => {
                 let (wait, next_step) = held.way_on(route, position);
-                return release(claimed, wait, next_step);
+                let waits_for = next_step.is_none().then_some(origin);
+                return Done::Released(PutBack { waits_for, ..back(claimed, wait, next_step) });
             }
         },
     };
@@ -129,12 +176,21 @@ async fn send(
         return give_up(claimed, name, "expired");
     }
     failpoint::hit("before_call").await;
-    permits.start();
-    let traced = traced::begin(worker, outgoing, claimed, name);
-    let outgoing = &Outgoing { traceparent: traced.as_ref().map(|traced| &traced.traceparent), ..*outgoing };
-    // In a box, because some kilobytes would be copied with the task otherwise.
-    let calling = Box::pin(provider.channel.send_to(target, outgoing));
-    let called = cut_off.run_until_cancelled(calling).await;
+    permits.start(provider.timeout);
+    let traced = traced::begin(worker, &outgoing, claimed, name);
+    let outgoing = Outgoing { traceparent: traced.as_ref().map(|traced| &traced.traceparent), ..outgoing };
+    let request = provider.channel.request(target, &outgoing);
+    // Its body says it all: nothing else of it is kept while the provider is waited for.
+    drop(payload);
+    let called = match request {
+        Ok(request) => {
+            bytes.resize(request.body_bytes());
+            // In a box, because some kilobytes would be copied with the task otherwise.
+            let calling = Box::pin(provider.channel.call(request));
+            cut_off.run_until_cancelled(calling).await
+        }
+        Err(failed) => Some(Outcome::Failed(failed)),
+    };
     traced::end(traced, called.as_ref());
     let Some(outcome) = called else {
         return after_failure(claimed, route, position, provider, cut_short(call.claimed_at.elapsed()));
@@ -228,12 +284,16 @@ fn is_expired(call: &Call) -> bool {
     call.claimed.expires_in_ms.is_some_and(|left| left <= since)
 }
 
-fn parse(json: &str) -> Result<Box<RawValue>, String> {
-    RawValue::from_string(json.to_owned()).map_err(|error| format!("not JSON: {error}"))
+fn parse(json: String) -> Result<Box<RawValue>, String> {
+    RawValue::from_string(json).map_err(|error| format!("not JSON: {error}"))
 }
 
 fn release(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> Done {
-    Done::Released(PutBack { id: claimed.id, epoch: claimed.token, wait, next_step })
+    Done::Released(back(claimed, wait, next_step))
+}
+
+fn back(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> PutBack {
+    PutBack { id: claimed.id, epoch: claimed.token, wait, next_step, waits_for: None }
 }
 
 /// What can never be sent.

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use super::Worker;
 use super::recorder::Acks;
-use crate::queue::{self, Consumer, Delivery};
+use crate::queue::{self, Consumer, Delivery, Queue};
 use crate::retry::ErrorWait;
 
 /// How long one take waits for a first message.
@@ -33,13 +33,18 @@ pub(super) struct Batch {
     pub(super) acks: Acks,
 }
 
-pub(super) async fn run(worker: Arc<Worker>, batches: mpsc::Sender<Batch>, shutdown: CancellationToken) {
+pub(super) async fn run(
+    worker: Arc<Worker>,
+    queue: Arc<dyn Queue>,
+    batches: mpsc::Sender<Batch>,
+    shutdown: CancellationToken,
+) {
     let name = format!("{}-{}", worker.presence.install_id(), worker.instance.get());
     let mut consumer: Option<Box<dyn Consumer>> = None;
     let mut error_wait = ErrorWait::default();
     let mut is_down = false;
     while !shutdown.is_cancelled() {
-        match take_until_error(&worker, &name, &mut consumer, &batches, &shutdown, &mut is_down).await {
+        match take_until_error(&worker, &*queue, &name, &mut consumer, &batches, &shutdown, &mut is_down).await {
             Ok(Stop::Shutdown) => break,
             Ok(Stop::PostgresAway) => {
                 shutdown.run_until_cancelled(wait_for_postgres(&worker, &mut consumer)).await;
@@ -84,6 +89,7 @@ async fn wait_for_postgres(worker: &Worker, consumer: &mut Option<Box<dyn Consum
 /// Ends well only at shutdown, or when Postgres does not answer.
 async fn take_until_error(
     worker: &Worker,
+    queue: &dyn Queue,
     name: &str,
     consumer: &mut Option<Box<dyn Consumer>>,
     batches: &mpsc::Sender<Batch>,
@@ -92,7 +98,7 @@ async fn take_until_error(
 ) -> queue::Result<Stop> {
     let consumer = match consumer {
         Some(consumer) => consumer,
-        None => consumer.insert(worker.queue.consumer(name).await?),
+        None => consumer.insert(queue.consumer(name).await?),
     };
     let acks = Acks::new(consumer.acker());
     let mut maintained_at: Option<Instant> = None;

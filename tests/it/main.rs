@@ -41,6 +41,7 @@ mod status;
 mod terminal;
 mod transcripts;
 mod views;
+mod waiting;
 mod watch;
 
 mod queue;

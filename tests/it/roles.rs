@@ -39,9 +39,19 @@ const ACTIONS: [&str; 23] = [
     "unshare_consumer",
 ];
 
-/// Functions that show and change nothing: status(), and those that views call as whoever asks.
-const SEEN_BY_ALL: [&str; 7] =
-    ["_cause", "_count_active", "_count_held", "_masked", "_planned_for", "_sees_all", "status"];
+/// Functions that show and change nothing: status() and why(), and those that views call as whoever asks.
+const SEEN_BY_ALL: [&str; 10] = [
+    "_cause",
+    "_count_active",
+    "_count_held",
+    "_count_waiting",
+    "_masked",
+    "_planned_for",
+    "_plural",
+    "_sees_all",
+    "status",
+    "why",
+];
 
 /// Everything in the schema that `role` may use, as "kind name privilege".
 async fn privileges(client: &Client, role: &str) -> BTreeSet<String> {
@@ -415,7 +425,7 @@ async fn an_operators_login_reads_each_view_and_takes_each_action() {
         "SELECT outboxd._cancel('{1}')",
         "SELECT outboxd._bulk_step()",
         "SELECT outboxd._bulk_start('retry', '{}', NULL, false)",
-        "SELECT * FROM outboxd._ready",
+        "SELECT * FROM outboxd._wait",
         "SELECT * FROM outboxd.statistics_topic",
         "UPDATE outboxd.bulk_action SET actor = 'someone else'",
         "UPDATE outboxd.bulk_actions SET actor = 'someone else'",
@@ -431,7 +441,7 @@ const WRITTEN_OUT: [&str; 1] = ["notify"];
 async fn every_security_definer_function_pins_its_search_path_or_writes_its_names_out() {
     let client = postgres::database().await.connect().await;
     let loose = "SELECT proname::text FROM pg_proc WHERE pronamespace = 'outboxd'::regnamespace AND prosecdef
-                    AND proconfig IS DISTINCT FROM ARRAY['search_path=pg_catalog, pg_temp'] ORDER BY 1";
+                    AND ('search_path=pg_catalog, pg_temp' = ANY (proconfig)) IS NOT TRUE ORDER BY 1";
     assert_eq!(values::<String>(&client, loose).await, WRITTEN_OUT);
 }
 
@@ -441,7 +451,8 @@ async fn writing_our_tables_runs_only_what_is_ours_or_the_servers() {
     let client = postgres::database().await.connect().await;
     let foreign = "
         WITH ours AS (SELECT c.oid, c.relname FROM pg_class c WHERE c.relnamespace = 'outboxd'::regnamespace)
-        SELECT 'trigger ' || t.tgname FROM pg_trigger t JOIN ours o ON o.oid = t.tgrelid WHERE NOT t.tgisinternal
+        SELECT 'trigger ' || t.tgname FROM pg_trigger t JOIN ours o ON o.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
+         WHERE NOT t.tgisinternal AND (p.pronamespace <> 'outboxd'::regnamespace OR t.tgdeferrable)
         UNION ALL
         SELECT 'rule ' || r.rulename FROM pg_rewrite r JOIN ours o ON o.oid = r.ev_class WHERE r.rulename <> '_RETURN'
         UNION ALL

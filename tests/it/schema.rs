@@ -73,6 +73,7 @@ const ILLEGAL: &[(&str, &str)] = &[
         "responses_and_only_they_have_responded_at",
         "INSERT INTO outboxd.inbox (consumer, message_id, response, owner) VALUES ('c', 'm', '1', 'o')",
     ),
+    ("there_is_one_secret", "INSERT INTO outboxd.schedule_secret (only_row) VALUES (false)"),
     ("there_is_one_row_of_settings", "INSERT INTO outboxd.setting (only_row) VALUES (false)"),
     (
         "spans_measure_notify_seen_or_call",

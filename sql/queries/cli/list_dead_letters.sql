@@ -1,7 +1,7 @@
 -- The newest dead letters that match a filter, as `outboxd dead list` shows them.
 -- $1 filter, with the keys of retry_where · $2 how many at most
 -- Locks: none. Index: notification_log_failed, from its end.
-SELECT d.id, d.failed_at, d.topic, d.recipient, d.channel, d.attempts, d.http_status, d.error, d.created_at, d.payload
+SELECT d.id, d.failed_at, d.topic, d.recipient, d.channel, d.attempts, d.http_status, d.error, d.created_at, d.payload, d.response
   FROM outboxd.dead_letters d
  WHERE d.failed_at >= coalesce(($1::jsonb->>'since')::timestamptz, '-infinity')
    AND d.failed_at < coalesce(($1::jsonb->>'until')::timestamptz, 'infinity')

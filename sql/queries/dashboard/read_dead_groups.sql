@@ -1,6 +1,6 @@
 -- The newest 10,000 dead letters by topic, channel and cause. The cause is the HTTP status, or the error up to its
 -- first colon; _pick_dead() compares with the same expression, so that a group is retried as it stands here.
--- $1 patterns of LIKE for topics, NULL: all. Locks: none. Index: notification_log_failed, from its end.
+-- $1 patterns of LIKE for topics, NULL: all. Locks: none. Index: notification_log_failed, from its end; attempt_notification.
 WITH newest AS (
     SELECT l.id, l.topic, l.channel, l.http_status, l.failed_at, l.error,
            coalesce('HTTP ' || l.http_status, nullif(left(split_part(l.error, ':', 1), 120), ''), 'no error') AS cause
@@ -17,4 +17,5 @@ SELECT json_build_object(
     'since', (SELECT min(n.failed_at) FROM newest n),
     'groups', (SELECT json_agg(json_build_object(
         'topic', g.topic, 'channel', g.channel, 'cause', g.cause, 'http_status', g.http_status, 'count', g.count,
-        'first_at', g.first_at, 'last_at', g.last_at, 'ids', g.ids, 'error', left(g.error, 300))) FROM grouped g)) AS page
+        'first_at', g.first_at, 'last_at', g.last_at, 'ids', g.ids, 'error', left(g.error, 300),
+        'response', (SELECT left(a.response, 300) FROM outboxd.attempt a WHERE a.notification_id = g.ids[1] ORDER BY a.id DESC LIMIT 1))) FROM grouped g)) AS page

@@ -6,18 +6,18 @@
 -- $1 after this second · $2 and this topic in it · $3 steps at most
 -- Locks: none. Index: notification_log_second_due, then notification_log_due once for each topic.
 WITH RECURSIVE step AS (
-    (SELECT date_bin('1 s', l.due_at, '0001-01-01+00') AS second, l.topic, 1 AS n
+    (SELECT date_bin('1 s', l.due_at, '2000-01-01+00') AS second, l.topic, 1 AS n
        FROM outboxd.notification_log l
-      WHERE l.due_at IS NOT NULL AND (date_bin('1 s', l.due_at, '0001-01-01+00'), l.topic) > ($1::timestamptz, $2::text)
-        AND date_bin('1 s', l.due_at, '0001-01-01+00') <= now()
-      ORDER BY date_bin('1 s', l.due_at, '0001-01-01+00'), l.topic LIMIT 1)
+      WHERE l.due_at IS NOT NULL AND (date_bin('1 s', l.due_at, '2000-01-01+00'), l.topic) > ($1::timestamptz, $2::text)
+        AND date_bin('1 s', l.due_at, '2000-01-01+00') <= now()
+      ORDER BY date_bin('1 s', l.due_at, '2000-01-01+00'), l.topic LIMIT 1)
     UNION ALL
     SELECT n.second, n.topic, s.n + 1
       FROM step s CROSS JOIN LATERAL (
-           SELECT date_bin('1 s', l.due_at, '0001-01-01+00') AS second, l.topic FROM outboxd.notification_log l
-            WHERE l.due_at IS NOT NULL AND (date_bin('1 s', l.due_at, '0001-01-01+00'), l.topic) > (s.second, s.topic)
-              AND date_bin('1 s', l.due_at, '0001-01-01+00') <= now()
-            ORDER BY date_bin('1 s', l.due_at, '0001-01-01+00'), l.topic LIMIT 1) n
+           SELECT date_bin('1 s', l.due_at, '2000-01-01+00') AS second, l.topic FROM outboxd.notification_log l
+            WHERE l.due_at IS NOT NULL AND (date_bin('1 s', l.due_at, '2000-01-01+00'), l.topic) > (s.second, s.topic)
+              AND date_bin('1 s', l.due_at, '2000-01-01+00') <= now()
+            ORDER BY date_bin('1 s', l.due_at, '2000-01-01+00'), l.topic LIMIT 1) n
      WHERE s.n < $3::int
 ), last AS MATERIALIZED (
     SELECT s.n AS steps, s.second, s.topic FROM step s ORDER BY s.n DESC LIMIT 1
@@ -28,10 +28,10 @@ WITH RECURSIVE step AS (
            SELECT l.due_at, l.id FROM outboxd.notification_log l
             WHERE l.topic = t.topic AND l.due_at >= t.second ORDER BY l.due_at, l.id LIMIT 1) d
 ), next AS MATERIALIZED (
-    (SELECT date_bin('1 s', l.due_at, '0001-01-01+00') AS at FROM outboxd.notification_log l
-      WHERE l.due_at IS NOT NULL AND date_bin('1 s', l.due_at, '0001-01-01+00') > now()
-        AND date_bin('1 s', l.due_at, '0001-01-01+00') <= now() + interval '1 min'
-      ORDER BY date_bin('1 s', l.due_at, '0001-01-01+00'), l.topic LIMIT 1)
+    (SELECT date_bin('1 s', l.due_at, '2000-01-01+00') AS at FROM outboxd.notification_log l
+      WHERE l.due_at IS NOT NULL AND date_bin('1 s', l.due_at, '2000-01-01+00') > now()
+        AND date_bin('1 s', l.due_at, '2000-01-01+00') <= now() + interval '1 min'
+      ORDER BY date_bin('1 s', l.due_at, '2000-01-01+00'), l.topic LIMIT 1)
     UNION ALL
     (SELECT d.due_at FROM due d WHERE d.due_at > now() ORDER BY d.due_at LIMIT 1)
 )

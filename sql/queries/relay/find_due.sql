@@ -5,18 +5,18 @@
 -- $1 after this second · $2 and this topic in it · $3 steps at most
 -- Locks: none. Index: outbox_second_due, then outbox_due once for each topic of the current second.
 WITH RECURSIVE step AS (
-    (SELECT date_bin('1 s', o.retry_at, '0001-01-01+00') AS second, o.topic, 1 AS n
+    (SELECT date_bin('1 s', o.retry_at, '2000-01-01+00') AS second, o.topic, 1 AS n
        FROM outboxd.outbox o
-      WHERE o.retry_at IS NOT NULL AND (date_bin('1 s', o.retry_at, '0001-01-01+00'), o.topic) > ($1::timestamptz, $2::text)
-        AND date_bin('1 s', o.retry_at, '0001-01-01+00') <= now()
-      ORDER BY date_bin('1 s', o.retry_at, '0001-01-01+00'), o.topic LIMIT 1)
+      WHERE o.retry_at IS NOT NULL AND (date_bin('1 s', o.retry_at, '2000-01-01+00'), o.topic) > ($1::timestamptz, $2::text)
+        AND date_bin('1 s', o.retry_at, '2000-01-01+00') <= now()
+      ORDER BY date_bin('1 s', o.retry_at, '2000-01-01+00'), o.topic LIMIT 1)
     UNION ALL
     SELECT n.second, n.topic, s.n + 1
       FROM step s CROSS JOIN LATERAL (
-           SELECT date_bin('1 s', o.retry_at, '0001-01-01+00') AS second, o.topic FROM outboxd.outbox o
-            WHERE o.retry_at IS NOT NULL AND (date_bin('1 s', o.retry_at, '0001-01-01+00'), o.topic) > (s.second, s.topic)
-              AND date_bin('1 s', o.retry_at, '0001-01-01+00') <= now()
-            ORDER BY date_bin('1 s', o.retry_at, '0001-01-01+00'), o.topic LIMIT 1) n
+           SELECT date_bin('1 s', o.retry_at, '2000-01-01+00') AS second, o.topic FROM outboxd.outbox o
+            WHERE o.retry_at IS NOT NULL AND (date_bin('1 s', o.retry_at, '2000-01-01+00'), o.topic) > (s.second, s.topic)
+              AND date_bin('1 s', o.retry_at, '2000-01-01+00') <= now()
+            ORDER BY date_bin('1 s', o.retry_at, '2000-01-01+00'), o.topic LIMIT 1) n
      WHERE s.n < $3::int
 ), last AS MATERIALIZED (
     SELECT s.n AS steps, s.second, s.topic FROM step s ORDER BY s.n DESC LIMIT 1
@@ -26,10 +26,10 @@ WITH RECURSIVE step AS (
                 ORDER BY o.topic, o.retry_at LIMIT 1) END AS at
       FROM (SELECT s.topic, min(s.second) AS second FROM step s GROUP BY s.topic) t
 ), next AS MATERIALIZED (
-    SELECT date_bin('1 s', o.retry_at, '0001-01-01+00') AS at FROM outboxd.outbox o
-     WHERE o.retry_at IS NOT NULL AND date_bin('1 s', o.retry_at, '0001-01-01+00') > now()
-       AND date_bin('1 s', o.retry_at, '0001-01-01+00') <= now() + interval '1 min'
-     ORDER BY date_bin('1 s', o.retry_at, '0001-01-01+00'), o.topic LIMIT 1
+    SELECT date_bin('1 s', o.retry_at, '2000-01-01+00') AS at FROM outboxd.outbox o
+     WHERE o.retry_at IS NOT NULL AND date_bin('1 s', o.retry_at, '2000-01-01+00') > now()
+       AND date_bin('1 s', o.retry_at, '2000-01-01+00') <= now() + interval '1 min'
+     ORDER BY date_bin('1 s', o.retry_at, '2000-01-01+00'), o.topic LIMIT 1
 )
 SELECT coalesce((SELECT l.steps FROM last l), 0) AS steps, (SELECT greatest(l.second, '0001-01-01+00') FROM last l) AS last_second,
        (SELECT l.topic FROM last l) AS last_topic, now() AS asked_at,

@@ -5,11 +5,11 @@
 -- Interleavings: nobody else writes a live row but whoever removes it; then there is none.
 -- $1 instance · $2 in flight · $3 queue counter seen · $4 newest publication seen claimed (may be NULL)
 -- $5 draining · $6 clock skew in ms · $7 registered at
--- $8 for how many ms it has gone on without its Redis (NULL: it has not)
+-- $8 for how many ms it has gone on without its Redis (NULL: it has not) · $9 keeps what others lack a route for
 -- Locks: its own row (HOT). Index: instance_pkey.
 UPDATE outboxd.instance i
    SET heartbeat_at = clock_timestamp(), in_flight = $2::int, queue_counter = greatest(i.queue_counter, $3::bigint),
-       claimed_through = greatest(i.claimed_through, $4::timestamptz), draining = $5::bool, clock_skew_ms = $6::int,
+       claimed_through = greatest(i.claimed_through, $4::timestamptz), draining = $5::bool, clock_skew_ms = $6::int, keeps_its_own = $9::bool,
        fallback_since = CASE WHEN $8::bigint IS NOT NULL THEN coalesce(i.fallback_since, clock_timestamp() - $8::bigint * interval '1 ms') END
  WHERE i.id = $1::int AND i.started_at = $7::timestamptz AND i.stopped_at IS NULL
 RETURNING (SELECT max(o.queue_counter) FROM outboxd.instance o WHERE o.queue_kind = i.queue_kind) AS queue_counter,

@@ -9,8 +9,9 @@
 -- raised. cancel(), a sweep or a late success in between: the row is gone or its epoch or state differs. The rows are
 -- named by one array, in order, and the epoch of each is found by its position there, by halving: the plan is the same
 -- whatever the statistics say of a table that is empty now and then, and no two lists of a batch are joined. What was
--- not claimed is searched for only if there is such a message: mostly there is none.
--- $1 ids, ascending, each once · $2 epochs · $3 instance · $4 lease in ms
+-- not claimed is searched for only if there is such a message: mostly there is none. A payload that is too large to come
+-- along is read by its call.
+-- $1 ids, ascending, each once · $2 epochs · $3 instance · $4 lease in ms · $5 bytes of a payload at most
 -- Locks: the rows claimed, by id. Index: outbox_pkey, notification_log_pkey.
 WITH claimed AS (
     UPDATE outboxd.outbox o
@@ -21,14 +22,15 @@ WITH claimed AS (
     RETURNING o.id, o.epoch AS token, o.attempts, o.route_step, o.channel_attempts, o.published_at
 )
 SELECT c.id, c.token - 1 AS epoch, c.token, c.attempts, c.route_step, c.channel_attempts, coalesce(c.published_at, l.created_at) AS published_at,
-       NULL AS found_state, l.status::text AS status, l.topic, l.recipient, l.payload::text AS payload, l.headers::text AS headers,
-       l.created_at, CASE WHEN l.expires_at IS NOT NULL THEN
+       NULL AS found_state, l.status::text AS status, l.topic, l.recipient,
+       CASE WHEN octet_length(l.payload) <= $5::int THEN l.payload END AS payload, octet_length(l.payload) AS payload_bytes,
+       l.headers::text AS headers, l.created_at, CASE WHEN l.expires_at IS NOT NULL THEN
        (extract(epoch FROM greatest(least(l.expires_at, '9999-12-31+00'), '0001-01-01+00') - clock_timestamp()) * 1000)::bigint END AS expires_in_ms
   FROM claimed c LEFT JOIN LATERAL (
-       SELECT l.status, l.topic, l.recipient, l.payload, l.headers, l.created_at, l.expires_at
+       SELECT l.status, l.topic, l.recipient, l.payload::text AS payload, l.headers, l.created_at, l.expires_at
          FROM outboxd.notification_log l WHERE l.id = c.id OFFSET 0) l ON true
 UNION ALL
-SELECT m.id, m.epoch, NULL, NULL, NULL, NULL, NULL, o.state::text, l.status::text, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT m.id, m.epoch, NULL, NULL, NULL, NULL, NULL, o.state::text, l.status::text, NULL, NULL, NULL, NULL, NULL, NULL, NULL
   FROM unnest($1::bigint[], $2::int[]) m(id, epoch)
   LEFT JOIN LATERAL (SELECT o.state FROM outboxd.outbox o WHERE o.id = m.id OFFSET 0) o ON true
   LEFT JOIN LATERAL (SELECT l.status FROM outboxd.notification_log l WHERE l.id = m.id OFFSET 0) l ON true

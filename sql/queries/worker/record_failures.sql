@@ -23,7 +23,7 @@ WITH outcome AS MATERIALIZED (
      ORDER BY o.id FOR UPDATE OF o
 ), waiting AS (
     UPDATE outboxd.outbox o
-       SET state = 'ready', instance = NULL, retry_at = clock_timestamp() + u.wait * interval '1 ms',
+       SET state = 'ready', instance = NULL, waits_for = NULL, retry_at = clock_timestamp() + u.wait * interval '1 ms',
            route_step = coalesce(u.next_step, o.route_step), attempts = o.attempts - u.is_probe::int,
            channel_attempts = CASE WHEN u.next_step IS NULL THEN o.channel_attempts - u.is_probe::int ELSE 0 END
       FROM held h JOIN outcome u ON u.id = h.id

@@ -3,15 +3,16 @@
 -- Interleavings: only under the token: a claim that a sweep ended is left alone. A row that was canceled meanwhile ends
 -- here: whoever was told "no further attempt" can rely on it.
 -- The rows are named by the array as well as joined: a join alone may be planned as a scan of all that is live.
--- $1 ids · $2 tokens · $3 waits in ms · $4 route steps to go on with (NULL: the same)
+-- $1 ids · $2 tokens · $3 waits in ms · $4 route steps to go on with (NULL: the same) · $5 the origins that they wait
+-- for ('': the channel as a whole; NULL: neither)
 -- Locks: outbox rows, then log rows, by id. Index: outbox_pkey, notification_log_pkey.
 WITH held AS MATERIALIZED (
-    SELECT o.id, o.cancel, u.wait, u.next_step
-      FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::smallint[]) u(id, token, wait, next_step)
+    SELECT o.id, o.cancel, u.wait, u.next_step, u.origin
+      FROM unnest($1::bigint[], $2::int[], $3::bigint[], $4::smallint[], $5::text[]) u(id, token, wait, next_step, origin)
       JOIN outboxd.outbox o ON o.id = ANY ($1::bigint[]) AND o.id = u.id AND o.epoch = u.token AND o.state = 'processing' ORDER BY o.id FOR UPDATE OF o
 ), released AS (
     UPDATE outboxd.outbox o
-       SET state = 'ready', retry_at = clock_timestamp() + h.wait * interval '1 ms', instance = NULL,
+       SET state = 'ready', retry_at = clock_timestamp() + h.wait * interval '1 ms', instance = NULL, waits_for = h.origin,
            attempts = o.attempts - 1, route_step = coalesce(h.next_step, o.route_step),
            channel_attempts = CASE WHEN h.next_step IS NULL THEN o.channel_attempts - 1 ELSE 0 END
       FROM held h WHERE o.id = ANY ($1::bigint[]) AND o.id = h.id AND NOT h.cancel

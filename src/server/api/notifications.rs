@@ -59,6 +59,10 @@ pub(super) fn no_notification(id: i64) -> Problem {
 pub(in crate::server) async fn details(store: &Store, caller: &Caller, id: i64) -> Result<Option<Details>, Problem> {
     let details = store.read_notification(id).await?;
     let mut details = details.filter(|details| caller.may_use_topic(&details.found.topic));
+    // Who acted is for those who act.
+    if caller.check(Scope::Operate).is_err() {
+        details.iter_mut().filter_map(|details| details.waits.as_mut()).for_each(|waits| waits.paused_by = None);
+    }
     if !caller.may_see_payloads() {
         details.iter_mut().for_each(redact::details);
     }

@@ -22,6 +22,7 @@ use super::action::{Fields, answer, said};
 use super::render;
 use super::view::Viewer;
 use super::{Dashboard, Drawn, words};
+use crate::notification::plural;
 use crate::server::access::Caller;
 use crate::server::api::reach;
 use crate::server::problem::{Kind, Problem};
@@ -49,9 +50,9 @@ pub(super) async fn preview(
         Err(problem) => Err(problem),
     };
     let (title, what) = match action {
-        "cancel" => ("Cancel all that wait or are scheduled", "notifications that wait or are scheduled"),
-        "discard" => ("Discard all that match", "dead letters"),
-        _ => ("Retry all that match", "dead letters"),
+        "cancel" => ("Cancel all that wait or are scheduled", ("notification", " that wait or are scheduled")),
+        "discard" => ("Discard all that match", ("dead letter", "")),
+        _ => ("Retry all that match", ("dead letter", "")),
     };
     let filters: Vec<Vec<String>> = filter
         .iter()
@@ -77,6 +78,8 @@ pub(super) async fn preview(
         }
         Err(problem) => context! { problem => problem.detail() },
     };
+    let n = counted.as_ref().map_or(0, |counted| counted.matched);
+    let what = format!("{}{} {}", plural(n, what.0), what.1, if n == 1 { "matches" } else { "match" });
     let body = render::render("bulk_new.html", context! { title, what, action, filters, ..page });
     let viewer = Viewer { caller, here: "/bulk/new".to_owned() };
     let alert = dashboard.alert(&viewer).await;
@@ -102,6 +105,7 @@ pub(super) async fn start(
             let text = match action {
                 "cancel" => format!("{done} canceled."),
                 "discard" => format!("{done} discarded."),
+                _ if bulk.done == 1 => "1 is tried again.".to_owned(),
                 _ => format!("{done} are tried again."),
             };
             said("ok", &text, if action == "cancel" { "/" } else { "/dead" })

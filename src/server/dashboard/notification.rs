@@ -32,7 +32,7 @@ pub(super) fn view(found: &Value, shows_payload: bool, viewer: &Viewer) -> Optio
         .collect();
     Some(context! {
         n => drawable(n),
-        why => why(n, life),
+        why => why(n),
         events => drawable(&Value::from(events(n))),
         route => drawable(&Value::from(route(n, life))),
         payload, trace_id, headers,
@@ -133,66 +133,18 @@ fn route(n: &Value, life: &Value) -> Vec<Value> {
     channels.iter().enumerate().map(|(at, channel)| json!({"channel": channel, "class": class(at)})).collect()
 }
 
-/// Why it is not sent yet; `None`: there is nothing to say.
-fn why(n: &Value, life: &Value) -> Option<Context> {
-    let stuck = &life["stuck"];
-    let channel = stuck["channel"].as_str().unwrap_or("its channel");
-    let topic = n["topic"].as_str().unwrap_or_default();
-    let since = stuck["since"].as_str();
-    let (text, todo, link) = match stuck["reason"].as_str() {
-        Some("circuit open") => {
-            let text = format!("It waits for {channel}, whose circuit is open.");
-            (text, "It goes by itself once a probe succeeds.", Some(["/channels", "Channels"]))
+/// Why it is not sent yet, in the words of `outboxd.why()`; `None`: it has ended.
+fn why(n: &Value) -> Option<Context> {
+    let waits = &n["waits"];
+    let (tone, link) = match waits["reason"].as_str()? {
+        "circuit open" | "channel paused" | "provider asked to wait" => ("t-warn", Some(["/channels", "Channels"])),
+        "topic paused" => ("t-warn", Some(["/topics", "Topics"])),
+        "no route" | "never released" | "never published" | "published without progress" | "lease expired" => {
+            ("t-warn", Some(["/instances", "Instances"]))
         }
-        Some("channel paused") => (
-            format!("It waits for {channel}, which an operator paused."),
-            "Resume the channel.",
-            Some(["/channels", "Channels"]),
-        ),
-        Some("topic paused") => {
-            (format!("An operator paused the topic {topic}."), "Resume the topic.", Some(["/topics", "Topics"]))
-        }
-        Some("provider asked to wait") => (
-            format!("The provider of {channel} asked to wait (Retry-After)."),
-            "It goes by itself.",
-            Some(["/channels", "Channels"]),
-        ),
-        Some("no route") => (
-            format!("No running instance has a route for {topic}."),
-            "Add [routes.TOPIC] or [routes.default] to the configuration and restart.",
-            None,
-        ),
-        Some("waiting behind key") => {
-            ("It waits behind an earlier one of its ordering key.".to_owned(), "It goes once that one has ended.", None)
-        }
-        Some("lease expired") => {
-            ("Whoever was sending it has not been heard of since.".to_owned(), "It is published again by itself.", None)
-        }
-        Some("never released") => (
-            "It is due, and no producer has released it.".to_owned(),
-            "Start an instance with the role producer.",
-            Some(["/instances", "Instances"]),
-        ),
-        Some(reason) => (
-            format!("It is stuck: {reason}."),
-            "It is repaired by itself; see Instances.",
-            Some(["/instances", "Instances"]),
-        ),
-        None => return waiting(n, life),
+        _ => ("t-info", None),
     };
-    Some(context! { tone => "t-warn", text, since, todo, link => link.map(Vec::from) })
-}
-
-fn waiting(n: &Value, life: &Value) -> Option<Context> {
-    let text = match (n["status"].as_str()?, life["work"]["state"].as_str()) {
-        ("PENDING", _) => "It is not due yet.",
-        ("QUEUED", Some("blocked")) => "It waits behind an earlier one of its ordering key.",
-        ("QUEUED", Some("published")) => "It is in the queue; a worker takes it next.",
-        ("QUEUED", Some("ready")) if life["work"]["retry_at"].is_string() => "It is tried again at its time.",
-        ("QUEUED", Some("ready")) => "It is ready and is published next.",
-        _ => return None,
-    };
-    Some(context! { tone => "t-info", text })
+    Some(context! { tone, waits => drawable(waits), link => link.map(Vec::from) })
 }
 
 /// What the page shows and its buttons do, for psql.
@@ -205,8 +157,7 @@ fn sql(id: i64, status: &str) -> String {
         "FAILED" => lines.extend([format!("SELECT outboxd.retry({id});"), format!("SELECT outboxd.discard({id});")]),
         "CANCELED" => lines.push(format!("SELECT outboxd.retry({id});")),
         "SENT" => lines.push(format!("SELECT outboxd.resend({id});")),
-        _ => lines
-            .extend([format!("SELECT * FROM outboxd.stuck WHERE id = {id};"), format!("SELECT outboxd.cancel({id});")]),
+        _ => lines.extend([format!("SELECT * FROM outboxd.why({id});"), format!("SELECT outboxd.cancel({id});")]),
     }
     lines.join("\n")
 }
@@ -265,8 +216,9 @@ mod tests {
 
     #[test]
     fn who_waits_is_told_why() {
-        let held = json!({"stuck": {"reason": "circuit open", "channel": "sms"}});
-        assert!(why(&record("QUEUED"), &held).unwrap().to_string().contains("whose circuit is open"));
-        assert!(why(&record("SENT"), &json!({})).is_none());
+        let mut held = record("QUEUED");
+        held["waits"] = json!({"reason": "circuit open", "explanation": "The circuit of sms is open."});
+        assert!(why(&held).unwrap().to_string().contains("The circuit of sms is open."));
+        assert!(why(&record("SENT")).is_none());
     }
 }

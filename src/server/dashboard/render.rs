@@ -13,6 +13,7 @@ use minijinja::{Environment, HtmlEscape, State};
 use tracing::error;
 
 use super::words;
+use crate::notification::plural;
 
 /// Where a page is cut into the parts that are updated one by one.
 const CUT: &str = "<!--part-->";
@@ -48,6 +49,7 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
         engine.add_template(name, text).expect("the templates compile: a test reads each");
     }
     engine.add_function("count", |n: Option<f64>| n.map_or_else(nothing, |n| words::count(n as i64)));
+    engine.add_function("plural", |n: Option<f64>, noun: &str| plural(n.unwrap_or_default() as i64, noun));
     engine.add_function("age", |s: Option<f64>| s.map_or_else(nothing, words::span));
     engine.add_function("ms", |ms: Option<f64>| ms.map_or_else(nothing, words::milliseconds));
     engine.add_function("percent", percent);

@@ -135,8 +135,10 @@ impl SpanExporter for Counted {
         let (otlp, spans) = (Arc::clone(&self.otlp), batch.len());
         let sending = self.runtime.spawn(async move { otlp.export(batch).await }).await;
         let result = sending.unwrap_or_else(|error| Err(OTelSdkError::InternalFailure(error.to_string())));
-        let metric = if result.is_ok() { "outboxd_spans_exported_total" } else { "outboxd_spans_dropped_total" };
-        counter!(metric).increment(spans as u64);
+        match result {
+            Ok(()) => counter!("outboxd_spans_exported_total").increment(spans as u64),
+            Err(_) => counter!("outboxd_spans_dropped_total").increment(spans as u64),
+        }
         self.waiting.fetch_sub(spans, Ordering::Relaxed);
         result
     }

@@ -337,7 +337,13 @@ async fn every_statement_of_a_worker_passes_over_a_row_that_is_locked() {
         let open = cancel_held(&mut operator, "in flight: no further attempt").await;
         let (store, instance, held) = (&stepped.store, stepped.instance, (claimed[1].id, claimed[1].token));
         let free = [claimed[0].id, claimed[2].id];
-        let back = |claim: &Claimed| PutBack { id: claim.id, epoch: claim.token, wait: SOON, next_step: None };
+        let back = |claim: &Claimed| PutBack {
+            id: claim.id,
+            epoch: claim.token,
+            wait: SOON,
+            next_step: None,
+            waits_for: None,
+        };
         let locked = match action {
             "renew" => {
                 let keys = claimed.iter().map(|claim| (claim.id, claim.token)).collect();

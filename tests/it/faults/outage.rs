@@ -28,7 +28,7 @@ async fn calls_that_end_well_while_postgres_is_away_are_not_made_again() {
     let world = World::new(Carrier::Memory).await;
     world.provider.answer(Reply::ok().after(Duration::from_secs(4)));
     let setup = world.setup.clone().set("worker.heartbeat_ttl", TTL);
-    let setup = setup.set("worker.concurrency", 20);
+    let setup = setup.set("worker.concurrency", 32);
     let (first_way, mut first) = start_behind_a_proxy(&world, &setup).await;
     world.notify(20).await;
     world.provider.wait_for(20, SOON).await;

