@@ -23,6 +23,7 @@ BEGIN
       FROM outboxd._count_waiting() n;
     UPDATE outboxd.snapshot c SET taken_at = began, cost = clock_timestamp() - began, ready = r.ready, ready_since = r.ready_since,
            rows = (SELECT coalesce(sum(n.count), 0) FROM outboxd.snapshot_count n)
+                + (SELECT coalesce(sum(n.count), 0) FROM outboxd.snapshot_waiting n WHERE n.reason = 'came with a copy')
       FROM (SELECT coalesce(sum(w.count), 0) AS ready, min(w.ready_since) AS ready_since FROM outboxd.snapshot_waiting w WHERE w.is_lag) r;
     RETURN true;
 END $$;

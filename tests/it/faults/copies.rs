@@ -80,6 +80,11 @@ async fn a_clone_beside_its_original_sends_only_what_is_written_since() {
     .await;
     assert!(told.starts_with("critical: copied or moved here, noticed at"), "{told}");
     assert!(told.contains("100 notifications and 0 schedules") && told.contains("outboxd adopt --same"), "{told}");
+    let why = "SELECT s.reason || '; ' || y.action FROM outboxd.stuck s, outboxd.why(s.id) y WHERE s.id = (SELECT max(id) FROM outboxd.copied)";
+    let why: String = sql::value(&clone.app, why).await;
+    assert!(why.starts_with("came with a copy; ") && why.contains("outboxd adopt --same"), "{why}");
+    let counted = "SELECT sum(count)::bigint FROM outboxd.waiting WHERE reason = 'came with a copy'";
+    assert_eq!(sql::value::<Option<i64>>(&clone.app, counted).await, Some(100));
     // Meanwhile the original sends all of it, once.
     let _original = world.setup.start().await;
     world.provider.wait_for(1 + BACKLOG, SOON).await;
