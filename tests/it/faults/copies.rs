@@ -122,7 +122,7 @@ async fn a_copy_that_is_adopted_as_the_same_sends_its_backlog_once_in_key_order(
 }
 
 #[tokio::test]
-async fn a_clone_that_is_adopted_as_new_cancels_its_backlog_and_has_an_identity_of_its_own() {
+async fn a_clone_adopted_as_new_cancels_its_backlog_and_has_an_identity_of_its_own() {
     let world = World::new(Carrier::Memory).await;
     with_backlog(&world).await;
     let schedule = "CREATE VIEW public.everybody AS SELECT 'r1' AS recipient, '{}'::jsonb AS payload;
