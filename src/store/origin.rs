@@ -52,7 +52,8 @@ impl Origin {
         };
         for message in messages {
             if let SimpleQueryMessage::Row(row) = message {
-                self.note(row.get(0).and_then(|work| work.parse().ok()).unwrap_or(0));
+                let work = row.try_get(0).ok().flatten();
+                self.note(work.and_then(|work| work.parse().ok()).unwrap_or(0));
             }
         }
         Ok(())
