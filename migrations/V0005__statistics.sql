@@ -1,14 +1,18 @@
 -- What happened, by the minute: each instance adds its own counts every few seconds, so that throughput, latency
--- and the health of channels are read from a few rows instead of the history. Kept for two hours; whoever counts
--- also removes what is older.
+-- and the health of channels are read from a few rows instead of the history. Kept for two hours, the spans of each
+-- topic and origin for ten minutes; whoever counts also removes what is older.
 
--- The whole installation. `seq_first` and `seq_last` are outbox.seq when the minute was first and last read: the
--- difference is how many notifications were queued, without asking anyone to count them.
+-- The whole installation, so that totals are exact and cost the same with any number of topics. `seq_first` and
+-- `seq_last` are outbox.seq when the minute was first and last read: the difference is how many notifications were
+-- queued, without asking anyone to count them.
 CREATE TABLE outboxd.statistics_minute (
     minute    timestamptz PRIMARY KEY,
     seq_first bigint NOT NULL,
     seq_last  bigint NOT NULL,
-    published bigint NOT NULL DEFAULT 0
+    published bigint NOT NULL DEFAULT 0,
+    sent      bigint NOT NULL DEFAULT 0,
+    failed    bigint NOT NULL DEFAULT 0,
+    retried   bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
 CREATE TABLE outboxd.statistics_topic (
@@ -43,7 +47,7 @@ CREATE TABLE outboxd.statistics_span (
     bucket  smallint NOT NULL,
     count   bigint NOT NULL,
     PRIMARY KEY (minute, measure, subject, origin, bucket),
-    -- notify, seen: until SENT, subject is a topic. call: of a provider, subject is a channel.
+    -- notify, seen: until SENT, subject is a topic; notify of '': all topics. call: of a provider, subject is a channel.
     CONSTRAINT spans_measure_notify_seen_or_call CHECK (measure IN ('notify', 'seen', 'call'))
 ) WITH (fillfactor = 50);
 
@@ -57,6 +61,8 @@ CREATE TABLE outboxd.snapshot (
     rows             bigint NOT NULL DEFAULT 0,
     ready            bigint NOT NULL DEFAULT 0,
     ready_since      timestamptz,
+    -- Too many rows or topics for views to count for themselves.
+    is_large         boolean NOT NULL DEFAULT false,
     CONSTRAINT there_is_one_snapshot CHECK (only_row)
 ) WITH (fillfactor = 50);
 INSERT INTO outboxd.snapshot DEFAULT VALUES;
@@ -75,6 +81,19 @@ CREATE TABLE outboxd.snapshot_held (
     origin  text NOT NULL,
     waiting bigint NOT NULL,
     PRIMARY KEY (channel, origin)
+);
+
+-- The same by topic, with what was done in the last hour. Empty unless the snapshot is large.
+CREATE TABLE outboxd.snapshot_topic (
+    topic         text PRIMARY KEY,
+    pending       bigint NOT NULL,
+    queued        bigint NOT NULL,
+    processing    bigint NOT NULL,
+    dead          bigint NOT NULL,
+    waiting_since timestamptz,
+    sent          bigint NOT NULL,
+    failed        bigint NOT NULL,
+    retried       bigint NOT NULL
 );
 
 -- What waits, by reason, as sql/views/_waits.sql shows it.

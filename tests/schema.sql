@@ -6,6 +6,13 @@ VIEW _carrier
     roles text[]
     topics text[]
     GRANT delete, insert, select, update TO outboxd_service
+VIEW _counts
+    topic text
+    status text
+    count bigint
+    oldest_since timestamp with time zone
+    counted_at timestamp with time zone
+    GRANT delete, insert, select, update TO outboxd_service
 VIEW _due
     topic text
     due_at timestamp with time zone
@@ -24,6 +31,28 @@ VIEW _spans
     p50_ms numeric
     p95_ms numeric
     p99_ms numeric
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW _topic_counts
+    topic text
+    pending bigint
+    queued bigint
+    processing bigint
+    dead bigint
+    waiting_since timestamp with time zone
+    sent bigint
+    failed bigint
+    retried bigint
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW _topics
+    topic text
+    pending bigint
+    queued bigint
+    processing bigint
+    dead bigint
+    waiting_since timestamp with time zone
+    sent bigint
+    failed bigint
+    retried bigint
     GRANT delete, insert, select, update TO outboxd_service
 VIEW _vacuum_pins
     who text
@@ -796,6 +825,7 @@ TABLE snapshot WITH (fillfactor=50)
     rows bigint NOT NULL DEFAULT 0
     ready bigint NOT NULL DEFAULT 0
     ready_since timestamp with time zone
+    is_large boolean NOT NULL DEFAULT false
     CONSTRAINT snapshot_pkey PRIMARY KEY (only_row)
     CONSTRAINT there_is_one_snapshot CHECK (only_row)
     CREATE UNIQUE INDEX snapshot_pkey ON outboxd.snapshot USING btree (only_row)
@@ -816,6 +846,20 @@ TABLE snapshot_held
     waiting bigint NOT NULL
     CONSTRAINT snapshot_held_pkey PRIMARY KEY (channel, origin)
     CREATE UNIQUE INDEX snapshot_held_pkey ON outboxd.snapshot_held USING btree (channel, origin)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE snapshot_topic
+    topic text NOT NULL
+    pending bigint NOT NULL
+    queued bigint NOT NULL
+    processing bigint NOT NULL
+    dead bigint NOT NULL
+    waiting_since timestamp with time zone
+    sent bigint NOT NULL
+    failed bigint NOT NULL
+    retried bigint NOT NULL
+    CONSTRAINT snapshot_topic_pkey PRIMARY KEY (topic)
+    CREATE UNIQUE INDEX snapshot_topic_pkey ON outboxd.snapshot_topic USING btree (topic)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 TABLE snapshot_waiting
@@ -848,6 +892,9 @@ TABLE statistics_minute WITH (fillfactor=50)
     seq_first bigint NOT NULL
     seq_last bigint NOT NULL
     published bigint NOT NULL DEFAULT 0
+    sent bigint NOT NULL DEFAULT 0
+    failed bigint NOT NULL DEFAULT 0
+    retried bigint NOT NULL DEFAULT 0
     CONSTRAINT statistics_minute_pkey PRIMARY KEY (minute)
     CREATE UNIQUE INDEX statistics_minute_pkey ON outboxd.statistics_minute USING btree (minute)
     POLICY grants_decide USING true CHECK true

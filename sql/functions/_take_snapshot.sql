@@ -5,6 +5,7 @@ CREATE OR REPLACE FUNCTION outboxd._take_snapshot() RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     began timestamptz := clock_timestamp();
+    is_large boolean;
 BEGIN
     PERFORM 1 FROM outboxd.snapshot c WHERE c.taken_at < began - greatest(interval '5 s', c.cost * 20) FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
@@ -22,8 +23,18 @@ BEGIN
     SELECT n.reason, n.topic, n.channel, n.limited_by, n.per_second, n.is_lag, n.count, n.waits_since, n.ready_since
       FROM outboxd._count_waiting() n;
     UPDATE outboxd.snapshot c SET taken_at = began, cost = clock_timestamp() - began, ready = r.ready, ready_since = r.ready_since,
-           rows = (SELECT coalesce(sum(n.count), 0) FROM outboxd.snapshot_count n)
-                + (SELECT coalesce(sum(n.count), 0) FROM outboxd.snapshot_waiting n WHERE n.reason = 'came with a copy')
-      FROM (SELECT coalesce(sum(w.count), 0) AS ready, min(w.ready_since) AS ready_since FROM outboxd.snapshot_waiting w WHERE w.is_lag) r;
+           rows = n.rows, is_large = n.rows > 20000 OR n.topics > 500 OR n.done > 20000
+      FROM (SELECT coalesce(sum(w.count), 0) AS ready, min(w.ready_since) AS ready_since FROM outboxd.snapshot_waiting w WHERE w.is_lag) r,
+           (SELECT coalesce(sum(s.count), 0) + (SELECT coalesce(sum(w.count), 0) FROM outboxd.snapshot_waiting w WHERE w.reason = 'came with a copy') AS rows,
+                    count(DISTINCT s.topic) AS topics,
+                   (SELECT count(*) FROM (SELECT FROM outboxd.statistics_topic t WHERE t.minute > now() - interval '1 hour' LIMIT 20001) t) AS done
+              FROM outboxd.snapshot_count s) n
+    RETURNING c.is_large INTO is_large;
+    DELETE FROM outboxd.snapshot_topic;
+    IF is_large THEN
+        -- From here on _counts shows what was just counted.
+        INSERT INTO outboxd.snapshot_topic SELECT t.* FROM outboxd._topic_counts t;
+        UPDATE outboxd.snapshot c SET cost = clock_timestamp() - began;
+    END IF;
     RETURN true;
 END $$;

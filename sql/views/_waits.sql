@@ -3,7 +3,7 @@
 -- Locks: none. Index: those of _count_waiting().
 CREATE OR REPLACE VIEW outboxd._waits AS
 WITH snapshot AS MATERIALIZED (
-    SELECT c.taken_at, c.rows > 20000 AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.snapshot c
+    SELECT c.taken_at, c.is_large AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.snapshot c
 )
 SELECT n.reason, n.topic, n.channel, n.limited_by, n.per_second, n.is_lag, n.count, n.waits_since, n.ready_since, now() AS counted_at
   FROM outboxd._count_waiting() n

@@ -14,7 +14,7 @@ WITH called AS (
     UNION SELECT h.channel, h.origin FROM outboxd.channel_state h
     UNION SELECT r.channel, '' FROM outboxd.route r
 ), snapshot AS MATERIALIZED (
-    SELECT c.rows > 20000 AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.snapshot c
+    SELECT c.is_large AND c.taken_at > now() - greatest(interval '30 s', c.cost * 60) AS serves FROM outboxd.snapshot c
 ), waiting AS MATERIALIZED (
     SELECT n.channel, n.origin, n.waiting FROM outboxd._count_held() n WHERE NOT (SELECT c.serves FROM snapshot c)
     UNION ALL
@@ -47,7 +47,7 @@ COMMENT ON VIEW outboxd.channel_health IS 'How each channel fares: calls of the 
 COMMENT ON COLUMN outboxd.channel_health.channel IS 'As named in the configuration.';
 COMMENT ON COLUMN outboxd.channel_health.origin IS
     'scheme://host:port, where the URL comes from data; NULL: the whole channel; (other): origins beyond the first '
-    'hundred.';
+    '10,000 that one instance called within two seconds.';
 COMMENT ON COLUMN outboxd.channel_health.circuit IS
     'closed: calls go out; open: held; half-open: the next call is a probe.';
 COMMENT ON COLUMN outboxd.channel_health.paused IS
@@ -60,7 +60,7 @@ COMMENT ON COLUMN outboxd.channel_health.held_since IS
 COMMENT ON COLUMN outboxd.channel_health.next_probe_at IS
     'When a single call may show whether the provider is back; in the past: the next notification is that call.';
 COMMENT ON COLUMN outboxd.channel_health.waiting IS
-    'Notifications that wait for it; with more than 20,000 live ones as an instance counted a few seconds ago. NULL: it is not held.';
+    'Notifications that wait for it; with more than 20,000 rows or 500 topics as an instance counted a few seconds ago. NULL: it is not held.';
 COMMENT ON COLUMN outboxd.channel_health.calls IS 'Calls in the last 5 minutes.';
 COMMENT ON COLUMN outboxd.channel_health.success_percent IS
     'How many of 100 calls in the last 5 minutes succeeded; NULL: there were none.';

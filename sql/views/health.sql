@@ -101,7 +101,8 @@ WITH alive AS MATERIALIZED (
            'Topics, channels and schedules that an operator paused; their work waits, the slots of schedules pass.',
            CASE WHEN p.names IS NOT NULL
                 THEN 'SELECT outboxd.resume(''topic''), outboxd.resume_channel(''channel'') or outboxd.resume_schedule(''name'')' END
-      FROM (SELECT string_agg(x.what, ', ' ORDER BY x.what) AS names
+      FROM (SELECT array_to_string((array_agg(x.what ORDER BY x.what))[1:5], ', ')
+                   || CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) ELSE '' END AS names
               FROM (SELECT format('topic %s since %s', t.name, to_char(t.paused_at, 'YYYY-MM-DD HH24:MI TZ')) AS what
                       FROM outboxd.topic t WHERE t.paused_at IS NOT NULL
                     UNION ALL
@@ -207,8 +208,9 @@ WITH alive AS MATERIALIZED (
            'Topics with work, or of a schedule, that no route of a running instance leads anywhere; what they have waits for an '
            'instance that has one.',
            CASE WHEN r.level > 0 THEN 'Add [routes.TOPIC] or [routes.default] to the configuration of every instance and restart' END
-      FROM (SELECT max(w.level) AS level, string_agg(w.what, ', ' ORDER BY w.what) AS names
-              FROM (SELECT CASE WHEN i.is_stuck AND t.waiting > 0 THEN 2 ELSE 1 END AS level,
+      FROM (SELECT max(w.level) AS level, string_agg(w.what, ', ' ORDER BY w.what)
+                   || CASE WHEN max(w.of) > 5 THEN format(' and %s more', max(w.of) - 5) ELSE '' END AS names
+              FROM (SELECT CASE WHEN i.is_stuck AND t.waiting > 0 THEN 2 ELSE 1 END AS level, count(*) OVER () AS of,
                            format('%s (%s)%s', t.topic, concat_ws(', ', CASE WHEN t.waiting > 0 THEN t.waiting || ' waiting' END,
                                                                   'schedule ' || t.schedules),
                                   CASE WHEN i.lacking < i.instances
@@ -255,7 +257,7 @@ WITH alive AS MATERIALIZED (
       FROM (SELECT g.*, g.lost_at IS NOT NULL AND g.restored_at IS NULL AS is_restoring FROM outboxd.event_progress g) p
     UNION ALL
     SELECT 17, 'event_consumers', CASE WHEN c.cut > 0 THEN 2 WHEN c.late > 0 THEN 1 ELSE 0 END,
-           CASE WHEN c.cut > 0 THEN format('%s of %s groups lack events: %s on %s lacks %s', c.cut, c.groups, w.name, w.topic, w.cut_events)
+           CASE WHEN c.cut > 0 THEN format('%s of %s groups %s events: %s on %s lacks %s', c.cut, c.groups, CASE WHEN c.cut = 1 THEN 'lacks' ELSE 'lack' END, w.name, w.topic, w.cut_events)
                 WHEN w.name IS NULL THEN 'no consumer group'
                 ELSE format('%s groups; %s on %s is %s behind, its stream keeps about %s', c.groups, w.name, w.topic, w.behind, w.stream_max) END,
            'Consumer groups of event streams. One that falls behind by more than its stream keeps does not get what was dropped.',

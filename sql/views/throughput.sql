@@ -4,10 +4,8 @@ SELECT m.minute,
        -- Release numbers drawn since the minute before ended; a minute nobody read counts with the next. Where the
        -- sequence was set back, as by a restore, the minute counts from its own beginning: least() passes over NULL.
        m.seq_last - least(lag(m.seq_last) OVER (ORDER BY m.minute), m.seq_first) AS queued,
-       coalesce(t.sent, 0) AS sent, coalesce(t.failed, 0) AS failed, coalesce(t.retried, 0) AS retried
+       m.sent, m.failed, m.retried
   FROM outboxd.statistics_minute m
-  LEFT JOIN (SELECT r.minute, sum(r.sent)::bigint AS sent, sum(r.failed)::bigint AS failed, sum(r.retried)::bigint AS retried
-               FROM outboxd.statistics_topic r WHERE r.minute > now() - interval '1 hour' GROUP BY 1) t ON t.minute = m.minute
  WHERE m.minute > now() - interval '1 hour';
 
 COMMENT ON VIEW outboxd.throughput IS

@@ -32,4 +32,4 @@ COMMENT ON COLUMN outboxd.waiting.limited_by IS
 COMMENT ON COLUMN outboxd.waiting.expected_end IS
     'When all that is at the limit of this channel will have started, at the rate that the instances report; NULL: nobody knows.';
 COMMENT ON COLUMN outboxd.waiting.counted_at IS
-    'When this was counted: now, or, with more than 20,000 rows, when an instance last did, a few seconds ago.';
+    'When this was counted: now, or, with more than 20,000 rows or 500 topics, when an instance last did, a few seconds ago.';

@@ -1,5 +1,6 @@
 //! `outboxd status`: the operators' views, in short.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -16,7 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   outboxd status                       what waits, works and is dead; how fast; who is at it
   outboxd status --watch               the same, redrawn each second until Ctrl-C; fits the window
-  outboxd status --json | jq .queue_state
+  outboxd status --json | jq .queue_state     every row, however many
 
 The same tables in SQL: outboxd.health, queue_state, outbox_lag, waiting, throughput,
 latency, channel_health, workers, bulk_actions. See also `outboxd doctor`.";
@@ -41,6 +42,8 @@ struct Section {
     sql: &'static str,
     columns: &'static [Column],
     nothing: &'static str,
+    /// Rows that are printed; how many more there are is said. JSON has all.
+    shown: usize,
 }
 
 use Show::{Number, Span, Text, Time};
@@ -52,11 +55,16 @@ const SECTIONS: &[Section] = &[
         sql: "SELECT name, level, value, action FROM outboxd.health WHERE level <> 'ok'",
         columns: &[],
         nothing: "all checks are ok",
+        shown: 100,
     },
     Section {
         title: "QUEUE",
         name: "queue_state",
-        sql: "SELECT * FROM outboxd.queue_state ORDER BY topic, array_position(ARRAY['PENDING','QUEUED','PROCESSING','FAILED'], status)",
+        // By topic while all of it is printed, else what has waited the longest.
+        sql: "SELECT * FROM outboxd.queue_state \
+              ORDER BY CASE WHEN count(*) OVER () > 40 THEN status NOT IN ('QUEUED','PROCESSING') END, \
+                       CASE WHEN count(*) OVER () > 40 THEN oldest_age END DESC NULLS LAST, \
+                       topic, array_position(ARRAY['PENDING','QUEUED','PROCESSING','FAILED'], status)",
         columns: &[
             Column("topic", "TOPIC", Text),
             Column("status", "STATUS", Text),
@@ -64,6 +72,7 @@ const SECTIONS: &[Section] = &[
             Column("oldest_age", "OLDEST", Span),
         ],
         nothing: "nothing waits, works or is dead",
+        shown: 40,
     },
     Section {
         title: "OUTBOX",
@@ -75,11 +84,12 @@ const SECTIONS: &[Section] = &[
             Column("published_last_minute", "PUBLISHED/MIN", Number),
         ],
         nothing: "",
+        shown: 1,
     },
     Section {
         title: "WHAT WAITS",
         name: "waiting",
-        sql: "SELECT * FROM outboxd.waiting ORDER BY count DESC, reason, topic, channel LIMIT 10",
+        sql: "SELECT * FROM outboxd.waiting ORDER BY count DESC, reason, topic, channel",
         columns: &[
             Column("reason", "REASON", Text),
             Column("topic", "TOPIC", Text),
@@ -90,6 +100,7 @@ const SECTIONS: &[Section] = &[
             Column("expected_end", "EXPECTED END", Time),
         ],
         nothing: "",
+        shown: 10,
     },
     Section {
         title: "THROUGHPUT BY THE MINUTE",
@@ -103,11 +114,12 @@ const SECTIONS: &[Section] = &[
             Column("retried", "RETRIED", Number),
         ],
         nothing: "no instance ran within the hour",
+        shown: 5,
     },
     Section {
         title: "LATENCY, LAST 5 MIN, IN MS",
         name: "latency",
-        sql: "SELECT * FROM outboxd.latency ORDER BY sent DESC, topic LIMIT 10",
+        sql: "SELECT * FROM outboxd.latency ORDER BY sent DESC, topic",
         columns: &[
             Column("topic", "TOPIC", Text),
             Column("sent", "SENT", Number),
@@ -119,11 +131,14 @@ const SECTIONS: &[Section] = &[
             Column("seen_to_sent_p99_ms", "P99", Number),
         ],
         nothing: "nothing was sent, up to the last report: instances report every 2 s",
+        shown: 10,
     },
     Section {
         title: "CHANNELS, LAST 5 MIN",
         name: "channel_health",
-        sql: "SELECT * FROM outboxd.channel_health ORDER BY circuit = 'closed', origin IS NOT NULL AND circuit <> 'closed', waiting DESC NULLS LAST, channel, calls DESC, origin NULLS FIRST LIMIT 20",
+        sql: "SELECT * FROM outboxd.channel_health \
+              ORDER BY circuit = 'closed', origin IS NOT NULL AND circuit <> 'closed', waiting DESC NULLS LAST, \
+                       coalesce(success_percent, 100) >= 90, channel, calls DESC, origin NULLS FIRST",
         columns: &[
             Column("channel", "CHANNEL", Text),
             Column("origin", "ORIGIN", Text),
@@ -137,11 +152,12 @@ const SECTIONS: &[Section] = &[
             Column("last_error", "LAST ERROR", Text),
         ],
         nothing: "no channel was called",
+        shown: 20,
     },
     Section {
         title: "INSTANCES",
         name: "workers",
-        sql: "SELECT * FROM outboxd.instances WHERE state <> 'stopped' ORDER BY worker DESC LIMIT 20",
+        sql: "SELECT * FROM outboxd.instances WHERE state <> 'stopped' ORDER BY state <> 'dead', worker DESC",
         columns: &[
             Column("worker", "NO", Number),
             Column("host", "HOST", Text),
@@ -153,6 +169,7 @@ const SECTIONS: &[Section] = &[
             Column("heartbeat_age", "HEARTBEAT", Span),
         ],
         nothing: "no instance runs",
+        shown: 20,
     },
     Section {
         title: "BULK ACTIONS",
@@ -169,6 +186,7 @@ const SECTIONS: &[Section] = &[
             Column("error", "ERROR", Text),
         ],
         nothing: "",
+        shown: 5,
     },
 ];
 
@@ -229,7 +247,11 @@ fn frame(all: &[(&Section, Vec<Value>)], paint: Paint) -> String {
         if section.name == "health" && !rows.is_empty() {
             rows.iter().for_each(|row| text.push_str(&unwell(row, paint)));
         } else {
-            text.push_str(&view::table(rows, section.columns, section.nothing));
+            let (shown, rest) = rows.split_at(rows.len().min(section.shown));
+            text.push_str(&view::table(shown, section.columns, section.nothing));
+            if !rest.is_empty() {
+                text.push_str(&format!("  {}\n", more(section, rows, rest.len())));
+            }
         }
         text.push('\n');
     }
@@ -246,13 +268,30 @@ fn blocks(all: &[(&Section, Vec<Value>)], paint: Paint, window: Window) -> Vec<B
         let lines = match (section.name, rows.is_empty()) {
             (_, true) => vec![format!("  {}", section.nothing)],
             ("health", false) => rows.iter().map(|row| unwell(row, paint).trim_end().to_owned()).collect(),
-            (_, false) => fit::table(rows, section.columns, window.width),
+            (_, false) => {
+                let (shown, rest) = rows.split_at(rows.len().min(section.shown));
+                let mut lines = fit::table(shown, section.columns, window.width);
+                lines.extend((!rest.is_empty()).then(|| format!("  {}", more(section, rows, rest.len()))));
+                lines
+            }
         };
         let rank = LESSER.iter().position(|name| *name == section.name).map_or(0, |at| LESSER.len() - at);
         let dispensable = if rows.is_empty() { rank + LESSER.len() } else { rank };
         blocks.push(Block { title: paint.with("1", section.title), lines, dispensable });
     }
     blocks
+}
+
+/// What is not printed, and what all of it comes to.
+fn more(section: &Section, rows: &[Value], rest: usize) -> String {
+    let mut totals = BTreeMap::<&str, i64>::new();
+    for row in rows.iter().filter(|_| section.name == "queue_state") {
+        *totals.entry(row["status"].as_str().unwrap_or_default()).or_default() += row["count"].as_i64().unwrap_or(0);
+    }
+    let totals: Vec<String> = totals.iter().map(|(status, count)| format!("{count} {status}")).collect();
+    let in_all = if totals.is_empty() { String::new() } else { format!("; in all {}", totals.join(", ")) };
+    let view = if section.name == "workers" { "instances" } else { section.name };
+    format!("and {rest} more{in_all}: SELECT * FROM outboxd.{view}")
 }
 
 fn unwell(row: &Value, paint: Paint) -> String {

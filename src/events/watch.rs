@@ -14,7 +14,7 @@ use crate::store::{StageError, Store};
 use crate::telemetry::outage::Outage;
 
 /// Between polls.
-const POLL_INTERVAL: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Streams polled in one round trip; with more, they take turns.
 const TOPICS_MAX: u32 = 200;
 

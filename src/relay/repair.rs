@@ -37,7 +37,7 @@ use crate::telemetry::statistics::Statistics;
 
 /// Between sweeps, how many times longer than a sweep takes, and at most: a sweep that was slow because the database
 /// was away must not keep the next one waiting.
-const SWEEP_EVERY: Duration = Duration::from_secs(2);
+const SWEEP_EVERY: Duration = Duration::from_secs(3);
 const SWEEP_SHARE: u32 = 100;
 const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
 /// Between searches for keys that nobody admitted.

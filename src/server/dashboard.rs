@@ -6,6 +6,7 @@
 //! | module | what |
 //! |---|---|
 //! | `page` | which page is asked for, and what it reads |
+//! | `part` | lists that are read a page at a time, the worst first, or by name |
 //! | `snapshots` | one snapshot of a page for all who watch it; the last one while Postgres is away |
 //! | `view`, `notification` | from what was found to what a template shows |
 //! | `render`, `words`, `chart` | HTML, numbers and times, SVG |
@@ -52,6 +53,7 @@ mod listing;
 mod live;
 mod notification;
 mod page;
+mod part;
 mod render;
 mod snapshots;
 mod view;

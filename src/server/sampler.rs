@@ -18,8 +18,10 @@ use super::{Parts, Readiness};
 use crate::store::StageError;
 use crate::store::observe::Snapshot;
 use crate::telemetry::recorder;
-use crate::telemetry::statistics::{NAMES_MAX, OTHER};
+use crate::telemetry::statistics::OTHER;
 
+/// Topics with a label of their own: each label is a series that Prometheus keeps.
+const LABELS_MAX: usize = 100;
 /// Between samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(2);
 /// Between reads of the snapshot, which is taken as often at most.
@@ -93,7 +95,7 @@ impl Series {
 
     fn label(&mut self, topic: &str) -> String {
         if !self.topics.contains(topic) {
-            if self.topics.len() >= NAMES_MAX {
+            if self.topics.len() >= LABELS_MAX {
                 return OTHER.to_owned();
             }
             self.topics.insert(topic.to_owned());
@@ -128,8 +130,8 @@ mod tests {
     #[test]
     fn however_many_topics_there_are_the_labels_are_bounded() {
         let mut series = Series::default();
-        series.show(&snapshot((0..NAMES_MAX * 3).map(|n| rows(&format!("topic-{n}"), 1)).collect()));
-        assert_eq!(series.rows.len(), NAMES_MAX + 1);
-        assert_eq!(series.rows[&(OTHER.to_owned(), "QUEUED")], NAMES_MAX as u64 * 2);
+        series.show(&snapshot((0..LABELS_MAX * 3).map(|n| rows(&format!("topic-{n}"), 1)).collect()));
+        assert_eq!(series.rows.len(), LABELS_MAX + 1);
+        assert_eq!(series.rows[&(OTHER.to_owned(), "QUEUED")], LABELS_MAX as u64 * 2);
     }
 }

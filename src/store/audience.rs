@@ -242,7 +242,7 @@ impl Stage<'_> {
 /// How long a row's texts are, if it may be taken at all.
 fn length(row: &Row, number: u64) -> std::result::Result<usize, Stopped> {
     let recipient = text(row, 0)?.unwrap_or_default();
-    let payload_bytes: Option<i32> = row.value(2).map_err(unreadable_row)?;
+    let payload_bytes: Option<i32> = row.value(2).map_err(|error| unreadable_row(&error))?;
     let payload = text(row, 1)?;
     if let (None, Some(bytes)) = (payload, payload_bytes) {
         let reason = format!("the payload of its row {number} has {bytes} bytes: payload_has_at_most_256_kib");
@@ -252,10 +252,10 @@ fn length(row: &Row, number: u64) -> std::result::Result<usize, Stopped> {
 }
 
 fn text(row: &Row, index: usize) -> std::result::Result<Option<&str>, Stopped> {
-    row.value(index).map_err(unreadable_row)
+    row.value(index).map_err(|error| unreadable_row(&error))
 }
 
-fn unreadable_row(error: Error) -> Stopped {
+fn unreadable_row(error: &Error) -> Stopped {
     Stopped::Row(error.to_string())
 }
 

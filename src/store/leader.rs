@@ -19,7 +19,7 @@ use super::{Result, Store, query};
 /// A lease is never longer, so that it moves over within seconds.
 const LEASE_MAX: Duration = Duration::from_secs(10);
 /// Polls of those who do not have it, at most this far apart.
-const POLL_INTERVAL_MAX: Duration = Duration::from_millis(2_500);
+const POLL_INTERVAL_MAX: Duration = Duration::from_secs(5);
 /// A lease is renewed after this part of it.
 const RENEW_SHARE: u32 = 3;
 

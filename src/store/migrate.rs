@@ -56,7 +56,7 @@ pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
 
 /// The operators' views, and internal ones (`_…`), each after those it reads.
 pub const VIEWS: &[(&str, &str)] = sql_files!("views":
-    "notifications", "attempts", "dead_letters", "instances", "workers", "_due", "queue_state", "_carrier", "_routed", "_wait", "stuck", "_waits", "waiting", "outbox_lag",
+    "notifications", "attempts", "dead_letters", "instances", "workers", "_due", "_counts", "queue_state", "_topic_counts", "_topics", "_carrier", "_routed", "_wait", "stuck", "_waits", "waiting", "outbox_lag",
     "throughput", "_spans", "latency", "channel_health", "bulk_actions", "events_waiting", "event_consumers",
     "schedules", "schedule_runs", "_vacuum_pins", "health",
 );

@@ -2,17 +2,20 @@
 //!
 //! The loops of an instance add to it; the upkeep takes it every few seconds and adds it to the tables that the views
 //! `throughput`, `latency` and `channel_health` read. What is in here when a process dies is missing from those views;
-//! nothing else depends on it. Bounded: beyond [`NAMES_MAX`] topics or origins the rest share [`OTHER`].
+//! nothing else depends on it. Bounded: beyond [`NAMES_MAX`] topics or origins within a few seconds the rest share
+//! [`OTHER`]; totals are exact whatever their number.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Topics, and origins of channels, counted by name until it is taken.
-pub const NAMES_MAX: usize = 100;
+/// Topics, and origins of channels, counted by name until it is taken: more than an instance sends to in that time.
+pub const NAMES_MAX: usize = 10_000;
 /// All the others.
 pub const OTHER: &str = "(other)";
+/// The subject of a span of whichever topic.
+const ALL: &str = "";
 /// Of an error only its beginning is shown.
 const ERROR_CHARS_MAX: usize = 300;
 /// Buckets for 0.1 ms … 12 days; what is beyond counts with the last.
@@ -130,6 +133,7 @@ impl Counts {
         self.topic(topic).sent += 1;
         let topic = if self.topics.contains_key(topic) { topic } else { OTHER };
         self.span("notify", topic, "", since_notify);
+        self.span("notify", ALL, "", since_notify);
         self.span("seen", topic, "", since_seen);
     }
 

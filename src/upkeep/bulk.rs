@@ -15,7 +15,7 @@ use crate::store::action::BulkStep;
 use crate::telemetry::outage::Outage;
 
 /// Between polls while there is nothing to do.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(3);
 /// Between steps: time for the rows of the last one to be sent.
 const STEP_EVERY: Duration = Duration::from_millis(10);
 

@@ -11,6 +11,7 @@ use crate::support::sql;
 use crate::support::world::{Carrier, World};
 
 mod acting;
+mod many;
 mod pages;
 mod pictures;
 

@@ -339,7 +339,10 @@ async fn a_topic_that_some_running_instance_routes_is_not_without_a_route() {
     assert_eq!(value::<String>(&client, why).await, "no route, ready 0");
     run(&client, "UPDATE outboxd.instance SET stopped_at = NULL, roles = '{worker}' WHERE id = 1").await;
     assert_eq!(value::<String>(&client, why).await, "no route, ready 0", "nobody publishes it");
-    let page: serde_json::Value = value(&client, include_str!("../../sql/queries/dashboard/read_topics.sql")).await;
+    // The first page of all of them.
+    let query = include_str!("../../sql/queries/dashboard/read_topics.sql");
+    let first_page = (1..=6).fold(query.to_owned(), |sql, n| sql.replace(&format!("${n}"), "NULL"));
+    let page: serde_json::Value = value(&client, &first_page).await;
     let routeless = |topic: &serde_json::Value| (topic["topic"].clone(), topic["is_routeless"].clone());
     let listed: Vec<_> = page["topics"].as_array().unwrap().iter().map(routeless).collect();
     assert_eq!(listed, [("lost".into(), true.into()), ("quiz".into(), false.into())]);

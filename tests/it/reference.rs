@@ -84,7 +84,11 @@ fn the_metrics_page_is_current() {
         <!-- Written by tests/it/reference.rs from src/telemetry/catalog.rs. Do not edit. -->\n\n\
         `GET /metrics` on `http_addr`, in Prometheus text; with `Authorization: Bearer …` where a token is set\n\
         (`http_token`, or one of scope `read`). Counters are of one instance since its start: sum them. Gauges that say \"the same on every instance\" show\n\
-        the whole: take the maximum. A topic has a label of its own as long as there are not more than 100.\n\n\
+        the whole: take the maximum.\n\n\
+        Labels are bounded. The first 100 topics that an instance saw with work have a label of their own; all others share\n\
+        `(other)`, whose sum is exact. Which topics these are may differ from instance to instance, so sum the topics of one\n\
+        instance first: `max by (status) (sum by (instance, status) (outboxd_rows))` is exact with any number of topics. A\n\
+        topic by its name is in `outboxd.queue_state`, and on the page Topics.\n\n\
         | metric | type | labels | says |\n|---|---|---|---|\n"
         .to_owned();
     for metric in METRICS {

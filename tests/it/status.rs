@@ -41,6 +41,23 @@ async fn status_shows_the_views_to_people_and_programs() {
 }
 
 #[tokio::test]
+async fn status_prints_the_oldest_of_1_000_topics_and_the_totals_of_all() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let seed = "SELECT count(outboxd.notify('t' || n, 'r', '{}')) FROM generate_series(1, 1000) n;
+                UPDATE outboxd.notification_log SET created_at = now() - interval '1 h', send_at = now() - interval '1 h' WHERE topic = 't777'";
+    run(&client, seed).await;
+    let text = outboxd(&database, &["status"]).await;
+    let queue: Vec<&str> =
+        text.out.lines().skip_while(|line| *line != "QUEUE").take_while(|line| !line.is_empty()).collect();
+    assert_eq!(queue.len(), 2 + 40 + 1, "{}", text.out);
+    assert!(queue[2].contains("t777"), "{}", text.out);
+    assert_eq!(queue[42].trim(), "and 960 more; in all 1000 QUEUED: SELECT * FROM outboxd.queue_state");
+    let json = outboxd(&database, &["status", "--json"]).await.json();
+    assert_eq!(json["queue_state"].as_array().unwrap().len(), 1_000);
+}
+
+#[tokio::test]
 async fn status_watch_redraws_until_it_is_ended_and_shows_what_changed() {
     let database = postgres::database().await;
     let client = database.connect().await;

@@ -22,8 +22,8 @@ VALUES (1, 4, true, 'noeviction', 12582912, 268435456);
 INSERT INTO outboxd.topic (name, paused_at) VALUES ('quiz', now() - interval '30 min');
 INSERT INTO outboxd.route VALUES ('orders', 0, 'push'), ('orders', 1, 'sms'), ('quiz', 0, 'push');
 INSERT INTO outboxd.statistics_minute VALUES
-  (date_trunc('minute', now()) - interval '2 min', 1000, 2200, 1210), (date_trunc('minute', now()) - interval '1 min', 2200, 3385, 1190),
-  (date_trunc('minute', now()), 3385, 3385, 0);
+  (date_trunc('minute', now()) - interval '2 min', 1000, 2200, 1210, 1198, 0, 9), (date_trunc('minute', now()) - interval '1 min', 2200, 3385, 1190, 1184, 2, 14),
+  (date_trunc('minute', now()), 3385, 3385, 0, 0, 0, 0);
 INSERT INTO outboxd.statistics_topic VALUES
   (date_trunc('minute', now()) - interval '2 min', 'orders', 1198, 0, 9), (date_trunc('minute', now()) - interval '1 min', 'orders', 1184, 2, 14);
 INSERT INTO outboxd.statistics_span SELECT date_trunc('minute', now()) - interval '1 min', m, 'orders', '', b, n

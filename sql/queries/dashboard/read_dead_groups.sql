@@ -1,21 +1,34 @@
--- The newest 10,000 dead letters by topic, channel and cause. The cause is the HTTP status, or the error up to its
--- first colon; _pick_dead() compares with the same expression, so that a group is retried as it stands here.
--- $1 patterns of LIKE for topics, NULL: all. Locks: none. Index: notification_log_failed, from its end; attempt_notification.
-WITH newest AS (
-    SELECT l.id, l.topic, l.channel, l.http_status, l.failed_at, l.error,
+-- The newest 10,000 dead letters by topic, channel and cause, a page of these groups, the largest first. The cause is the
+-- HTTP status, or the error up to its first colon; _pick_dead() compares with the same expression, so that a group is
+-- retried as it stands here.
+-- $1 only groups with this in their topic, channel or cause · $2 $3 $4 $5 the place of the last one of the page before;
+-- NULL: from the first on · $6 patterns of LIKE for topics; NULL: all
+-- Locks: none. Index: notification_log_failed, from its end; attempt_notification. 51 groups at most.
+WITH newest AS MATERIALIZED (
+    SELECT row_number() OVER (ORDER BY l.failed_at DESC) AS number, l.id, l.topic, l.channel, l.http_status, l.failed_at, l.error,
            coalesce('HTTP ' || l.http_status, nullif(left(split_part(l.error, ':', 1), 120), ''), 'no error') AS cause
       FROM outboxd.notification_log l
-     WHERE l.failed_at IS NOT NULL AND ($1::text[] IS NULL OR l.topic LIKE ANY ($1)) ORDER BY l.failed_at DESC LIMIT 10000
-), grouped AS (
+     WHERE l.failed_at IS NOT NULL AND ($6::text[] IS NULL OR l.topic LIKE ANY ($6)) ORDER BY l.failed_at DESC LIMIT 10000
+), grouped AS MATERIALIZED (
     SELECT n.topic, n.channel, n.cause, max(n.http_status) AS http_status, count(*) AS count, min(n.failed_at) AS first_at,
-           max(n.failed_at) AS last_at, (array_agg(n.id ORDER BY n.failed_at DESC))[1:3] AS ids,
-           (array_agg(n.error ORDER BY n.failed_at DESC))[1] AS error
-      FROM newest n GROUP BY 1, 2, 3 ORDER BY count(*) DESC, max(n.failed_at) DESC LIMIT 100
+           max(n.failed_at) AS last_at, max(n.id) AS id_max, min(n.number) AS newest
+      FROM newest n GROUP BY n.topic, n.channel, n.cause
+), matching AS MATERIALIZED (
+    SELECT g.* FROM grouped g WHERE $1::text IS NULL OR position(lower($1) IN lower(concat_ws(' ', g.topic, g.channel, g.cause))) > 0
+), listed AS (
+    SELECT m.*, json_build_array(-m.count, -m.id_max, 0, '') AS place, l.id AS newest_id, left(l.error, 300) AS error,
+           (SELECT left(a.response, 300) FROM outboxd.attempt a WHERE a.notification_id = l.id ORDER BY a.id DESC LIMIT 1) AS response
+      FROM (SELECT w.* FROM matching w
+             WHERE $2::bigint IS NULL OR (-w.count, -w.id_max, 0, '') > ($2, $3::bigint, $4::bigint, $5::text)
+             ORDER BY -w.count, -w.id_max LIMIT 51) m
+      JOIN newest l ON l.number = m.newest
+     ORDER BY -m.count, -m.id_max
+), total AS MATERIALIZED (
+    SELECT count(*) AS groups, coalesce(sum(g.count), 0) AS scanned, min(g.first_at) AS since FROM grouped g
 )
 SELECT json_build_object(
-    'scanned', (SELECT count(*) FROM newest),
-    'since', (SELECT min(n.failed_at) FROM newest n),
-    'groups', (SELECT json_agg(json_build_object(
-        'topic', g.topic, 'channel', g.channel, 'cause', g.cause, 'http_status', g.http_status, 'count', g.count,
-        'first_at', g.first_at, 'last_at', g.last_at, 'ids', g.ids, 'error', left(g.error, 300),
-        'response', (SELECT left(a.response, 300) FROM outboxd.attempt a WHERE a.notification_id = g.ids[1] ORDER BY a.id DESC LIMIT 1))) FROM grouped g)) AS page
+    'total', (SELECT json_build_object('groups', t.groups, 'scanned', t.scanned, 'matching', (SELECT count(*) FROM matching)) FROM total t),
+    'since', (SELECT t.since FROM total t),
+    'dead', (SELECT sum(t.dead) FROM outboxd._topics t
+              WHERE ($6 IS NULL OR t.topic LIKE ANY ($6)) AND (SELECT n.scanned >= 10000 FROM total n)),
+    'groups', (SELECT json_agg(l) FROM listed l)) AS page

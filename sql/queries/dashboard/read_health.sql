@@ -3,6 +3,7 @@
 -- Parameters: none. Locks: none. Index: see the view; channel_state_pkey.
 SELECT json_build_object(
     'checks', (SELECT json_agg(h ORDER BY array_position(ARRAY['critical', 'warn', 'ok'], h.level)) FROM outboxd.health h),
+    'paused_topics_more', (SELECT greatest(count(*) - 10, 0) FROM outboxd.topic p WHERE p.paused_at IS NOT NULL),
     'paused_topics', (SELECT json_agg(t.name ORDER BY t.name) FROM (
         SELECT p.name FROM outboxd.topic p WHERE p.paused_at IS NOT NULL ORDER BY p.name LIMIT 10) t),
     'paused_channels', (SELECT json_agg(c.channel ORDER BY c.channel) FROM (
@@ -12,6 +13,7 @@ SELECT json_build_object(
     'held', (SELECT json_agg(c ORDER BY c.origin, c.channel) FROM (
         SELECT h.channel, h.origin, h.held_until, h.reason FROM outboxd.channel_state h WHERE h.reason <> 'retry_after'
          ORDER BY h.origin, h.channel LIMIT 5) c),
+    'held_more', (SELECT greatest(count(*) - 5, 0) FROM outboxd.channel_state h WHERE h.reason <> 'retry_after'),
     'cut', (SELECT json_agg(c) FROM (
         SELECT g.topic, g.name, g.cut_from FROM outboxd.event_group g WHERE g.cut_at IS NOT NULL AND g.cut_from IS NOT NULL
          ORDER BY g.cut_at LIMIT 3) c)) AS page

@@ -8,10 +8,14 @@
 WITH clock AS MATERIALIZED (
     SELECT date_trunc('minute', clock_timestamp()) AS minute, coalesce(pg_sequence_last_value('outboxd.outbox_seq'::regclass), 0) AS seq
 ), minute AS (
-    INSERT INTO outboxd.statistics_minute AS r (minute, seq_first, seq_last, published)
-    SELECT c.minute, c.seq, c.seq, $1::bigint FROM clock c
+    INSERT INTO outboxd.statistics_minute AS r (minute, seq_first, seq_last, published, sent, failed, retried)
+    SELECT c.minute, c.seq, c.seq, $1::bigint, t.sent, t.failed, t.retried
+      FROM clock c, (SELECT coalesce(sum(u.sent), 0)::bigint AS sent, coalesce(sum(u.failed), 0)::bigint AS failed,
+                            coalesce(sum(u.retried), 0)::bigint AS retried
+                       FROM unnest($3::bigint[], $4::bigint[], $5::bigint[]) u(sent, failed, retried)) t
     ON CONFLICT (minute) DO UPDATE
-       SET seq_last = greatest(r.seq_last, excluded.seq_last), published = r.published + excluded.published
+       SET seq_last = greatest(r.seq_last, excluded.seq_last), published = r.published + excluded.published,
+           sent = r.sent + excluded.sent, failed = r.failed + excluded.failed, retried = r.retried + excluded.retried
 ), topic AS (
     INSERT INTO outboxd.statistics_topic AS r (minute, topic, sent, failed, retried)
     SELECT c.minute, u.topic, u.sent, u.failed, u.retried

@@ -1,4 +1,4 @@
--- Removes counts older than two hours, reports of instances that are gone, and bulk actions that ended 30 days ago.
+-- Removes counts older than two hours, spans of single topics and origins older than ten minutes, reports of instances that are gone, and bulk actions that ended 30 days ago.
 -- Interleavings: nobody adds to what is that old.
 -- Parameters: none. Locks: the rows removed. Index: the primary keys, which begin with the minute.
 WITH minute AS (
@@ -6,7 +6,8 @@ WITH minute AS (
 ), topic AS (
     DELETE FROM outboxd.statistics_topic WHERE minute < now() - interval '2 hours'
 ), span AS (
-    DELETE FROM outboxd.statistics_span WHERE minute < now() - interval '2 hours'
+    DELETE FROM outboxd.statistics_span s
+     WHERE s.minute < now() - interval '10 min' AND (s.subject <> '' OR s.minute < now() - interval '2 hours')
 ), channel AS (
     DELETE FROM outboxd.statistics_channel WHERE minute < now() - interval '2 hours'
 ), report AS (

@@ -1,7 +1,7 @@
 //! `GET /v1/{view}`: the operators' views as JSON.
 //!
 //! **Guarantee.** Columns and their names are those of the view in SQL; dead letters come without their payload.
-//! **Limit.** The first rows alone, in one order, without a filter.
+//! **Limit.** In one order, without a filter; a large view is read page by page.
 
 use axum::Json;
 use axum::http::Uri;
@@ -16,7 +16,7 @@ use super::{reach, redact};
 use crate::server::access::Caller;
 use crate::server::problem::{Kind, Problem, Shape};
 use crate::server::readiness::Ready;
-use crate::store::view::VIEWS;
+use crate::store::view::{Key, VIEWS};
 
 /// Who acted is for those who act.
 pub(super) const AUDIT: &str = "audit";
@@ -31,6 +31,8 @@ pub(super) struct Asked {
     /// Rows at most, 1 to 1000; 100 unless told otherwise.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<i32>,
+    /// The `next` of the page before.
+    cursor: Option<String>,
 }
 
 /// The rows of a view, each an object of its columns; the comments on the view say what they mean.
@@ -39,6 +41,10 @@ pub(super) struct Rows {
     /// The first ones, in an order that suits the view.
     #[schema(value_type = Vec<Object>)]
     rows: Vec<Value>,
+    /// The cursor of the next page. Absent on the last one, and for views of which only the first rows are given: health,
+    /// outbox_lag, stuck, throughput and dead_letters, which are searched as notifications.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 /// The name of a view, for the description of the API.
@@ -53,7 +59,7 @@ impl PartialSchema for Name {
 
 impl ToSchema for Name {}
 
-/// The first rows of a view.
+/// The rows of a view, page by page.
 #[utoipa::path(
     get,
     path = "/v1/{view}",
@@ -61,7 +67,7 @@ impl ToSchema for Name {}
     tag = "views",
     params(("view" = inline(Name), Path, description = "The view's name; audit needs scope operate"), Asked),
     responses(
-        (status = 200, description = "Its first rows; of a token with topics, those of its topics", body = Rows),
+        (status = 200, description = "Its rows, as many as asked for; of a token with topics, those of its topics", body = Rows),
         (status = 403, description = "The view is about all topics, and the token is not", body = Shape),
         (status = 404, description = "There is no such view", body = Shape)
     )
@@ -84,9 +90,22 @@ pub(super) async fn show(
     if !view.is_by_topic {
         reach::everything(&caller, &format!("the view {name}"))?;
     }
-    let mut rows = store.read_view(view, limit, caller.topics().as_deref()).await?;
+    let after = asked.cursor.as_deref().map(|cursor| parse(view.key, cursor)).transpose()?;
+    let (mut rows, last) = store.read_view(view, caller.topics().as_deref(), after.as_deref(), limit).await?;
+    let is_full = i32::try_from(rows.len()).is_ok_and(|rows| rows >= limit);
     if !caller.may_see_payloads() {
         rows.iter_mut().for_each(redact::row);
     }
-    Ok(Json(Rows { rows }))
+    Ok(Json(Rows { rows, next: last.filter(|_| is_full) }))
+}
+
+/// The key that a page ended with.
+fn parse(key: Key, cursor: &str) -> Result<Vec<String>, Problem> {
+    let parts: Option<Vec<String>> = serde_json::from_str(cursor).ok();
+    let is_whole = |parts: &Vec<String>| match key {
+        Key::None => false,
+        Key::Names => parts.iter().all(|part| !part.contains('\0')),
+        Key::Number => parts.len() == 1 && parts[0].parse::<i64>().is_ok(),
+    };
+    parts.filter(is_whole).ok_or_else(|| Problem::new(Kind::BadRequest, "cursor is the `next` of a page of this view"))
 }

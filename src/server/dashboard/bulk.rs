@@ -22,7 +22,6 @@ use super::action::{Fields, answer, said};
 use super::render;
 use super::view::Viewer;
 use super::{Dashboard, Drawn, words};
-use crate::notification::plural;
 use crate::server::access::Caller;
 use crate::server::api::reach;
 use crate::server::problem::{Kind, Problem};
@@ -49,10 +48,18 @@ pub(super) async fn preview(
         Ok(kind) => dashboard.bulk(&caller, kind, &Value::Object(filter.clone()).to_string(), BulkRun::Dry).await,
         Err(problem) => Err(problem),
     };
-    let (title, what) = match action {
-        "cancel" => ("Cancel all that wait or are scheduled", ("notification", " that wait or are scheduled")),
-        "discard" => ("Discard all that match", ("dead letter", "")),
-        _ => ("Retry all that match", ("dead letter", "")),
+    let is_one = counted.as_ref().is_ok_and(|counted| counted.matched == 1);
+    let (title, what) = match (action, is_one) {
+        ("cancel", false) => {
+            ("Cancel all that wait or are scheduled", "notifications that wait or are scheduled match")
+        }
+        ("cancel", true) => {
+            ("Cancel all that wait or are scheduled", "notification that waits or is scheduled matches")
+        }
+        ("discard", false) => ("Discard all that match", "dead letters match"),
+        ("discard", true) => ("Discard all that match", "dead letter matches"),
+        (_, false) => ("Retry all that match", "dead letters match"),
+        (_, true) => ("Retry all that match", "dead letter matches"),
     };
     let filters: Vec<Vec<String>> = filter
         .iter()
@@ -78,8 +85,6 @@ pub(super) async fn preview(
         }
         Err(problem) => context! { problem => problem.detail() },
     };
-    let n = counted.as_ref().map_or(0, |counted| counted.matched);
-    let what = format!("{}{} {}", plural(n, what.0), what.1, if n == 1 { "matches" } else { "match" });
     let body = render::render("bulk_new.html", context! { title, what, action, filters, ..page });
     let viewer = Viewer { caller, here: "/bulk/new".to_owned() };
     let alert = dashboard.alert(&viewer).await;

@@ -1,19 +1,19 @@
 //! Which page is asked for, and what it reads.
 //!
 //! **Guarantee.** What a caller may not see is taken out before a snapshot is kept; what is of other topics than a token's
-//! is not read for it. **Limit.** Lists are cut at a
-//! number of rows that fits a page.
+//! is not read for it. **Limit.** A list shows a number of rows that fits a page, and leads to the next.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::listing;
+use super::{listing, part};
 use crate::config::Scope;
 use crate::server::access::Caller;
 use crate::server::api::{notifications, reach, redact};
 use crate::server::problem::Problem;
 use crate::store::Store;
+use crate::store::dashboard::Part;
 
 /// A page with its filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,14 +21,14 @@ pub(super) enum Page {
     Now,
     Notifications(BTreeMap<String, String>),
     Notification { id: i64, shows_payload: bool },
-    Dead,
-    Channels,
-    Topics,
-    Schedules,
-    Events,
-    Instances,
+    Dead(Part),
+    Channels(Part),
+    Topics(Part),
+    Schedules(Part),
+    Events(Part),
+    Instances(Part),
     Audit { before: Option<i64> },
-    Bulk,
+    Bulk { before: Option<i64> },
     BulkOne { id: i64 },
 }
 
@@ -54,17 +54,18 @@ impl Page {
             .filter(|(_, value)| !value.is_empty())
             .collect();
         let id = |rest: &str| rest.parse::<i64>().ok();
+        let before = || fields.get("before").and_then(|before| id(before));
         Some(match path {
             "/" => Page::Now,
             "/notifications" => Page::Notifications(fields),
-            "/dead" => Page::Dead,
-            "/channels" => Page::Channels,
-            "/topics" => Page::Topics,
-            "/schedules" => Page::Schedules,
-            "/events" => Page::Events,
-            "/instances" => Page::Instances,
-            "/audit" => Page::Audit { before: fields.get("before").and_then(|before| id(before)) },
-            "/bulk" => Page::Bulk,
+            "/dead" => Page::Dead(part::parse(&fields)),
+            "/channels" => Page::Channels(part::parse(&fields)),
+            "/topics" => Page::Topics(part::parse(&fields)),
+            "/schedules" => Page::Schedules(part::parse(&fields)),
+            "/events" => Page::Events(part::parse(&fields)),
+            "/instances" => Page::Instances(part::parse(&fields)),
+            "/audit" => Page::Audit { before: before() },
+            "/bulk" => Page::Bulk { before: before() },
             _ => match (path.strip_prefix("/notifications/"), path.strip_prefix("/bulk/")) {
                 (Some(rest), _) => Page::Notification { id: id(rest)?, shows_payload: fields.contains_key("payload") },
                 (_, Some(rest)) => Page::BulkOne { id: id(rest)? },
@@ -78,14 +79,14 @@ impl Page {
         match self {
             Page::Now => "/",
             Page::Notifications(_) | Page::Notification { .. } => "/notifications",
-            Page::Dead => "/dead",
-            Page::Channels => "/channels",
-            Page::Topics => "/topics",
-            Page::Schedules => "/schedules",
-            Page::Events => "/events",
-            Page::Instances => "/instances",
+            Page::Dead(_) => "/dead",
+            Page::Channels(_) => "/channels",
+            Page::Topics(_) => "/topics",
+            Page::Schedules(_) => "/schedules",
+            Page::Events(_) => "/events",
+            Page::Instances(_) => "/instances",
             Page::Audit { .. } => "/audit",
-            Page::Bulk | Page::BulkOne { .. } => "/bulk",
+            Page::Bulk { .. } | Page::BulkOne { .. } => "/bulk",
         }
     }
 
@@ -110,7 +111,7 @@ impl Page {
 
     /// Whether all that it shows is of one topic or another; a token that reads some topics gets no other page.
     pub(super) fn is_by_topic(&self) -> bool {
-        !matches!(self, Page::Now | Page::Channels | Page::Instances | Page::Audit { .. })
+        !matches!(self, Page::Now | Page::Channels(_) | Page::Instances(_) | Page::Audit { .. })
     }
 
     fn address(&self) -> String {
@@ -120,16 +121,33 @@ impl Page {
                 format!("/notifications?{query}")
             }
             Page::Notification { id, .. } => format!("/notifications/{id}"),
-            Page::Audit { before } => format!("/audit?{before:?}"),
+            Page::Audit { before } | Page::Bulk { before } => format!("{}?{before:?}", self.section()),
             Page::BulkOne { id } => format!("/bulk/{id}"),
-            _ => self.section().to_owned(),
+            _ => match self.part() {
+                Some(part) => part::address(self.section(), part),
+                None => self.section().to_owned(),
+            },
+        }
+    }
+
+    /// Which part of its list is asked for, of those that are read in parts.
+    pub(super) fn part(&self) -> Option<&Part> {
+        match self {
+            Page::Dead(part)
+            | Page::Channels(part)
+            | Page::Topics(part)
+            | Page::Schedules(part)
+            | Page::Events(part)
+            | Page::Instances(part) => Some(part),
+            _ => None,
         }
     }
 
     /// Whether it changes under the reader's eyes. Lists that are paged through stay as they are: rows that move while one
     /// reads are in the way.
     pub(super) fn is_live(&self) -> bool {
-        !matches!(self, Page::Notifications(_) | Page::Audit { .. })
+        let is_later = self.part().is_some_and(|part| part.after.is_some());
+        !is_later && !matches!(self, Page::Notifications(_) | Page::Audit { .. } | Page::Bulk { before: Some(_) })
     }
 
     /// What it shows to this caller.
@@ -146,24 +164,29 @@ impl Page {
                 let (health, work) = tokio::try_join!(store.dashboard_health(), store.dashboard_work())?;
                 json!({"health": health, "work": work})
             }
-            Page::Dead => store.dashboard_dead_groups(topics).await?,
-            Page::Channels => store.dashboard_channels().await?,
-            Page::Topics => store.dashboard_topics(topics).await?,
-            Page::Schedules => store.dashboard_schedules(topics).await?,
-            Page::Events => store.dashboard_events(topics).await?,
-            Page::Instances => store.dashboard_instances().await?,
+            Page::Dead(part) => cut(store.dashboard_dead_groups(part, topics).await?, "groups"),
+            Page::Channels(part) => cut(store.dashboard_channels(part).await?, "channels"),
+            Page::Topics(part) => cut(store.dashboard_topics(part, topics).await?, "topics"),
+            Page::Schedules(part) => cut(store.dashboard_schedules(part, topics).await?, "schedules"),
+            Page::Events(part) => cut(store.dashboard_events(part, topics).await?, "consumers"),
+            Page::Instances(part) => cut(store.dashboard_instances(part).await?, "instances"),
             Page::Audit { before } => {
                 caller.check(Scope::Operate)?;
                 store.dashboard_audit(*before).await?
             }
-            Page::Bulk => store.dashboard_bulk(None, topics).await?,
-            Page::BulkOne { id } => store.dashboard_bulk(Some(*id), topics).await?,
+            Page::Bulk { before } => store.dashboard_bulk(*before, topics).await?,
+            Page::BulkOne { id } => store.dashboard_bulk_action(*id, topics).await?,
         };
         if !caller.may_see_payloads() {
             redact::row(&mut found);
         }
         Ok(found)
     }
+}
+
+fn cut(mut found: Value, rows: &str) -> Value {
+    part::cut(&mut found, rows);
+    found
 }
 
 async fn one(store: &Store, caller: &Caller, id: i64) -> Result<Value, Problem> {

@@ -49,7 +49,6 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
         engine.add_template(name, text).expect("the templates compile: a test reads each");
     }
     engine.add_function("count", |n: Option<f64>| n.map_or_else(nothing, |n| words::count(n as i64)));
-    engine.add_function("plural", |n: Option<f64>, noun: &str| plural(n.unwrap_or_default() as i64, noun));
     engine.add_function("age", |s: Option<f64>| s.map_or_else(nothing, words::span));
     engine.add_function("ms", |ms: Option<f64>| ms.map_or_else(nothing, words::milliseconds));
     engine.add_function("percent", percent);
@@ -65,6 +64,9 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     engine.add_function("bar", |percent: Option<f64>| bar(percent.unwrap_or(0.0)));
     engine.add_function("act", act);
     engine.add_function("ask", ask);
+    engine.add_function("find", find);
+    engine.add_function("pages", pages);
+    engine.add_function("many", many);
     engine
 });
 
@@ -178,7 +180,7 @@ fn bulk_tone(state: &str) -> &'static str {
     }
 }
 
-/// A channel's state: an open circuit before a pause before a wait.
+/// A channel's state: an open circuit before a pause before a wait before calls that fail.
 fn circuit(channel: &Value) -> Value {
     let text = |name: &str| channel.get_attr(name).ok().and_then(|value| value.as_str().map(str::to_owned));
     let is_paused = channel.get_attr("paused").is_ok_and(|paused| paused.is_true());
@@ -192,6 +194,10 @@ fn circuit(channel: &Value) -> Value {
     }
     if badges.is_empty() && text("held_until").is_some() {
         badges.push(("t-warn", "asked to wait"));
+    }
+    let success = channel.get_attr("success_percent").ok().and_then(|percent| f64::try_from(percent).ok());
+    if badges.is_empty() && success.is_some_and(|percent| percent < 90.0) {
+        badges.push(("t-warn", "failing"));
     }
     if badges.is_empty() {
         badges.push(("t-ok", "ok"));
@@ -255,6 +261,48 @@ fn ask(state: &State<'_, '_>, verb: &str, label: &str, text: &str, fields: Kwarg
     )))
 }
 
+/// A search by name. It is a form that leads to the same page, so it works without the script.
+fn find(state: &State<'_, '_>, label: &str) -> Value {
+    let (path, name) = (listed(state, "path"), listed(state, "name"));
+    let (path, name, label) = (HtmlEscape(&path), HtmlEscape(&name), HtmlEscape(label));
+    let all = if name.0.is_empty() { String::new() } else { format!("<a class=\"btn\" href=\"{path}\">All</a>") };
+    Value::from_safe_string(format!(
+        "<form class=\"find\" action=\"{path}\" role=\"search\"><label class=\"sr\" for=\"name\">{label}</label>\
+         <input id=\"name\" name=\"name\" type=\"search\" value=\"{name}\" placeholder=\"{label}\" autocomplete=\"off\" spellcheck=\"false\">\
+         <button class=\"btn\" type=\"submit\">Find</button>{all}</form>"
+    ))
+}
+
+/// The links from one page of a list to others.
+fn pages(state: &State<'_, '_>) -> Value {
+    let (first, more) = (listed(state, "first"), listed(state, "more"));
+    let is_later = state.lookup("list").and_then(|list| list.get_attr("is_later").ok()).is_some_and(|is| is.is_true());
+    let mut html = String::new();
+    if is_later {
+        html += &format!("<a class=\"btn\" href=\"{}\">First</a>", HtmlEscape(&first));
+    }
+    if !more.is_empty() {
+        html += &format!("<a class=\"btn\" rel=\"next\" href=\"{}\">More</a>", HtmlEscape(&more));
+    }
+    Value::from_safe_string(format!("<span class=\"acts\">{html}</span>"))
+}
+
+/// What the page's list says of itself; empty: nothing.
+fn listed(state: &State<'_, '_>, what: &str) -> String {
+    let value = state.lookup("list").and_then(|list| list.get_attr(what).ok());
+    value.filter(|value| !value.is_none() && !value.is_undefined()).map(|value| value.to_string()).unwrap_or_default()
+}
+
+/// `1 topic`, `1,000 topics`.
+fn many(n: Option<f64>, one: &str, more: Option<&str>) -> String {
+    let n = n.unwrap_or(0.0) as i64;
+    match (n, more) {
+        (1, _) => format!("1 {one}"),
+        (_, Some(more)) => format!("{} {more}", words::count(n)),
+        (_, None) => format!("{} {}", words::count(n), plural(n, one)),
+    }
+}
+
 fn may_operate(state: &State<'_, '_>) -> bool {
     state.lookup("may_operate").is_some_and(|may| may.is_true())
 }
@@ -285,7 +333,8 @@ mod tests {
         let page = drawable(&serde_json::json!({"channels": [
             {"channel": evil, "origin": null, "circuit": "open", "paused": false, "calls": 1, "last_error": evil,
              "last_error_at": "2026-01-01T00:00:00Z", "held_because": evil, "topics": [evil]}]}));
-        let html = render("channels.html", context! { page, may_operate => true, here => "/channels" });
+        let html =
+            render("channels.html", context! { page, list => context! {}, may_operate => true, here => "/channels" });
         assert!(html.contains("Probe now") && !html.contains("cannot be drawn"), "{html}");
         assert!(!html.contains("<img"), "{html}");
         assert!(!html.contains("value=\"<"), "{html}");
@@ -296,8 +345,10 @@ mod tests {
         let page = drawable(&serde_json::json!({"topics": [{"topic": "t"}], "channels": [
             {"channel": "c", "circuit": "open", "paused": true}]}));
         for name in ["topics.html", "channels.html"] {
-            let html = render(name, context! { page => page.clone(), may_operate => false, here => "/" });
-            assert!(!html.contains("<form") && !html.contains("<button"), "{html}");
+            let html =
+                render(name, context! { page => page.clone(), list => context! {}, may_operate => false, here => "/" });
+            assert!(!html.contains("method=\"post\"") && !html.contains("cannot be drawn"), "{html}");
+            assert_eq!(html.matches("<button").count(), 1, "the search alone: {html}");
         }
     }
 

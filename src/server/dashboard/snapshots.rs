@@ -22,7 +22,8 @@ const PAGES_MAX: usize = 64;
 pub(super) struct Snapshot {
     pub(super) found: Arc<Value>,
     pub(super) at: DateTime<Utc>,
-    read_at: Instant,
+    /// `None`: somebody acted since.
+    read_at: Option<Instant>,
 }
 
 /// What there is to show.
@@ -63,7 +64,7 @@ impl Snapshots {
         let (page, asked) = (self.page(page), Instant::now());
         let mut last = page.last.lock().await;
         if let Some(kept) = &last.snapshot
-            && kept.read_at.elapsed() < age_max
+            && kept.read_at.is_some_and(|at| at.elapsed() < age_max)
         {
             return Shown { snapshot: Some(kept.clone()), trouble: None };
         }
@@ -73,7 +74,7 @@ impl Snapshots {
         }
         match read.await {
             Ok(found) => {
-                let snapshot = Snapshot { found: Arc::new(found), at: Utc::now(), read_at: Instant::now() };
+                let snapshot = Snapshot { found: Arc::new(found), at: Utc::now(), read_at: Some(Instant::now()) };
                 *last = Last { snapshot: Some(snapshot.clone()), failed: None };
                 Shown { snapshot: Some(snapshot), trouble: None }
             }
@@ -90,10 +91,9 @@ impl Snapshots {
             let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
             pages.values().map(|(page, _)| Arc::clone(page)).collect()
         };
-        let Some(long_ago) = Instant::now().checked_sub(Duration::from_secs(3600)) else { return };
         for page in pages {
             if let Some(snapshot) = &mut page.last.lock().await.snapshot {
-                snapshot.read_at = long_ago;
+                snapshot.read_at = None;
             }
         }
     }

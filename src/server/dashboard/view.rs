@@ -13,10 +13,10 @@ use serde_json::Value;
 use super::page::Page;
 use super::render::drawable;
 use super::snapshots::Snapshot;
-use super::{chart, listing, notification, words};
+use super::{chart, listing, notification, part, words};
 use crate::config::Scope;
 use crate::server::access::Caller;
-use crate::store::dashboard::AUDIT_PAGE;
+use crate::store::dashboard::{AUDIT_PAGE, BULK_PAGE};
 
 /// Who reads the page, and from where.
 #[derive(Debug, Clone)]
@@ -57,17 +57,18 @@ pub(super) fn view(
         Page::Notification { shows_payload, .. } => {
             ("notification.html", notification::view(found, *shows_payload, viewer)?)
         }
-        Page::Dead => ("dead.html", dead(found)),
-        Page::Channels => ("channels.html", channels(found, limits)),
-        Page::Topics => ("topics.html", context! { page }),
-        Page::Schedules => ("schedules.html", context! { page }),
-        Page::Events => ("events.html", context! { page }),
-        Page::Instances => ("instances.html", context! { page }),
+        Page::Dead(_) => ("dead.html", dead(found)),
+        Page::Channels(_) => ("channels.html", channels(found, limits)),
+        Page::Topics(_) => ("topics.html", context! { page }),
+        Page::Schedules(_) => ("schedules.html", context! { page }),
+        Page::Events(_) => ("events.html", context! { page }),
+        Page::Instances(_) => ("instances.html", context! { page }),
         Page::Audit { before } => ("audit.html", audit(found, before.is_some())),
-        Page::Bulk => ("bulk.html", context! { page }),
+        Page::Bulk { before } => ("bulk.html", bulk(found, before.is_some())),
         Page::BulkOne { .. } => ("bulk_one.html", context! { b => drawable(found["actions"].get(0)?) }),
     };
-    Some(View { title: asked.title(), template, context: context! { ..context, ..shared } })
+    let list = asked.part().map(|asked_part| part::context(asked.section(), asked_part, found)).unwrap_or_default();
+    Some(View { title: asked.title(), template, context: context! { ..context, ..shared, ..list } })
 }
 
 /// The worst level of the checks.
@@ -132,8 +133,7 @@ fn link(check: &str) -> Option<[&'static str; 2]> {
 }
 
 fn figures(work: &Value) -> Context {
-    let count = |status: &str| work["statuses"][status]["count"].as_i64().unwrap_or(0);
-    let oldest = ["QUEUED", "PROCESSING"].iter().filter_map(|status| work["statuses"][*status]["oldest_s"].as_f64());
+    let count = |what: &str| work["total"][what].as_i64().unwrap_or(0);
     let minutes = work["minutes"].as_array();
     let last = words::time(&work["minute"]).map(|now| now - TimeDelta::minutes(1));
     // Not known in the first minute, nor while nobody measured.
@@ -141,12 +141,13 @@ fn figures(work: &Value) -> Context {
         .and_then(|minutes| minutes.iter().find(|minute| last.is_some() && words::time(&minute["minute"]) == last));
     let rate = |name: &str| full.and_then(|minute| minute[name].as_i64());
     context! {
-        queued => count("QUEUED"),
-        processing => count("PROCESSING"),
-        waiting => count("QUEUED") + count("PROCESSING"),
-        dead => count("FAILED"),
-        scheduled => count("PENDING"),
-        oldest_s => oldest.reduce(f64::max),
+        queued => count("queued"),
+        processing => count("processing"),
+        waiting => count("queued") + count("processing"),
+        dead => count("dead"),
+        scheduled => count("pending"),
+        topics_more => count("topics") - work["topics"].as_array().map_or(0, |topics| topics.len() as i64),
+        oldest_s => work["total"]["oldest_s"].as_f64(),
         rate_in => rate("queued"),
         rate_out => rate("sent"),
     }
@@ -177,6 +178,16 @@ fn channels(found: &Value, limits: &BTreeMap<String, String>) -> Context {
         channel["limits"] = limits.into();
     }
     context! { page => drawable(&page) }
+}
+
+fn bulk(found: &Value, is_later: bool) -> Context {
+    let mut page = found.clone();
+    let mut more = None;
+    if let Some(actions) = page["actions"].as_array_mut().filter(|actions| actions.len() > BULK_PAGE) {
+        actions.truncate(BULK_PAGE);
+        more = actions.last().map(|last| format!("/bulk?before={}", last["id"]));
+    }
+    context! { page => drawable(&page), more, is_later }
 }
 
 fn audit(found: &Value, is_later: bool) -> Context {

@@ -245,6 +245,31 @@ async fn a_token_with_topics_finds_its_own_rows_and_what_is_about_all_is_refused
         let topic = &rows.json()["rows"][0]["topic"];
         assert_eq!(*topic, "own.a", "the limit counts what is its own: {view} {rows:?}");
     }
+    for view in ["queue_state", "latency", "schedules", "schedule_runs", "events_waiting", "event_consumers"] {
+        let mut path = format!("/v1/{view}?limit=1");
+        let mut pages = 0;
+        loop {
+            let page = api.get(&path, &[OWN]).await.json();
+            assert!(page["rows"].as_array().unwrap().iter().all(|row| row["topic"] == "own.a"), "{view}: {page}");
+            let Some(next) = page["next"].as_str() else { break };
+            let next: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
+            (path, pages) = (format!("/v1/{view}?limit=1&cursor={next}"), pages + 1);
+            assert!(pages < 10, "the pages end: {view}");
+        }
+    }
+    for (page, total) in [
+        ("/topics", "1 topic, 1 paused"),
+        ("/topics?name=.", "1 of 1 topic with"),
+        ("/topics?name=foreign", "0 of 1 topic with"),
+        ("/dead", "1 group,"),
+        ("/dead?name=foreign", "0 of 1 group with"),
+        ("/schedules", "1 schedule"),
+        ("/schedules?name=foreign", "0 of 1 schedule"),
+        ("/events", "1 group"),
+    ] {
+        let shown = api.get(page, &[OWN, HTML]).await;
+        assert!(shown.body.contains(total) && !shown.body.contains("FOREIGN"), "{page}: {}", shown.body);
+    }
     for view in VIEWS.iter().filter(|view| !view.is_by_topic) {
         assert_problem(&api.get(&format!("/v1/{}", view.name), &[OWN]).await, 403, "forbidden");
     }

@@ -59,13 +59,19 @@ async fn scene() -> Desk {
 
 #[tokio::test]
 async fn nothing_is_cut_off_on_a_wide_or_a_narrow_screen_light_or_dark() {
-    let dir = std::env::var_os("OUTBOXD_PICTURES").map(PathBuf::from);
     let mut desk = scene().await;
     let dead: i64 = sql::value(&desk.world.app, "SELECT max(notification_id) FROM outboxd.attempts").await;
     let one = format!("/notifications/{dead}?payload=shown");
     let mut shots = SHOTS.to_vec();
     shots.push((&one, "notification", ""));
-    for (path, name, before) in shots {
+    look(&mut desk, &shots).await;
+    desk.end().await;
+}
+
+/// Opens each page on each screen: nothing is cut off or squeezed, and all text can be read.
+pub(super) async fn look(desk: &mut Desk, shots: &[(&str, &str, &str)]) {
+    let dir = std::env::var_os("OUTBOXD_PICTURES").map(PathBuf::from);
+    for &(path, name, before) in shots {
         desk.browser.open(path).await;
         desk.browser
             .until("!document.body.dataset.live || document.querySelector('#live').dataset.state === 'live'")
@@ -86,5 +92,4 @@ async fn nothing_is_cut_off_on_a_wide_or_a_narrow_screen_light_or_dark() {
             }
         }
     }
-    desk.end().await;
 }

@@ -17,9 +17,12 @@ SELECT date_trunc('minute', now()) - (60 - n) * interval '1 min', t.topic,
        (t.share * (615 + 160 * sin(n / 7.0) + (n * 37) % 23))::int, CASE WHEN n > 44 AND t.topic = 'orders' THEN (n * 13) % 29 + 12 ELSE 0 END, n % 4
   FROM generate_series(1, 59) n, (VALUES ('orders', 0.5), ('receipt.issued', 0.3), ('security', 0.2)) t (topic, share)
 ON CONFLICT DO NOTHING;
+UPDATE outboxd.statistics_minute m SET sent = t.sent, failed = t.failed, retried = t.retried
+  FROM (SELECT minute, sum(sent) AS sent, sum(failed) AS failed, sum(retried) AS retried FROM outboxd.statistics_topic GROUP BY 1) t
+ WHERE t.minute = m.minute;
 INSERT INTO outboxd.statistics_span (minute, measure, subject, bucket, count)
-SELECT date_trunc('minute', now()) - (60 - n) * interval '1 min', 'notify', 'orders', b.bucket + CASE WHEN n > 44 THEN b.shift ELSE 0 END, b.count
-  FROM generate_series(1, 59) n, LATERAL (VALUES (14 + n % 2, 0, 300), (20, 2, 200), (26, 14, 12 + n % 3)) b (bucket, shift, count)
+SELECT date_trunc('minute', now()) - (60 - n) * interval '1 min', 'notify', s.subject, b.bucket + CASE WHEN n > 44 THEN b.shift ELSE 0 END, b.count
+  FROM generate_series(1, 59) n, (VALUES ('orders'), ('')) s (subject), LATERAL (VALUES (14 + n % 2, 0, 300), (20, 2, 200), (26, 14, 12 + n % 3)) b (bucket, shift, count)
 ON CONFLICT DO NOTHING;
 INSERT INTO outboxd.statistics_span (minute, measure, subject, bucket, count)
 SELECT date_trunc('minute', now()) - n * interval '1 min', 'call', c.channel, c.bucket, 100

@@ -175,6 +175,7 @@ async fn operator_calls_everything(operator: &Client, n: usize) {
     run(operator, &format!("SELECT outboxd.pause_schedule('s{n}'), outboxd.resume_schedule('s{n}')")).await;
     run(operator, &format!("SELECT outboxd.alter_schedule('s{n}', '@daily'), outboxd.drop_schedule('s{n}')")).await;
     run(operator, "SELECT outboxd.resend(2), outboxd.stop_bulk(1), outboxd.status(1), outboxd.discard(4)").await;
+    run(operator, "SELECT * FROM outboxd.why(1)").await;
     run(operator, "SELECT outboxd.close_circuit('c'), outboxd.probe_channel('c')").await;
     let shared = "SELECT outboxd.share_consumer('c', 'outboxd_app'), outboxd.unshare_consumer('c', 'outboxd_app')";
     run(operator, shared).await;

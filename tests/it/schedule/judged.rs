@@ -4,8 +4,11 @@ use crate::support::{postgres, sql};
 
 use super::{app, cron_at, plain_instance, run_is};
 
-/// (definition of `app.a`, its name as an audience, SQLSTATE and the end of the message; none: it can be read)
-const AUDIENCES: &[(&str, &str, Option<(&str, &str)>)] = &[
+/// SQLSTATE and the end of the message.
+type Refusal = (&'static str, &'static str);
+
+/// (definition of `app.a`, its name as an audience, why it is refused; none: it can be read)
+const AUDIENCES: &[(&str, &str, Option<Refusal>)] = &[
     ("TABLE app.a (payload jsonb, recipient text)", "app.a", None),
     ("TABLE app.a (recipient int, payload json)", "app.a", None),
     ("TABLE app.a (recipient app.\"Name\", payload app.letter)", "app.a", None),
