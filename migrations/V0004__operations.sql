@@ -37,6 +37,55 @@ CREATE TABLE outboxd.setting (
 );
 INSERT INTO outboxd.setting DEFAULT VALUES;
 
+-- One row: the database that this installation lives in, by the server's system identifier and the database's oid, which
+-- a dump, a snapshot of rows and pg_upgrade do not bring along. NULL: no instance has been here yet, or this login may not
+-- ask. Where they differ, the data came from another database: see _recognise().
+--
+--   own ─► setting aside ─► waiting ─► returning or canceling ─► own
+--
+-- What the copy brought: notifications up to `log_through`, schedules up to `schedules_through`.
+CREATE TABLE outboxd.origin (
+    only_row          boolean PRIMARY KEY DEFAULT true,
+    system_identifier bigint,
+    database_oid      oid,
+    phase             text NOT NULL DEFAULT 'own',
+    noticed_at        timestamptz,
+    -- What an operator said it is: the same installation, moved, or a new one.
+    adopted_as        text,
+    log_through       bigint NOT NULL DEFAULT 0,
+    schedules_through bigint NOT NULL DEFAULT 0,
+    -- How far setting aside is: the last row of the outbox; then of the log.
+    position          bigint NOT NULL DEFAULT 0,
+    is_past_outbox    boolean NOT NULL DEFAULT false,
+    position_topic    text NOT NULL DEFAULT '',
+    position_at       timestamptz NOT NULL DEFAULT '-infinity',
+    CONSTRAINT there_is_one_origin CHECK (only_row),
+    CONSTRAINT phase_is_known_to_us CHECK (phase IN ('own', 'setting aside', 'waiting', 'returning', 'canceling')),
+    CONSTRAINT it_is_the_same_or_a_new_one CHECK (adopted_as IN ('same', 'new'))
+) WITH (fillfactor = 50);
+INSERT INTO outboxd.origin DEFAULT VALUES;
+
+-- The live work that a copy brought, out of every scan until somebody says whose it is: its records are QUEUED and have no
+-- row in the outbox. What was PENDING has neither `seq` nor `state`.
+CREATE TABLE outboxd.copied (
+    id               bigint PRIMARY KEY,
+    seq              bigint,
+    due_at           timestamptz,
+    retry_at         timestamptz,
+    epoch            integer NOT NULL,
+    attempts         integer NOT NULL,
+    instance         integer,
+    route_step       smallint NOT NULL,
+    channel_attempts smallint NOT NULL,
+    state            outboxd.state,
+    cancel           boolean NOT NULL,
+    topic            text NOT NULL,
+    ordering_key     text,
+    CONSTRAINT pending_rows_have_a_time_and_no_position CHECK ((state IS NULL) = (seq IS NULL) AND (seq IS NULL) = (due_at IS NOT NULL))
+);
+-- The order in which it goes on: positions first, so that the rows of a key keep theirs.
+CREATE INDEX copied_order ON outboxd.copied (seq, due_at, id);
+
 -- Big actions of operators: the call only writes this row, running instances work it off in small batches, one
 -- instance at a time. `cursor_part`, `cursor_at` and `cursor_id` say how far it is; what happened after `started_at` is not touched, so
 -- that a row that fails again is not retried for ever.

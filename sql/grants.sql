@@ -37,7 +37,7 @@ BEGIN
             outboxd.cancel, outboxd.cancel_where, outboxd.discard, outboxd.discard_where, outboxd.stop_bulk, outboxd.replay_events, outboxd.pause,
             outboxd.resume, outboxd.pause_channel, outboxd.resume_channel, outboxd.close_circuit, outboxd.probe_channel,
             outboxd.create_schedule, outboxd.alter_schedule, outboxd.pause_schedule, outboxd.resume_schedule,
-            outboxd.drop_schedule, outboxd.share_consumer, outboxd.unshare_consumer TO outboxd_operator;
+            outboxd.drop_schedule, outboxd.share_consumer, outboxd.unshare_consumer, outboxd.adopt TO outboxd_operator;
     END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'outboxd_reader') THEN
         GRANT USAGE ON SCHEMA outboxd TO outboxd_reader;

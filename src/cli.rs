@@ -20,6 +20,7 @@ use crate::printable;
 use crate::store::connect;
 use crate::telemetry;
 
+mod adopt;
 mod check;
 mod color;
 mod completions;
@@ -90,6 +91,7 @@ enum Command {
     Dead(dead::Args),
     Find(find::Args),
     Doctor(doctor::Args),
+    Adopt(adopt::Args),
     Completions(completions::Args),
 }
 
@@ -207,6 +209,7 @@ async fn dispatch(cli: Cli) -> Result<Exit, Failure> {
         Command::Dead(args) => dead::run(&args, &sources).await,
         Command::Find(args) => find::run(&args, &sources).await,
         Command::Doctor(args) => doctor::run(&args, &sources).await,
+        Command::Adopt(args) => adopt::run(&args, &sources).await,
         Command::Completions(args) => completions::run(&args),
     }
 }

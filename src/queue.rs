@@ -26,6 +26,7 @@ mod liveness;
 mod loss;
 mod memory;
 mod metrics;
+pub mod owner;
 mod redis_list;
 mod redis_stream;
 mod server;
@@ -38,6 +39,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use secrecy::SecretString;
 
+use self::owner::Owner;
 use crate::config::{QueueConfig, QueueKind};
 
 /// What travels: which row, which publication of it, and where it is going, so that a channel's limits are known before
@@ -162,27 +164,28 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Opens the queue that is configured. Connects, and refuses a Redis that must not carry one.
 pub async fn open(config: &QueueConfig, redis_url: Option<&SecretString>) -> Result<Arc<dyn Queue>> {
-    match open_if_away(config, redis_url).await? {
+    match open_if_away(config, redis_url, None).await? {
         (queue, None) => Ok(queue),
         (_, Some(away)) => Err(away),
     }
 }
 
 /// The same for an instance that starts: with a Redis that is away, or full, the queue is there and each call tries to
-/// reach it; the error is returned beside it. What somebody must act on is refused as before, if Redis says so now.
+/// reach it; the error is returned beside it. Keys of another owner are refused. What somebody must act on is refused as before, if Redis says so now.
 pub async fn open_if_away(
     config: &QueueConfig,
     redis_url: Option<&SecretString>,
+    owner: Option<&Arc<Owner>>,
 ) -> Result<(Arc<dyn Queue>, Option<Error>)> {
     let (queue, reached): (Arc<dyn Queue>, Result<()>) = match config.kind {
         QueueKind::Memory => (Arc::new(memory::MemoryQueue::new(config.window)), Ok(())),
         QueueKind::List => {
-            let queue = redis_list::ListQueue::new(config, redis_url)?;
+            let queue = redis_list::ListQueue::new(config, redis_url, owner)?;
             let reached = queue.reach().await;
             (Arc::new(queue), reached)
         }
         QueueKind::Stream => {
-            let queue = redis_stream::StreamQueue::new(config, redis_url)?;
+            let queue = redis_stream::StreamQueue::new(config, redis_url, owner)?;
             let reached = queue.reach().await;
             (Arc::new(queue), reached)
         }

@@ -47,7 +47,7 @@ use crate::upkeep::heartbeat::{self, Heartbeat};
 use crate::upkeep::retention::{self, Retention};
 use crate::upkeep::routes::{self, Routes};
 use crate::upkeep::statistics as reports;
-use crate::upkeep::{bulk, circuits};
+use crate::upkeep::{bulk, circuits, origin};
 use crate::worker::{self, Drain};
 
 mod carrier;
@@ -141,17 +141,18 @@ impl Instance {
         schema::prepare(&config).await?;
         let store = Store::open(&config)?;
         let redis_asked_at = Instant::now();
-        let Opened { queue, fallback, is_away } = carrier::open(&config, &roles).await?;
+        let (presence, statistics) = (Arc::new(Presence::default()), Arc::new(Statistics::default()));
+        presence.owner().set(store.identity().await?);
+        let Opened { queue, fallback, is_away } = carrier::open(&config, &roles, presence.owner()).await?;
         let (queue, split) = carrier::split(queue, &config, &roles);
         // The relay appends, the API lets clients listen.
         let uses_events = roles.contains(&Role::Relay) || roles.contains(&Role::Api);
         let event_streams = match &config.redis_url {
             Some(url) if config.queue.kind != QueueKind::Memory && uses_events => {
-                Some(EventStreams::new(&config.queue, url, config.events.stream_max)?)
+                Some(EventStreams::owned(&config.queue, url, config.events.stream_max, presence.owner())?)
             }
             _ => None,
         };
-        let (presence, statistics) = (Arc::new(Presence::default()), Arc::new(Statistics::default()));
         let publisher = Publisher::new(
             store.clone(),
             Arc::clone(&queue),
@@ -234,7 +235,11 @@ impl Instance {
         };
         let sweep = async {
             if self.roles.contains(&Role::Relay) {
-                tokio::join!(repair::run(&repair, &shutdown), bulk::run(&self.store, &shutdown));
+                tokio::join!(
+                    repair::run(&repair, &shutdown),
+                    bulk::run(&self.store, &shutdown),
+                    origin::run(&self.store, &shutdown)
+                );
             }
         };
         let work = async {

@@ -52,6 +52,7 @@ pub mod locks;
 pub mod migrate;
 pub mod notify;
 pub mod observe;
+pub mod origin;
 mod pool;
 pub mod pooler;
 pub mod publish;
@@ -118,6 +119,8 @@ pub struct Store {
     call_timeout: Duration,
     /// Somebody in this process made rows due.
     due: Arc<Notify>,
+    /// What is to be done about a copy.
+    origin: Arc<origin::Origin>,
     /// Somebody rang the doorbell.
     events: Arc<Notify>,
 }
@@ -141,6 +144,7 @@ impl Store {
         // After so long without a word the kernel asks whether the other end is there.
         target.config.keepalives_idle(Duration::from_secs(15)).tcp_user_timeout(call_timeout);
         let liveness = Arc::new(Liveness::new(target.clone(), database.connect_timeout, database.pooler));
+        let origin = Arc::<origin::Origin>::default();
         let connections = |name: &'static str, size: usize, purpose: Purpose| {
             let settings = Settings::new(purpose, database.statement_timeout);
             let (first, begin) = match database.pooler {
@@ -148,7 +152,8 @@ impl Store {
                 false => (format!("{}; {}", settings.for_session(), liveness::WHO), "BEGIN".to_owned()),
             };
             let (target, liveness) = (target.clone(), Arc::clone(&liveness));
-            let manager = Manager { target, first, timeout: database.connect_timeout, liveness };
+            let origin = Arc::clone(&origin);
+            let manager = Manager { target, first, timeout: database.connect_timeout, liveness, origin };
             let pool = Pool::builder(manager)
                 .max_size(size)
                 // The connection used last: its backend's plans and caches are warm.
@@ -169,6 +174,7 @@ impl Store {
             locks: Arc::default(),
             call_timeout,
             due: Arc::new(Notify::new()),
+            origin: Arc::clone(&origin),
             events: Arc::new(Notify::new()),
         })
     }

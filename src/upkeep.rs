@@ -1,5 +1,5 @@
 //! 6. What keeps an installation healthy beside the work itself: heartbeats, going on without Redis, pauses and
-//!    circuits of all instances, what the views count, operators' big actions, and the removal of what has ended.
+//!    circuits of all instances, what the views count, operators' big actions, what a copy of the database brought, and the removal of what has ended.
 //!
 //! **Guarantee.** Nothing here is on a notification's path: if all of it stood still, what is committed would still be
 //! delivered once Redis answers, and only the end of a dead instance's leases would wait. **Limit.** Figures in the
@@ -15,6 +15,7 @@ pub mod bulk;
 pub mod circuits;
 pub mod fallback;
 pub mod heartbeat;
+pub mod origin;
 pub mod retention;
 pub mod routes;
 pub mod statistics;

@@ -234,6 +234,26 @@ TABLE channel_state
     CREATE UNIQUE INDEX channel_state_pkey ON outboxd.channel_state USING btree (channel, origin)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
+TABLE copied
+    id bigint NOT NULL
+    seq bigint
+    due_at timestamp with time zone
+    retry_at timestamp with time zone
+    epoch integer NOT NULL
+    attempts integer NOT NULL
+    instance integer
+    route_step smallint NOT NULL
+    channel_attempts smallint NOT NULL
+    state outboxd.state
+    cancel boolean NOT NULL
+    topic text NOT NULL
+    ordering_key text
+    CONSTRAINT copied_pkey PRIMARY KEY (id)
+    CONSTRAINT pending_rows_have_a_time_and_no_position CHECK ((((state IS NULL) = (seq IS NULL)) AND ((seq IS NULL) = (due_at IS NOT NULL))))
+    CREATE INDEX copied_order ON outboxd.copied USING btree (seq, due_at, id)
+    CREATE UNIQUE INDEX copied_pkey ON outboxd.copied USING btree (id)
+    POLICY grants_decide USING true CHECK true
+    GRANT delete, insert, select, update TO outboxd_service
 VIEW dead_letters
     id bigint
     topic text
@@ -563,6 +583,26 @@ VIEW notifications
     provider_id text
     GRANT select TO outboxd_operator
     GRANT select TO outboxd_reader
+    GRANT delete, insert, select, update TO outboxd_service
+TABLE origin WITH (fillfactor=50)
+    only_row boolean NOT NULL DEFAULT true
+    system_identifier bigint
+    database_oid oid
+    phase text NOT NULL DEFAULT 'own'::text
+    noticed_at timestamp with time zone
+    adopted_as text
+    log_through bigint NOT NULL DEFAULT 0
+    schedules_through bigint NOT NULL DEFAULT 0
+    position bigint NOT NULL DEFAULT 0
+    is_past_outbox boolean NOT NULL DEFAULT false
+    position_topic text NOT NULL DEFAULT ''::text
+    position_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone
+    CONSTRAINT it_is_the_same_or_a_new_one CHECK ((adopted_as = ANY (ARRAY['same'::text, 'new'::text])))
+    CONSTRAINT origin_pkey PRIMARY KEY (only_row)
+    CONSTRAINT phase_is_known_to_us CHECK ((phase = ANY (ARRAY['own'::text, 'setting aside'::text, 'waiting'::text, 'returning'::text, 'canceling'::text])))
+    CONSTRAINT there_is_one_origin CHECK (only_row)
+    CREATE UNIQUE INDEX origin_pkey ON outboxd.origin USING btree (only_row)
+    POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0, autovacuum_analyze_threshold=5000)
     id bigint NOT NULL
@@ -954,6 +994,7 @@ FUNCTION _circuit_changed(action text, channel text, origin text, was_held boole
 FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _count_held() RETURNS TABLE(channel text, origin text, waiting bigint) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _count_waiting() RETURNS TABLE(reason text, topic text, channel text, limited_by text, per_second double precision, is_lag boolean, count bigint, waits_since timestamp with time zone, ready_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off, enable_seqscan=on, enable_hashjoin=on GRANT TO outboxd_operator, outboxd_reader, outboxd_service
+FUNCTION _database() RETURNS text LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _delete_older_by_id(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _delete_older_by_time(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _discard(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -962,6 +1003,7 @@ FUNCTION _hasten(channel text, rows_max integer) RETURNS bigint LANGUAGE plpgsql
 FUNCTION _is_held_by_us(key bigint) RETURNS boolean LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _items(items jsonb) RETURNS TABLE(n bigint, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _masked(text) RETURNS text LANGUAGE sql IMMUTABLE GRANT TO outboxd_operator, outboxd_reader, outboxd_service
+FUNCTION _origin_work() RETURNS bigint LANGUAGE sql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _owns_lease(name text, owner integer) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _pick_dead(filter jsonb, upto timestamp with time zone, after_at timestamp with time zone, after_id bigint, scan_max integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _pick_waiting(filter jsonb, upto timestamp with time zone, phase smallint, after_part text, after_at timestamp with time zone, after_id bigint, scan_max integer) RETURNS TABLE(part text, at timestamp with time zone, id bigint, matches boolean) LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -971,6 +1013,7 @@ FUNCTION _post(token text, key text, digest bytea, items jsonb) RETURNS TABLE(ou
 FUNCTION _post_many(items jsonb) RETURNS bigint[] LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _read_audience(audience text, slot timestamp with time zone, rows_max bigint) RETURNS TABLE(recipient text, payload jsonb) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _receipts_of(consumer text) RETURNS text LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _recognise() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _refuse_id() RETURNS trigger LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject(what text, topic text, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _reject_audience(what text, audience text) RETURNS void LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
@@ -984,8 +1027,11 @@ FUNCTION _ring() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=
 FUNCTION _ring_at_insert() RETURNS timestamp with time zone LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_app, outboxd_service
 FUNCTION _sees_all() RETURNS boolean LANGUAGE plpgsql IMMUTABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _status_for(action text, id bigint) RETURNS text LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _step_origin(rows_max integer DEFAULT 2000) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _system_identifier() RETURNS bigint LANGUAGE plpgsql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _take_snapshot() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _token() RETURNS text LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION adopt(adopt_as text, replaces text DEFAULT NULL::text) RETURNS TABLE(phase text, waiting bigint, install_id text, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION alter_schedule(name text, cron text DEFAULT NULL::text, timezone text DEFAULT NULL::text, topic text DEFAULT NULL::text, audience text DEFAULT NULL::text, lead interval DEFAULT NULL::interval, spread interval DEFAULT NULL::interval, catch_up interval DEFAULT NULL::interval, expires_after interval DEFAULT NULL::interval) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION cancel(id bigint) RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service
 FUNCTION cancel_where(filter jsonb, dry_run boolean DEFAULT true) RETURNS TABLE(matched bigint, done bigint, bulk_id bigint, note text) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_service

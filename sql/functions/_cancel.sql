@@ -2,16 +2,26 @@
 -- Interleavings: PENDING rows are guarded by their status: the producer or we. Live rows are locked before they are
 -- read, so either the claim came before (the flag stops further attempts) or it finds nothing to claim. A row that the
 -- producer releases meanwhile is PENDING for the first statement or live for the second, which reads later.
--- Locks: the rows of the log, then those of the outbox, each in the order of their ids; what _admit() locks.
+-- Locks: the row of origin while there is a copy; the rows of the log, then those of the outbox, each in the order of their ids; what _admit() locks.
 -- Index: notification_log_pkey, outbox_pkey.
 CREATE OR REPLACE FUNCTION outboxd._cancel(ids bigint[]) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    copied  bigint;
     pending bigint;
     live    bigint;
     topics  text[];
     keys    text[];
 BEGIN
+    -- What a copy brought is in neither of the two, and does not move between them meanwhile.
+    PERFORM FROM outboxd.origin o WHERE o.phase <> 'own' FOR SHARE;
+    WITH gone AS (
+        DELETE FROM outboxd.copied c WHERE c.id = ANY (ids) RETURNING c.id, c.epoch, c.attempts
+    )
+    UPDATE outboxd.notification_log l
+       SET status = 'CANCELED', finished_at = clock_timestamp(), epoch = g.epoch, attempts = g.attempts
+      FROM gone g WHERE l.id = g.id AND l.status = 'QUEUED';
+    GET DIAGNOSTICS copied = ROW_COUNT;
     UPDATE outboxd.notification_log l SET status = 'CANCELED', finished_at = clock_timestamp()
       FROM (SELECT w.id FROM outboxd.notification_log w WHERE w.id = ANY (ids) AND w.status = 'PENDING' ORDER BY w.id FOR UPDATE) w
      WHERE l.id = w.id AND l.status = 'PENDING';
@@ -37,5 +47,5 @@ BEGIN
         PERFORM outboxd._admit(topics, keys);
         PERFORM outboxd._ring();
     END IF;
-    RETURN pending + live;
+    RETURN copied + pending + live;
 END $$;

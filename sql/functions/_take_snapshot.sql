@@ -25,7 +25,8 @@ BEGIN
     UPDATE outboxd.snapshot c SET taken_at = began, cost = clock_timestamp() - began, ready = r.ready, ready_since = r.ready_since,
            rows = n.rows, is_large = n.rows > 20000 OR n.topics > 500 OR n.done > 20000
       FROM (SELECT coalesce(sum(w.count), 0) AS ready, min(w.ready_since) AS ready_since FROM outboxd.snapshot_waiting w WHERE w.is_lag) r,
-           (SELECT coalesce(sum(s.count), 0) AS rows, count(DISTINCT s.topic) AS topics,
+           (SELECT coalesce(sum(s.count), 0) + (SELECT coalesce(sum(w.count), 0) FROM outboxd.snapshot_waiting w WHERE w.reason = 'came with a copy') AS rows,
+                    count(DISTINCT s.topic) AS topics,
                    (SELECT count(*) FROM (SELECT FROM outboxd.statistics_topic t WHERE t.minute > now() - interval '1 hour' LIMIT 20001) t) AS done
               FROM outboxd.snapshot_count s) n
     RETURNING c.is_large INTO is_large;

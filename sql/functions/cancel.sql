@@ -3,7 +3,7 @@
 -- Interleavings: PENDING rows race the producer on the log row (its update and ours are both guarded by the
 -- status). Live rows race publish, claim and outcome on the outbox row: we lock it first, so either the claim
 -- came before (in flight: the flag stops further attempts) or it finds nothing to claim. A row that was neither
--- PENDING nor live but is now (an operator's retry in between) is read again.
+-- PENDING nor live but is now (an operator's retry in between) is read again. What a copy brought waits elsewhere.
 -- Locks: the log row if it is PENDING, else the outbox row; see _cancel(). Index: notification_log_pkey, outbox_pkey.
 CREATE OR REPLACE FUNCTION outboxd.cancel(id bigint) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -27,6 +27,10 @@ BEGIN
             PERFORM outboxd._status_for('cancel', cancel.id);
         ELSIF current_status NOT IN ('PENDING', 'QUEUED') THEN
             RETURN 'nothing to cancel: it is ' || current_status;
+        ELSIF EXISTS (SELECT FROM outboxd.copied c WHERE c.id = cancel.id) AND outboxd._cancel(ARRAY[cancel.id]) = 1 THEN
+            INSERT INTO outboxd.audit (action, subject, affected, detail)
+            VALUES ('cancel', cancel.id::text, 1, jsonb_build_object('answer', 'canceled'));
+            RETURN 'canceled';
         ELSIF attempt = 10 THEN
             RAISE EXCEPTION 'cancel: notification % is % but has no live work', cancel.id, current_status
                 USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Try again; if it stays so, the outbox was tampered with.';

@@ -120,6 +120,14 @@ BEGIN
     WHEN 'lease expired' THEN
         text_of := format('Instance %s was sending it and has not been heard of since.', concat(w.instance, (SELECT ' on ' || i.host FROM outboxd.instance i WHERE i.id = w.instance)));
         todo := CASE WHEN 'relay' = ANY (roles) THEN 'It is published again by itself' ELSE 'Start an instance with the role relay: outboxd run' END;
+    WHEN 'came with a copy' THEN
+        text_of := CASE (SELECT g.phase FROM outboxd.origin g)
+            WHEN 'returning' THEN 'The database was copied or moved, and was adopted as the same installation: it goes on in its turn.'
+            WHEN 'canceling' THEN 'The database is a copy that was adopted as a new installation: it is canceled in its turn.'
+            ELSE 'The database was copied or moved, and it came with it: its original may send it.' END;
+        IF (SELECT g.phase FROM outboxd.origin g) IN ('setting aside', 'waiting') THEN
+            todo := 'The same installation, moved or upgraded: outboxd adopt --same; a clone: outboxd adopt --new cancels it';
+        END IF;
     ELSE
         text_of := w.reason;
     END CASE;

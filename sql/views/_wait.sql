@@ -7,6 +7,7 @@
 --   blocked     waiting behind key; the first of its key: waiting for the relay · never published (10 s)
 --   published   in the queue · at its limit · published without progress (1 min; 10 min at a limit)
 --   processing  being sent · lease expired (5 s)
+--   copied      came with a copy (see origin), whatever it was there
 --
 -- The channel of a row is its route's at its position. What its URL names is known once it was put back for it
 -- (`waits_for`); a channel's limit is known while an instance reports that it is reached. `is_lag`: it could be in the
@@ -14,7 +15,7 @@
 -- except for the instances' own: too few calls at once. What was put back for that has waited since it was to be sent, or
 -- after a failure since it was last in the queue.
 --
--- Three plain parts without LIMIT, aggregate or window, so that a condition on id is a probe of each. A reason is found
+-- Four plain parts without LIMIT, aggregate or window, so that a condition on id is a probe of each. A reason is found
 -- once a row, however often it is spoken of, because clock_timestamp() keeps the planner from copying it. What is looked
 -- up in the log stands in scalar subqueries, so that who does not ask for it does not pay.
 -- Locks: none. Index: outbox_pkey, notification_log_pkey, notification_log_due, a_key_has_at_most_one_live_row,
@@ -92,4 +93,8 @@ SELECT l.id, l.topic, 'pending',
        CASE WHEN l.due_at > now() THEN 'not due yet' WHEN l.due_at < now() - interval '10 s' THEN 'never released' ELSE 'waiting for a producer' END,
        NULL, NULL, l.attempts, NULL, l.ordering_key, NULL, NULL, CASE WHEN l.due_at > now() THEN l.due_at END,
        l.due_at < now() - interval '10 s', false, l.due_at, NULL, l.id
-  FROM outboxd.notification_log l WHERE l.due_at IS NOT NULL;
+  FROM outboxd.notification_log l WHERE l.due_at IS NOT NULL
+UNION ALL
+SELECT c.id, c.topic, 'copied', 'came with a copy', NULL, NULL, c.attempts, NULL, c.ordering_key, NULL, NULL, NULL, true, false,
+       (SELECT o.noticed_at FROM outboxd.origin o), NULL, c.seq
+  FROM outboxd.copied c;

@@ -313,6 +313,23 @@ WITH alive AS MATERIALIZED (
                   min(a.lacked_since) FILTER (WHERE a.lacked_at > now() - interval '1 hour') OVER () AS first
              FROM alive a WHERE a.files_max IS NOT NULL
             ORDER BY CASE WHEN a.lacked_at > now() - interval '1 hour' THEN a.lacked_at END DESC NULLS LAST, a.files_max - a.files_wanted LIMIT 1) f ON true
+    UNION ALL
+    SELECT 20, 'origin', CASE o.phase WHEN 'own' THEN 0 WHEN 'setting aside' THEN 2 WHEN 'waiting' THEN 2 ELSE 1 END,
+           CASE WHEN o.phase = 'own' THEN 'this is the database that the installation lives in'
+                WHEN o.phase IN ('returning', 'canceling')
+                THEN format('adopted as %s: %s of %s', o.adopted_as, CASE o.phase WHEN 'returning' THEN 'the backlog goes on' ELSE 'the backlog is being canceled' END, n.rows)
+                ELSE format('copied or moved here, noticed at %s: %s and %s that came with it wait', to_char(o.noticed_at, 'YYYY-MM-DD HH24:MI:SS TZ'), n.rows,
+                            CASE n.schedules WHEN 1 THEN '1 schedule' ELSE n.schedules || ' schedules' END) END,
+           'Whether this is the database that the installation lives in, by the server''s identifier and the database''s oid. In a copy, '
+           'or after a move or an upgrade of the server, what it brought waits until somebody says whose it is, events too; notifications '
+           'written since go out.',
+           CASE WHEN o.phase IN ('setting aside', 'waiting')
+                THEN 'The same installation, moved or upgraded: outboxd adopt --same. A clone, whose original goes on elsewhere: outboxd adopt --new '
+                     'cancels what came with it. In SQL: SELECT * FROM outboxd.adopt(''same'')' END
+      FROM outboxd.origin o CROSS JOIN LATERAL (
+           SELECT CASE WHEN count(*) > 100000 THEN 'more than 100000 notifications' WHEN count(*) = 1 THEN '1 notification' ELSE count(*) || ' notifications' END AS rows,
+                  (SELECT count(*) FROM outboxd.schedule s WHERE s.id <= o.schedules_through AND s.paused_at IS NULL) AS schedules
+             FROM (SELECT FROM outboxd.copied LIMIT 100001) c) n
 )
 SELECT c.name, (ARRAY['ok', 'warn', 'critical'])[coalesce(c.level, 0) + 1] AS level, c.value, c.meaning, c.action
   FROM checks c ORDER BY c.ordinal;

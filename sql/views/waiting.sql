@@ -20,7 +20,7 @@ COMMENT ON VIEW outboxd.waiting IS
 COMMENT ON COLUMN outboxd.waiting.reason IS
     'PENDING: not due yet, waiting for a producer, never released (10 s). QUEUED: topic paused, no route, channel paused, circuit open, '
     'provider asked to wait, waiting for retry, at its limit, waiting behind key, waiting for the relay, never published (10 s), in the queue, '
-    'published without progress (1 min). PROCESSING: being sent, lease expired (5 s).';
+    'published without progress (1 min). PROCESSING: being sent, lease expired (5 s). Whatever it was: came with a copy (health, origin).';
 COMMENT ON COLUMN outboxd.waiting.topic IS 'What it is about.';
 COMMENT ON COLUMN outboxd.waiting.channel IS 'The channel that it waits for; NULL: it is PENDING, or no route leads its topic anywhere.';
 COMMENT ON COLUMN outboxd.waiting.count IS 'How many.';

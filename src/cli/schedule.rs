@@ -180,7 +180,7 @@ async fn drop_schedule(session: &Session, name: &str) -> Result<String, tokio_po
 }
 
 /// What the function said, with its hint.
-fn explain(error: &tokio_postgres::Error) -> anyhow::Error {
+pub(super) fn explain(error: &tokio_postgres::Error) -> anyhow::Error {
     match error.as_db_error() {
         Some(db) => {
             let hint = db.hint().map(|hint| format!("; {hint}")).unwrap_or_default();

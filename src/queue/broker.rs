@@ -10,6 +10,7 @@ use super::connection::{Link, within_reach_timeout};
 use super::keys::Keys;
 use super::loss::PushCounter;
 use super::metrics;
+use super::owner::Owner;
 use super::server::{Server, facts};
 use super::{Error, Loss, Pushed, Result, ServerFacts};
 use crate::config::QueueConfig;
@@ -26,11 +27,17 @@ pub(super) struct Broker {
 
 impl Broker {
     /// Connects to nothing yet: each call does that if need be, and refuses a Redis that must not carry a queue.
-    pub(super) fn new(kind: &'static str, config: &QueueConfig, url: Option<&SecretString>) -> Result<Arc<Broker>> {
+    pub(super) fn new(
+        kind: &'static str,
+        config: &QueueConfig,
+        url: Option<&SecretString>,
+        owner: Option<&Arc<Owner>>,
+    ) -> Result<Arc<Broker>> {
         let missing = || Error::Unusable(format!("queue.kind {kind:?} needs redis_url"));
         let keys = Keys::new(&config.prefix, kind)?;
         let counter = Arc::new(PushCounter::new(&keys.meta));
-        let server = Arc::new(Server::new(url.ok_or_else(missing)?, &keys.main)?);
+        let server = Server::new(url.ok_or_else(missing)?, &keys.main)?.owned(owner, &keys.owner);
+        let server = Arc::new(server);
         let link = Link::new(server, counter.clone());
         Ok(Arc::new(Broker { kind, keys, link, consumer_ttl: config.consumer_ttl, counter }))
     }

@@ -133,6 +133,7 @@ impl Link {
     async fn reach(&self) -> Result<MultiplexedConnection, Failure> {
         let reach = async {
             let mut primary = self.server.connect().await?;
+            self.server.claim(&mut primary).await?;
             self.counter.open_generation(&mut primary).await?;
             Ok(primary.connection)
         };

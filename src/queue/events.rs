@@ -22,6 +22,7 @@ use secrecy::SecretString;
 use super::Result;
 use super::broker::Broker;
 use super::metrics;
+use super::owner::Owner;
 use crate::config::QueueConfig;
 
 pub use feed::{Entry, EntryId, Feed, Located, Mark};
@@ -73,7 +74,17 @@ pub struct EventStreams {
 impl EventStreams {
     /// In the Redis that also carries the queue. Connects to nothing yet.
     pub fn new(config: &QueueConfig, redis_url: &SecretString, stream_max: u32) -> Result<EventStreams> {
-        Ok(EventStreams { broker: Broker::new("events", config, Some(redis_url))?, stream_max })
+        Ok(EventStreams { broker: Broker::new("events", config, Some(redis_url), None)?, stream_max })
+    }
+
+    /// The same for an installation: streams of another are refused.
+    pub fn owned(
+        config: &QueueConfig,
+        redis_url: &SecretString,
+        stream_max: u32,
+        owner: &Arc<Owner>,
+    ) -> Result<EventStreams> {
+        Ok(EventStreams { broker: Broker::new("events", config, Some(redis_url), Some(owner))?, stream_max })
     }
 
     /// The stream of a topic.

@@ -7,6 +7,7 @@
 //! {prefix}:v1:list:processing:<consumer>  list    taken and not acknowledged, oldest on the right
 //! {prefix}:v1:<backend>:consumers         set     names of consumers that registered
 //! {prefix}:v1:<backend>:alive:<consumer>  string  exists as long as the consumer sends heartbeats (TTL)
+//! {prefix}:v1:owner                       hash    whose all of these are (see `owner`)
 //! {prefix}:v1:<backend>:meta              hash    what tells a loss:
 //!     generation, pushed                          the push counter (see `loss`)
 //!     run                                         the server process that counts
@@ -33,6 +34,8 @@ pub(super) struct Keys {
     pub consumers: String,
     /// What tells a loss.
     pub meta: String,
+    /// Whose all of them are, whatever the backend.
+    pub owner: String,
 }
 
 impl Keys {
@@ -41,7 +44,12 @@ impl Keys {
             return Err(Error::Unusable(format!("queue.prefix {prefix:?} must be non-empty and without braces")));
         }
         let main = format!("{{{prefix}}}:v1:{backend}");
-        Ok(Keys { consumers: format!("{main}:consumers"), meta: format!("{main}:meta"), main })
+        Ok(Keys {
+            consumers: format!("{main}:consumers"),
+            meta: format!("{main}:meta"),
+            owner: format!("{{{prefix}}}:v1:owner"),
+            main,
+        })
     }
 
     pub(super) fn alive(&self, consumer: &str) -> String {

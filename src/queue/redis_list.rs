@@ -18,6 +18,7 @@ use secrecy::SecretString;
 
 use super::broker::Broker;
 use super::metrics::Gauges;
+use super::owner::Owner;
 use super::{Consumer, Depth, Loss, Message, Pushed, Queue, Result, ServerFacts, element};
 use crate::config::QueueConfig;
 use consumer::ListConsumer;
@@ -31,8 +32,12 @@ pub(super) struct ListQueue {
 
 impl ListQueue {
     /// Connects to nothing yet.
-    pub(super) fn new(config: &QueueConfig, url: Option<&SecretString>) -> Result<ListQueue> {
-        Ok(ListQueue { broker: Broker::new("list", config, url)?, gauges: Gauges::new("list") })
+    pub(super) fn new(
+        config: &QueueConfig,
+        url: Option<&SecretString>,
+        owner: Option<&Arc<Owner>>,
+    ) -> Result<ListQueue> {
+        Ok(ListQueue { broker: Broker::new("list", config, url, owner)?, gauges: Gauges::new("list") })
     }
 
     /// Connects.

@@ -26,6 +26,7 @@ use super::broker::Broker;
 use super::failure::Failure;
 use super::keys::{FIELD, GROUP};
 use super::metrics::{self, Gauges};
+use super::owner::Owner;
 use super::{Consumer, Depth, Loss, Message, Pushed, Queue, Result, ServerFacts, element};
 use crate::config::QueueConfig;
 use consumer::StreamConsumer;
@@ -58,8 +59,12 @@ struct Shared {
 
 impl StreamQueue {
     /// Connects to nothing yet.
-    pub(super) fn new(config: &QueueConfig, url: Option<&SecretString>) -> Result<StreamQueue> {
-        let shared = Shared { broker: Broker::new("stream", config, url)?, vanished: AtomicU64::new(0) };
+    pub(super) fn new(
+        config: &QueueConfig,
+        url: Option<&SecretString>,
+        owner: Option<&Arc<Owner>>,
+    ) -> Result<StreamQueue> {
+        let shared = Shared { broker: Broker::new("stream", config, url, owner)?, vanished: AtomicU64::new(0) };
         Ok(StreamQueue { shared: Arc::new(shared), gauges: Gauges::new("stream") })
     }
 

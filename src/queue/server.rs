@@ -11,7 +11,7 @@
 //! by asking are not in the crate.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -22,6 +22,7 @@ use redis::{
 use secrecy::{ExposeSecret, SecretString};
 
 use super::failure::Failure;
+use super::owner::Owner;
 use super::{Error, ServerFacts};
 use crate::config::redis_url::{Address, Sentinels, sibling};
 
@@ -38,6 +39,8 @@ pub(super) struct Server {
     next: AtomicUsize,
     /// Nodes of the cluster seen last, to ask when none of the configured ones answers.
     known: Mutex<Vec<ConnectionInfo>>,
+    /// For whom the keys are, and the key that says so.
+    owner: Option<(Arc<Owner>, String)>,
 }
 
 /// A connection to the server that takes our writes.
@@ -54,7 +57,20 @@ impl Server {
         // redis-rs takes the process's provider and panics when several are linked and none is installed.
         // An Err means that someone installed one before us, which serves as well.
         let _installed_before = rustls::crypto::ring::default_provider().install_default();
-        Ok(Server { address, key: key.into(), next: AtomicUsize::new(0), known: Mutex::default() })
+        Ok(Server { address, key: key.into(), next: AtomicUsize::new(0), known: Mutex::default(), owner: None })
+    }
+
+    /// Its keys are for this owner; a `key` of theirs says so.
+    pub(super) fn owned(self, owner: Option<&Arc<Owner>>, key: &str) -> Server {
+        Server { owner: owner.map(|owner| (Arc::clone(owner), key.to_owned())), ..self }
+    }
+
+    /// Refuses keys that are another's.
+    pub(super) async fn claim(&self, primary: &mut Primary) -> Result<(), Failure> {
+        match &self.owner {
+            Some((owner, key)) => owner.claim(&mut primary.connection, key).await,
+            None => Ok(()),
+        }
     }
 
     pub(super) async fn connect(&self) -> Result<Primary, Failure> {

@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use crate::config::{Config, QueueKind, Role};
 use crate::queue::fallback::FallbackQueue;
+use crate::queue::owner::Owner;
 use crate::queue::split::SplitQueue;
 use crate::queue::{self, Error, Loss, Queue};
 use crate::store::instance::Presence;
@@ -26,8 +27,8 @@ pub(super) struct Opened {
 }
 
 /// Opens it. A Redis that is away is told of.
-pub(super) async fn open(config: &Config, roles: &BTreeSet<Role>) -> queue::Result<Opened> {
-    let (queue, away) = queue::open_if_away(&config.queue, config.redis_url.as_ref()).await?;
+pub(super) async fn open(config: &Config, roles: &BTreeSet<Role>, owner: &Arc<Owner>) -> queue::Result<Opened> {
+    let (queue, away) = queue::open_if_away(&config.queue, config.redis_url.as_ref(), Some(owner)).await?;
     let is_away = away.is_some();
     let (is_redis, after) = (config.queue.kind != QueueKind::Memory, config.queue.fallback_after);
     let after = match (roles.contains(&Role::Relay) && roles.contains(&Role::Worker), after.filter(|_| is_redis)) {

@@ -180,6 +180,10 @@ impl Store {
     pub async fn claim(&self, messages: &[Message], instance: i32, lease: Duration) -> Result<Vec<(Key, Case)>> {
         let (mut cases, mut topics) = (Vec::with_capacity(messages.len()), Topics::default());
         let mut left: Vec<Key> = messages.iter().map(|message| (message.id, message.epoch)).collect();
+        if let Some(through) = self.origin.aside_through() {
+            let aside = left.extract_if(.., |(id, _)| *id <= through);
+            cases.extend(aside.map(|copied| (copied, Case::Stale)));
+        }
         loop {
             let (newest, older) = newest_of_each(left);
             self.claim_distinct(&newest, instance, lease, &mut topics, &mut cases).await?;

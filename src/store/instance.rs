@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::refusal::Values;
 use super::{Error, Result, Store, query};
+use crate::queue::owner::{Identity, Owner};
 use crate::telemetry::VERSION;
 
 /// The number of the instance this process is now. Shared: a process that was away so long that its row was
@@ -100,6 +101,7 @@ pub struct Presence {
     fallback_since: Mutex<Option<Instant>>,
     keeps_its_own: AtomicBool,
     beats: Mutex<Beats>,
+    owner: Arc<Owner>,
 }
 
 /// Which server answers.
@@ -134,6 +136,11 @@ impl Presence {
             started_at: Some(registered.started_at),
             clock_skew_ms: Some(i32::try_from(skew_ms).unwrap_or(i32::MAX)),
         };
+    }
+
+    /// Whose keys in Redis are ours.
+    pub fn owner(&self) -> &Arc<Owner> {
+        &self.owner
     }
 
     /// This installation, as in every `webhook-id`.
@@ -186,6 +193,11 @@ impl Presence {
     pub fn heard(&self, peers: &Peers) {
         self.queue_counter_of_all.fetch_max(peers.queue_counter, Ordering::Relaxed);
         self.alive.store(peers.alive, Ordering::Relaxed);
+        self.owner.set(Identity {
+            install_id: peers.install_id.clone(),
+            database: peers.database.clone(),
+            is_moved: peers.is_moved,
+        });
         let mut known_as = lock(&self.known_as);
         if *known_as.install_id != *peers.install_id {
             known_as.install_id = Arc::from(&*peers.install_id);
@@ -283,6 +295,10 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Peers {
     /// This installation, as the database names it now.
     pub install_id: String,
+    /// The server's data and the database in it.
+    pub database: String,
+    /// An operator said that the installation was moved here.
+    pub is_moved: bool,
     /// When the server that answers was started.
     pub server_started_at: DateTime<Utc>,
     /// The highest queue counter any instance has seen.
@@ -337,11 +353,14 @@ impl Store {
             )
             .await?;
         let Some(row) = rows.first() else { return Ok(None) };
+        self.origin.note(row.value(4)?);
         Ok(Some(Peers {
             queue_counter: row.value::<Option<i64>>(0)?.unwrap_or(0),
             alive: row.value(1)?,
             install_id: row.value(2)?,
             server_started_at: row.value(3)?,
+            database: row.value(5)?,
+            is_moved: row.value::<Option<bool>>(6)?.unwrap_or(false),
         }))
     }
 

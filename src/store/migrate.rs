@@ -51,6 +51,7 @@ pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
     "pause", "resume", "pause_channel", "resume_channel", "_hasten", "_circuit_changed", "close_circuit", "probe_channel",
     "_read_audience", "_reject_cron", "_reject_audience", "_reject_schedule", "_cancel_runs", "create_schedule", "alter_schedule", "pause_schedule",
     "resume_schedule", "drop_schedule",
+    "_system_identifier", "_database", "_origin_work", "_recognise", "_step_origin", "adopt",
 );
 
 /// The operators' views, and internal ones (`_…`), each after those it reads.

@@ -10,6 +10,7 @@ use tracing::debug;
 
 use super::connect::{self, Target};
 use super::liveness::{Backend, Liveness};
+use super::origin::Origin;
 
 /// The pool.
 pub(super) type Pool = managed::Pool<Manager>;
@@ -23,6 +24,7 @@ pub(super) struct Manager {
     pub(super) first: String,
     pub(super) timeout: Duration,
     pub(super) liveness: Arc<Liveness>,
+    pub(super) origin: Arc<Origin>,
 }
 
 impl std::fmt::Debug for Manager {
@@ -60,6 +62,12 @@ impl managed::Manager for Manager {
                 debug!(%error, "a connection to Postgres ended");
             }
         });
+        let recognised = tokio::time::timeout(self.timeout, self.origin.recognise(&opened.client)).await;
+        let late = |_| Err(connect::Error::Unreachable { reason: "no answer in time".into() });
+        if let Err(error) = recognised.unwrap_or_else(late) {
+            driver.abort();
+            return Err(error);
+        }
         Ok(Pooled { client: ClientWrapper::new(opened.client, driver), backend })
     }
 

@@ -139,11 +139,11 @@ impl Store {
     /// The fast path: takes what was committed lately and confirms earlier publications on the way.
     pub async fn reserve_fresh(&self, scan: FreshScan<'_>, instance: i32, confirm: &[i64]) -> Result<Fresh> {
         let query =
-            query!("relay/reserve_fresh", Relaxed, [INT8, INT8, TEXT_ARRAY, INT4, INT4, INT8_ARRAY, TEXT_ARRAY]);
+            query!("relay/reserve_fresh", Relaxed, [INT8, INT8, TEXT_ARRAY, INT4, INT4, INT8_ARRAY, TEXT_ARRAY, INT8]);
         let skip: Vec<&str> = scan.skip.iter().map(|topic| &**topic).collect();
-        let rows_max = bounded(scan.rows_max);
+        let (rows_max, above) = (bounded(scan.rows_max), self.origin.aside_through().unwrap_or(0));
         let rows = self
-            .query(query, &[&scan.last_id, &scan.overlap, &skip, &rows_max, &instance, &confirm, &scan.only])
+            .query(query, &[&scan.last_id, &scan.overlap, &skip, &rows_max, &instance, &confirm, &scan.only, &above])
             .await?;
         let mut fresh = Fresh::default();
         let mut reserved = Vec::with_capacity(rows.len());
@@ -160,6 +160,10 @@ impl Store {
 
     /// Takes ready rows topic by topic and confirms earlier publications on the way.
     pub async fn reserve_topics(&self, scans: &[TopicScan], instance: i32, confirm: &[i64]) -> Result<Found> {
+        if self.origin.aside_through().is_some() {
+            self.confirm(confirm).await?;
+            return Ok(Found::default());
+        }
         let query = query!("relay/reserve_topics", Relaxed, [TEXT_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY]);
         let topics: Vec<&str> = scans.iter().map(|scan| &*scan.topic).collect();
         let after: Vec<i64> = scans.iter().map(|scan| scan.after).collect();
@@ -184,6 +188,9 @@ impl Store {
         back: Duration,
         instance: i32,
     ) -> Result<Due> {
+        if self.origin.aside_through().is_some() {
+            return Ok(Due::default());
+        }
         let query = query!("relay/reserve_due", Relaxed, [TEXT_ARRAY, INT4_ARRAY, INT8, INT4, INT2_ARRAY]);
         let names: Vec<&str> = topics.iter().map(|(topic, _)| &**topic).collect();
         let rows_max: Vec<i32> = topics.iter().map(|(_, rows_max)| bounded(*rows_max)).collect();
@@ -200,12 +207,18 @@ impl Store {
 
     /// The topics with rows that were never published.
     pub async fn fresh_topics(&self) -> Result<Vec<Arc<str>>> {
+        if self.origin.aside_through().is_some() {
+            return Ok(Vec::new());
+        }
         let rows = self.query(query!("relay/find_topics", Relaxed, []), &[]).await?;
         rows.iter().map(|row| row.value::<&str>(0).map(Arc::from)).collect()
     }
 
     /// The topics with rows that came back or late and are due in so long, after this place.
     pub async fn returned_topics(&self, after: &Place) -> Result<(Vec<(Arc<str>, Duration)>, Searched)> {
+        if self.origin.aside_through().is_some() {
+            return Ok((Vec::new(), Searched::nothing()));
+        }
         let query = query!("relay/find_due", Relaxed, [TIMESTAMPTZ, TEXT, INT4]);
         let rows = self.query(query, &[&after.second, &after.topic, &bounded(STEPS_MAX)]).await?;
         let mut topics = Vec::new();

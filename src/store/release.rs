@@ -55,6 +55,9 @@ pub struct TopicFound {
 impl Store {
     /// Topics with PENDING rows that are due, after this place.
     pub async fn due_topics(&self, after: &Place) -> Result<(Vec<DueTopic>, Searched)> {
+        if self.origin.aside_through().is_some() {
+            return Ok((Vec::new(), Searched::nothing()));
+        }
         let query = query!("producer/find_due", Relaxed, [TIMESTAMPTZ, TEXT, INT4]);
         let rows = self.query(query, &[&after.second, &after.topic, &bounded(STEPS_MAX)]).await?;
         let topics = rows.iter().filter_map(|row| due_topic(row).transpose()).collect::<Result<_>>()?;
@@ -63,6 +66,9 @@ impl Store {
 
     /// Releases due rows of these topics: the relay finds them by their time, those with a key once they are admitted.
     pub async fn release_due(&self, scans: &[TopicScan]) -> Result<Released> {
+        if self.origin.aside_through().is_some() {
+            return Ok(Released::default());
+        }
         let query = query!("producer/release_due", Relaxed, [TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT8_ARRAY, INT4_ARRAY]);
         let topics: Vec<&str> = scans.iter().map(|scan| scan.topic.as_str()).collect();
         let (after_at, after_id): (Vec<DateTime<Utc>>, Vec<i64>) = scans.iter().map(|scan| scan.after).unzip();

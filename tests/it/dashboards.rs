@@ -85,6 +85,7 @@ async fn every_check_that_an_alert_names_is_one_of_the_health_view() {
         "event_consumers",
         "event_streams",
         "events",
+        "origin",
         "paused",
         "pooler",
         "routes",

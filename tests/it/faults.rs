@@ -2,6 +2,7 @@
 
 mod chaos;
 mod clock;
+mod copies;
 mod descriptors;
 mod destinations;
 mod disk;

@@ -43,6 +43,7 @@ async fn operators_commands_need_the_database_alone() {
         &["find", "device-1"],
         &["dead", "retry", "--topic", "orders", "--dry-run"],
         &["schedule", "list"],
+        &["adopt", "--same"],
     ] {
         let ran = run_with_unusable_rest(&database, args).await;
         assert_eq!(ran.code, 0, "{args:?}: {}", ran.all());

@@ -13,7 +13,8 @@ use crate::support::postgres::{self, connect};
 use crate::support::sql::{Refusal, refused, run, value, values};
 
 const APP_FUNCTIONS: [&str; 6] = ["notify", "notify_many", "publish", "receive", "respond", "status"];
-const ACTIONS: [&str; 23] = [
+const ACTIONS: [&str; 24] = [
+    "adopt",
     "alter_schedule",
     "cancel",
     "cancel_where",

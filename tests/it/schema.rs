@@ -74,6 +74,13 @@ const ILLEGAL: &[(&str, &str)] = &[
         "INSERT INTO outboxd.inbox (consumer, message_id, response, owner) VALUES ('c', 'm', '1', 'o')",
     ),
     ("there_is_one_secret", "INSERT INTO outboxd.schedule_secret (only_row) VALUES (false)"),
+    ("there_is_one_origin", "INSERT INTO outboxd.origin (only_row) VALUES (false)"),
+    ("phase_is_known_to_us", "UPDATE outboxd.origin SET phase = 'lost'"),
+    ("it_is_the_same_or_a_new_one", "UPDATE outboxd.origin SET adopted_as = 'mine'"),
+    (
+        "pending_rows_have_a_time_and_no_position",
+        "INSERT INTO outboxd.copied (id, epoch, attempts, route_step, channel_attempts, cancel, topic) VALUES (1, 0, 0, 0, 0, false, 't')",
+    ),
     ("there_is_one_row_of_settings", "INSERT INTO outboxd.setting (only_row) VALUES (false)"),
     (
         "spans_measure_notify_seen_or_call",

@@ -9,7 +9,7 @@
 -- are changed by ctid, all in one scan: a join would look up the size of the table for each. A key's turn is asked for
 -- by a scalar subquery: a NOT EXISTS may be planned as a hash of all keys.
 -- $1 the last number at the previous poll · $2 how far below · $3 topics to leave out · $4 rows at most · $5 instance
--- $6 publications to confirm · $7 the only topics to take (NULL: any)
+-- $6 publications to confirm · $7 the only topics to take (NULL: any) · $8 ids above this only
 -- Locks: the rows found. Index: outbox_pkey, then by ctid; a_key_has_at_most_one_live_row; publication_pkey.
 WITH confirmed AS (
     DELETE FROM outboxd.publication WHERE id = ANY ($6::bigint[])
@@ -17,7 +17,7 @@ WITH confirmed AS (
     SELECT s.last_value FROM outboxd.notification_log_id_seq s
 ), found AS MATERIALIZED (
     SELECT o.ctid, o.id, o.state, o.topic, o.ordering_key FROM outboxd.outbox o
-     WHERE o.id > (SELECT least($1::bigint, d.last_value) - $2::bigint FROM drawn d)
+     WHERE o.id > (SELECT greatest(least($1::bigint, d.last_value) - $2::bigint, $8::bigint) FROM drawn d)
        AND o.state IN ('ready', 'blocked') AND o.retry_at IS NULL AND o.topic <> ALL ($3::text[])
        AND ($7::text[] IS NULL OR o.topic = ANY ($7::text[]))
        AND (o.ordering_key IS NULL

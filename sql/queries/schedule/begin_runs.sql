@@ -9,6 +9,7 @@
 WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int)), moved AS (
     UPDATE outboxd.schedule s SET next_slot = $5::timestamptz, error = $6::text
      WHERE s.id = $2::bigint AND s.version = $3::int AND s.next_slot IS NOT DISTINCT FROM $4::timestamptz AND EXISTS (SELECT FROM lease)
+       AND s.id > (SELECT o.schedules_through FROM outboxd.origin o)
     RETURNING s.id, s.version, s.name, s.topic, s.audience, s.spread, s.expires_after
 )
 INSERT INTO outboxd.schedule_run (schedule_id, version, schedule, topic, audience, spread, expires_after, slot, release_at, state, error, ended_at)

@@ -13,7 +13,8 @@
 WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::int)), run AS MATERIALIZED (
     SELECT r.id, r.schedule_id, r.schedule, r.topic, r.spread, r.expires_after, r.slot, r.release_at, r.staged, r.position,
            r.recipients, (SELECT k.secret FROM outboxd.schedule_secret k) AS secret FROM outboxd.schedule_run r
-     WHERE r.id = $2::bigint AND r.state = 'preparing' AND r.staged IS NOT NULL AND EXISTS (SELECT FROM lease) FOR UPDATE
+     WHERE r.id = $2::bigint AND r.state = 'preparing' AND r.staged IS NOT NULL AND EXISTS (SELECT FROM lease)
+       AND r.schedule_id > (SELECT o.schedules_through FROM outboxd.origin o) FOR UPDATE
 ), earlier AS MATERIALIZED (
     SELECT e.id, e.topic FROM run r CROSS JOIN LATERAL (
            SELECT e.id, e.topic FROM outboxd.schedule_run e

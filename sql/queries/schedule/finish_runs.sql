@@ -1,4 +1,5 @@
--- Counts what of prepared runs is still PENDING after their slot; a run with nothing left is released.
+-- Counts what of prepared runs is still PENDING after their slot; a run with nothing left is released. Those that a copy
+-- brought wait (origin).
 -- Interleavings: what is released between the count and the update is counted by the next pass; a run that was canceled
 -- in between is left alone.
 -- $1 owner · $2 runs at most
@@ -9,6 +10,7 @@ WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease('schedules', $1::in
                      AND starts_with(l.dedup_key, 'schedule:' || r.id || ':')) AS pending
       FROM outboxd.schedule_run r
      WHERE r.ended_at IS NULL AND r.state = 'prepared' AND r.release_at <= clock_timestamp() AND EXISTS (SELECT FROM lease)
+       AND r.schedule_id > (SELECT o.schedules_through FROM outboxd.origin o)
      ORDER BY r.id LIMIT $2::int
 )
 UPDATE outboxd.schedule_run r

@@ -1,5 +1,5 @@
 -- An instance is alive. Answers with the highest queue counter any instance has seen, how many are alive, this
--- installation's id and since when the server runs; no row: it was removed while it slept, or the schema is another
+-- installation's id and database, since when the server runs and what is to be done about a copy (see _recognise()); no row: it was removed while it slept, or the schema is another
 -- one, and it must register anew. Its row is known by number and start: in a schema that was made anew or restored the
 -- number may be somebody else's.
 -- Interleavings: nobody else writes a live row but whoever removes it; then there is none.
@@ -16,4 +16,5 @@ RETURNING (SELECT max(o.queue_counter) FROM outboxd.instance o WHERE o.queue_kin
           (SELECT count(*) FROM outboxd.instance o
             WHERE o.stopped_at IS NULL AND o.heartbeat_at > clock_timestamp() - o.ttl) AS alive,
           (SELECT s.install_id FROM outboxd.setting s) AS install_id,
-          pg_postmaster_start_time() AS server_started_at
+          pg_postmaster_start_time() AS server_started_at, outboxd._recognise() AS origin_work,
+          (SELECT outboxd._database()) AS database, (SELECT o.adopted_as = 'same' AND o.phase = 'own' FROM outboxd.origin o) AS is_moved

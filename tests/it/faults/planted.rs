@@ -168,6 +168,7 @@ async fn operator_calls_everything(operator: &Client, n: usize) {
     )
     .await;
     run(operator, "SELECT * FROM outboxd.retry_where('{\"topic\": \"t\", \"since\": \"2020-01-01\"}', false)").await;
+    run(operator, "SELECT * FROM outboxd.adopt('same')").await;
     run(operator, "SELECT * FROM outboxd.discard_where('{\"topic\": \"t\"}', false)").await;
     run(operator, "SELECT * FROM outboxd.cancel_where('{\"topic\": \"t\", \"recipient\": \"plain\"}', false)").await;
     run(operator, &format!("SELECT outboxd.create_schedule('s{n}', '0 9 * * *', 'UTC', 't', 'public.audience')")).await;

@@ -1,0 +1,95 @@
+//! Whether the database is the one that the installation lives in, or a copy of it.
+//!
+//! Every connection asks before its first use, and each heartbeat: `outboxd._recognise()`, which says what to do. While
+//! the live work that a copy brought is set aside, in batches, nothing up to the last id that it brought is published,
+//! released or claimed: only the fast path works, above that id. So what is written from then on goes out at once.
+//!
+//! **Guarantee.** No statement of an instance runs on a copy before somebody has noticed it. **Limit.** Behind a
+//! transaction-mode pooler an instance may use a server for a heartbeat before it notices that it was exchanged. A copy
+//! of the files cannot be told from its original.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use tokio::sync::Notify;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use super::refusal::Values;
+use super::{Error, Result, Store, connect, query};
+use crate::queue::owner::Identity;
+
+const RECOGNISE: &str = "SELECT outboxd._recognise()";
+
+/// What is to be done, as the database said last.
+#[derive(Debug, Default)]
+pub(super) struct Origin {
+    /// As `outboxd._origin_work()` answers.
+    work: AtomicI64,
+    changed: Notify,
+}
+
+impl Origin {
+    /// The last notification that the copy brought, while what it brought is set aside.
+    pub(super) fn aside_through(&self) -> Option<i64> {
+        Some(self.work.load(Ordering::Acquire)).filter(|through| *through > 0)
+    }
+
+    /// The database has said it.
+    pub(super) fn note(&self, work: i64) {
+        self.work.store(work, Ordering::Release);
+        if work != 0 {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Asks on a new connection.
+    pub(super) async fn recognise(&self, client: &Client) -> std::result::Result<(), connect::Error> {
+        let messages = match client.simple_query(RECOGNISE).await {
+            Ok(messages) => messages,
+            // There is no schema of ours, or an older one: nothing can be done here anyway.
+            Err(error) if error.code().is_some_and(is_not_ours) => return Ok(()),
+            Err(error) => return Err(connect::Error::Unreachable { reason: error.to_string() }),
+        };
+        for message in messages {
+            if let SimpleQueryMessage::Row(row) = message {
+                let work = row.try_get(0).ok().flatten();
+                self.note(work.and_then(|work| work.parse().ok()).unwrap_or(0));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_not_ours(code: &SqlState) -> bool {
+    let codes = [
+        &SqlState::INVALID_SCHEMA_NAME,
+        &SqlState::UNDEFINED_FUNCTION,
+        &SqlState::UNDEFINED_TABLE,
+        &SqlState::INSUFFICIENT_PRIVILEGE,
+    ];
+    codes.contains(&code)
+}
+
+impl Store {
+    /// Whose keys in Redis an instance may use.
+    pub async fn identity(&self) -> Result<Identity> {
+        let rows = self.query(query!("upkeep/read_identity", Durable, []), &[]).await?;
+        let row = rows.first().ok_or_else(|| Error::Bug("there is no row of settings".into()))?;
+        Ok(Identity { install_id: row.value(0)?, database: row.value(1)?, is_moved: row.value(2)? })
+    }
+
+    /// Until there is something to be done about a copy.
+    pub async fn copy_has_work(&self) {
+        while self.origin.work.load(Ordering::Acquire) == 0 {
+            self.origin.changed.notified().await;
+        }
+    }
+
+    /// One batch of it. Whether there is more.
+    pub async fn step_origin(&self) -> Result<bool> {
+        let rows = self.query(query!("upkeep/step_origin", Relaxed, []), &[]).await?;
+        let work = rows.first().map_or(Ok(0), |row| row.value(0))?;
+        self.origin.note(work);
+        Ok(work != 0)
+    }
+}
