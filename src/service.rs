@@ -136,6 +136,11 @@ impl Instance {
         let files = Descriptors::raise(&config);
         // More calls could not have a connection each.
         config.worker.concurrency = config.worker.concurrency.min(files.calls_max());
+        let live_max = files.live_sessions_max();
+        if live_max < config.live.sessions_max {
+            info!(live_sessions_max = live_max, "the open files leave room for fewer sessions than live.sessions_max");
+            config.live.sessions_max = live_max;
+        }
         let connections = Arc::new(Connections::new(files.for_calls(), config.worker.concurrency));
         let router = Arc::new(Router::sharing(&config.channels, &config.routes, &connections)?);
         schema::prepare(&config).await?;

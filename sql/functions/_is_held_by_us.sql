@@ -13,5 +13,8 @@ BEGIN
          WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
            AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
            AND l.classid = (key >> 32 & 4294967295)::oid AND l.objid = (key & 4294967295)::oid
-           AND has_function_privilege(a.usesysid, 'outboxd.retry(bigint)', 'EXECUTE'));
+           AND has_function_privilege(a.usesysid, 'outboxd.retry(bigint)', 'EXECUTE')
+           -- In a session that reads an audience foreign code runs under the daemon's login: src/store/audience.rs.
+           AND NOT EXISTS (SELECT FROM pg_locks m WHERE m.pid = l.pid AND m.locktype = 'advisory' AND m.objsubid = 2
+                              AND m.classid = 1869968482 AND m.objid = 1));
 END $$;

@@ -66,6 +66,11 @@ impl Descriptors {
         usize::try_from(self.limit - self.reserve).unwrap_or(usize::MAX)
     }
 
+    /// Sessions of the live feed that may be open: they take what nothing else wants, and a few in any case.
+    pub fn live_sessions_max(&self) -> usize {
+        usize::try_from(self.limit.saturating_sub(self.wanted).max(OWN)).unwrap_or(usize::MAX)
+    }
+
     /// Calls that may be under way at once.
     pub fn calls_max(&self) -> usize {
         (self.for_calls() / CALL as usize).max(1)
@@ -91,4 +96,16 @@ impl Descriptors {
 fn limits() -> (u64, u64) {
     // It fails for no resource that exists.
     getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn live_sessions_take_only_files_that_nothing_else_wants() {
+        let files = |limit| Descriptors { limit, reserve: 434, wanted: 946 };
+        assert_eq!(files(65_536).live_sessions_max(), 64_590);
+        assert_eq!([files(1024), files(512)].map(|files| files.live_sessions_max()), [78, 64]);
+    }
 }

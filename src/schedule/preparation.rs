@@ -30,9 +30,10 @@ pub(super) async fn prepare(store: &Store, owner: i32, run: i64) -> store::Resul
             }
             Ok(Read::Void) => return Ok(()),
             Ok(Read::Lost(reason)) => {
-                warn!(run, reason, "an audience came to no end");
+                // What it says may quote a row: that stands in the view alone.
+                warn!(run, "an audience came to no end; see outboxd.schedule_runs");
                 let failed = store.give_up_reading(owner, run, reading.attempt, &reason).await?;
-                note_failure(failed, run, &reason);
+                note_failure(failed, run);
                 return Ok(());
             }
             Ok(Read::TooMany) => {
@@ -77,13 +78,13 @@ async fn copy(store: &Store, owner: i32, run: i64) -> store::Result<()> {
 }
 
 async fn fail(store: &Store, owner: i32, run: i64, attempt: Option<i32>, error: &str) -> store::Result<()> {
-    note_failure(store.fail_run(owner, run, attempt, error).await?, run, error);
+    note_failure(store.fail_run(owner, run, attempt, error).await?, run);
     Ok(())
 }
 
-fn note_failure(schedule: Option<String>, run: i64, error: &str) {
+fn note_failure(schedule: Option<String>, run: i64) {
     if let Some(schedule) = schedule {
         counter!("outboxd_schedule_runs_failed_total").increment(1);
-        tracing::error!(schedule, run, error, "a run failed; see outboxd.schedule_runs");
+        tracing::error!(schedule, run, "a run failed; see outboxd.schedule_runs for the reason");
     }
 }

@@ -31,6 +31,9 @@ use super::schedule::Reading;
 use super::session::{Purpose, Settings};
 use super::{Error, Result, Store, pool_error, query};
 
+/// Marks the session for `_is_held_by_us.sql`: a lock that it holds is the audience's and not ours. Held to the end of the
+/// transaction, and by nothing to be given up before it. `outb` in ASCII, and 1.
+const MARK: &str = "SELECT pg_catalog.pg_advisory_xact_lock_shared(1869968482, 1)";
 /// Rows staged by one statement.
 const BATCH_ROWS: usize = 1_000;
 /// Of their texts, about so many bytes.
@@ -125,7 +128,8 @@ impl Store {
         });
         let driver = driver.abort_handle();
         let begin = Settings::new(Purpose::Audience, reading.time_max).begin();
-        let answered = tokio::time::timeout(self.call_timeout, client.simple_query(&format!("{begin}; {WHO}"))).await;
+        let begin = format!("{begin}; {MARK}; {WHO}");
+        let answered = tokio::time::timeout(self.call_timeout, client.simple_query(&begin)).await;
         let messages = match answered {
             Ok(Ok(messages)) => messages,
             Ok(Err(error)) => {

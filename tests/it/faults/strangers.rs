@@ -18,6 +18,28 @@ async fn a_stranger_who_holds_the_lock_of_a_key_delays_none_of_its_rows() {
     until(&world.app, "SELECT bool_and(status = 'SENT') FROM outboxd.notification_log").await;
 }
 
+/// Its code runs under the daemon's own login.
+#[tokio::test]
+async fn a_lock_that_an_audience_holds_delays_none_of_a_keys_rows() {
+    let world = World::new(Carrier::Memory).await;
+    let hoard = TAKEN.replace("SELECT", "PERFORM");
+    let audience = format!(
+        "CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
+         CREATE FUNCTION evil.hoard() RETURNS TABLE (recipient text, payload jsonb) LANGUAGE plpgsql AS $$
+         BEGIN {hoard}; PERFORM pg_sleep(600); END $$;
+         SELECT outboxd.create_schedule('hoard', '* * * * *', 'UTC', 'other', 'evil.hoard')"
+    );
+    run(&world.app, &audience).await;
+    let _instance = world.setup.start().await;
+    let held = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+                                WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND a.datname = current_database()
+                                  AND a.wait_event = 'PgSleep')";
+    until(&world.app, held).await;
+    run(&world.app, KEYED).await;
+    until(&world.app, "SELECT bool_and(status = 'SENT') FROM outboxd.notification_log WHERE topic = 'orders'").await;
+    assert!(value::<bool>(&world.app, held).await, "it holds it still");
+}
+
 #[tokio::test]
 async fn an_operators_action_gives_the_next_row_its_turn_past_a_strangers_lock() {
     let world = World::new(Carrier::Memory).await;
