@@ -63,7 +63,7 @@ impl<K> Default for Counts<K> {
     }
 }
 
-impl<K: Eq + Hash + Ord + Clone> Counts<K> {
+impl<K: Eq + Hash + Clone> Counts<K> {
     fn of(&self, key: &K) -> usize {
         self.0.get(key).copied().unwrap_or(0)
     }
@@ -81,10 +81,10 @@ impl<K: Eq + Hash + Ord + Clone> Counts<K> {
         }
     }
 
-    /// Who has most, of several the first by name, if that is two more than this one at least: none would change hands twice.
-    fn ahead_of(&self, key: &K) -> Option<&K> {
-        let (most, count) = self.0.iter().max_by(|(a, m), (b, n)| m.cmp(n).then_with(|| b.cmp(a)))?;
-        (*count >= self.of(key) + 2).then_some(most)
+    /// What whoever has most has, if that is two more than this one at least: none would change hands twice.
+    fn ahead_of(&self, key: &K) -> Option<usize> {
+        let most = *self.0.values().max()?;
+        (most >= self.of(key) + 2).then_some(most)
     }
 }
 
@@ -136,16 +136,16 @@ impl Shares {
 }
 
 impl Held {
-    /// The newest place of whoever has most.
+    /// The newest place of those who have most.
     fn to_give(&self, newcomer: &Right) -> Option<u64> {
         let newest = |is_theirs: &dyn Fn(&Right) -> bool| {
             self.places.iter().filter(|(_, place)| is_theirs(&place.right)).map(|(number, _)| *number).max()
         };
-        if let Some(peer) = self.by_peer.ahead_of(&newcomer.peer) {
-            return newest(&|right| right.peer == *peer);
+        if let Some(most) = self.by_peer.ahead_of(&newcomer.peer) {
+            return newest(&|right| self.by_peer.of(&right.peer) == most);
         }
-        let token = self.by_token.ahead_of(&newcomer.token)?;
-        newest(&|right| right.token == *token)
+        let most = self.by_token.ahead_of(&newcomer.token)?;
+        newest(&|right| self.by_token.of(&right.token) == most)
     }
 
     fn remove(&mut self, number: u64) -> Option<Place> {
