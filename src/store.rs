@@ -153,7 +153,15 @@ impl Store {
             };
             let (target, liveness) = (target.clone(), Arc::clone(&liveness));
             let origin = Arc::clone(&origin);
-            let manager = Manager { target, first, timeout: database.connect_timeout, liveness, origin };
+            let begin: Arc<str> = begin.into();
+            let manager = Manager {
+                target,
+                first,
+                begin: Arc::clone(&begin),
+                timeout: database.connect_timeout,
+                liveness,
+                origin,
+            };
             let pool = Pool::builder(manager)
                 .max_size(size)
                 // The connection used last: its backend's plans and caches are warm.
@@ -162,7 +170,7 @@ impl Store {
                 .wait_timeout(Some(database.statement_timeout))
                 .build()
                 .map_err(|error| Error::Bug(error.to_string()))?;
-            Ok::<_, Error>(Connections { name, pool, begin: begin.into() })
+            Ok::<_, Error>(Connections { name, pool, begin })
         };
         Ok(Store {
             durable: connections("durable", database.pool_size, Purpose::Durable)?,
