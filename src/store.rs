@@ -151,8 +151,7 @@ impl Store {
                 true => (String::new(), settings.begin()),
                 false => (format!("{}; {}", settings.for_session(), liveness::WHO), "BEGIN".to_owned()),
             };
-            let (target, liveness) = (target.clone(), Arc::clone(&liveness));
-            let origin = Arc::clone(&origin);
+            let (target, liveness, origin) = (target.clone(), Arc::clone(&liveness), Arc::clone(&origin));
             let begin: Arc<str> = begin.into();
             let manager = Manager {
                 target,
@@ -182,7 +181,7 @@ impl Store {
             locks: Arc::default(),
             call_timeout,
             due: Arc::new(Notify::new()),
-            origin: Arc::clone(&origin),
+            origin,
             events: Arc::new(Notify::new()),
         })
     }
