@@ -151,9 +151,16 @@ impl Store {
                 true => (String::new(), settings.begin()),
                 false => (format!("{}; {}", settings.for_session(), liveness::WHO), "BEGIN".to_owned()),
             };
-            let (target, liveness) = (target.clone(), Arc::clone(&liveness));
-            let origin = Arc::clone(&origin);
-            let manager = Manager { target, first, timeout: database.connect_timeout, liveness, origin };
+            let (target, liveness, origin) = (target.clone(), Arc::clone(&liveness), Arc::clone(&origin));
+            let begin: Arc<str> = begin.into();
+            let manager = Manager {
+                target,
+                first,
+                begin: Arc::clone(&begin),
+                timeout: database.connect_timeout,
+                liveness,
+                origin,
+            };
             let pool = Pool::builder(manager)
                 .max_size(size)
                 // The connection used last: its backend's plans and caches are warm.
@@ -162,7 +169,7 @@ impl Store {
                 .wait_timeout(Some(database.statement_timeout))
                 .build()
                 .map_err(|error| Error::Bug(error.to_string()))?;
-            Ok::<_, Error>(Connections { name, pool, begin: begin.into() })
+            Ok::<_, Error>(Connections { name, pool, begin })
         };
         Ok(Store {
             durable: connections("durable", database.pool_size, Purpose::Durable)?,
@@ -174,7 +181,7 @@ impl Store {
             locks: Arc::default(),
             call_timeout,
             due: Arc::new(Notify::new()),
-            origin: Arc::clone(&origin),
+            origin,
             events: Arc::new(Notify::new()),
         })
     }

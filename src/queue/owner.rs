@@ -54,10 +54,10 @@ impl Owner {
     /// Postgres says so.
     pub fn set(&self, identity: Identity) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = known.now.replace(identity.clone());
-        if let Some(before) = before.filter(|before| before.install_id != identity.install_id) {
+        if let Some(before) = known.now.take_if(|before| before.install_id != identity.install_id) {
             known.before = (before.database == identity.database).then_some(before.install_id);
         }
+        known.now = Some(identity);
     }
 
     /// Refuses keys that are another's.

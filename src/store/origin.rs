@@ -18,7 +18,8 @@ use super::refusal::Values;
 use super::{Error, Result, Store, connect, query};
 use crate::queue::owner::Identity;
 
-const RECOGNISE: &str = "SELECT outboxd._recognise()";
+/// The column by which the answer is told from those of settings.
+const WORK: &str = "origin_work";
 
 /// What is to be done, as the database said last.
 #[derive(Debug, Default)]
@@ -42,22 +43,29 @@ impl Origin {
         }
     }
 
-    /// Asks on a new connection.
-    pub(super) async fn recognise(&self, client: &Client) -> std::result::Result<(), connect::Error> {
-        let messages = match client.simple_query(RECOGNISE).await {
+    /// Asks on a new connection, in a transaction that begins with these statements.
+    pub(super) async fn recognise(&self, client: &Client, begin: &str) -> std::result::Result<(), connect::Error> {
+        let question = format!("{begin}; SELECT outboxd._recognise() AS {WORK}; COMMIT");
+        let unreachable = |error: &tokio_postgres::Error| connect::Error::Unreachable { reason: reason(error) };
+        let messages = match client.simple_query(&question).await {
             Ok(messages) => messages,
             // There is no schema of ours, or an older one: nothing can be done here anyway.
-            Err(error) if error.code().is_some_and(is_not_ours) => return Ok(()),
-            Err(error) => return Err(connect::Error::Unreachable { reason: error.to_string() }),
-        };
-        for message in messages {
-            if let SimpleQueryMessage::Row(row) = message {
-                let work = row.try_get(0).ok().flatten();
-                self.note(work.and_then(|work| work.parse().ok()).unwrap_or(0));
+            Err(error) if error.code().is_some_and(is_not_ours) => {
+                return client.batch_execute("ROLLBACK").await.map_err(|error| unreachable(&error));
             }
-        }
+            Err(error) => return Err(unreachable(&error)),
+        };
+        let answer = messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.try_get(WORK).ok().flatten(),
+            _ => None,
+        });
+        self.note(answer.and_then(|work| work.parse().ok()).unwrap_or(0));
         Ok(())
     }
+}
+
+fn reason(error: &tokio_postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |said| said.message().to_owned())
 }
 
 fn is_not_ours(code: &SqlState) -> bool {

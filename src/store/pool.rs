@@ -22,6 +22,8 @@ pub(super) struct Manager {
     pub(super) target: Target,
     /// What each begins with; empty behind a transaction-mode pooler.
     pub(super) first: String,
+    /// How a transaction begins.
+    pub(super) begin: Arc<str>,
     pub(super) timeout: Duration,
     pub(super) liveness: Arc<Liveness>,
     pub(super) origin: Arc<Origin>,
@@ -49,11 +51,9 @@ impl Deref for Pooled {
     }
 }
 
-impl managed::Manager for Manager {
-    type Type = Pooled;
-    type Error = connect::Error;
-
-    async fn create(&self) -> Result<Pooled, connect::Error> {
+impl Manager {
+    /// A connection that knows which database it leads to.
+    async fn make(&self) -> Result<Pooled, connect::Error> {
         let opened = self.target.open(self.timeout, &self.first).await?;
         let backend = Backend::of(&opened);
         let connection = opened.connection;
@@ -62,13 +62,24 @@ impl managed::Manager for Manager {
                 debug!(%error, "a connection to Postgres ended");
             }
         });
-        let recognised = tokio::time::timeout(self.timeout, self.origin.recognise(&opened.client)).await;
+        let recognised = self.origin.recognise(&opened.client, &self.begin);
+        let recognised = tokio::time::timeout(self.timeout, recognised).await;
         let late = |_| Err(connect::Error::Unreachable { reason: "no answer in time".into() });
         if let Err(error) = recognised.unwrap_or_else(late) {
             driver.abort();
             return Err(error);
         }
         Ok(Pooled { client: ClientWrapper::new(opened.client, driver), backend })
+    }
+}
+
+impl managed::Manager for Manager {
+    type Type = Pooled;
+    type Error = connect::Error;
+
+    async fn create(&self) -> Result<Pooled, connect::Error> {
+        // Boxed: every call may make a connection, and its future would carry this one.
+        Box::pin(self.make()).await
     }
 
     async fn recycle(&self, session: &mut Pooled, metrics: &Metrics) -> RecycleResult<connect::Error> {
