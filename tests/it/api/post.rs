@@ -168,8 +168,9 @@ async fn more_requests_than_there_is_room_for_are_told_to_come_again() {
 #[tokio::test]
 async fn a_token_whose_bodies_crawl_leaves_requests_to_the_others() {
     let api = Api::guarded().await;
-    let head =
-        format!("POST /v1/notifications HTTP/1.1\r\nHost: localhost\r\n{SHOP}\r\nContent-Length: 1000\r\n\r\n{{");
+    let head = format!(
+        "POST /v1/notifications HTTP/1.1\r\nHost: localhost\r\n{SHOP}\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{{"
+    );
     let mut crawling = Vec::new();
     for _ in 0..120 {
         let mut connection = TcpStream::connect(api.addr).await.unwrap();
