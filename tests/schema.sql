@@ -1,5 +1,8 @@
 TYPE notification_status PENDING QUEUED SENT FAILED CANCELED
 TYPE state ready published processing blocked
+VIEW _alive
+    any boolean
+    GRANT delete, insert, select, update TO outboxd_service
 VIEW _carrier
     id integer
     host text
@@ -948,6 +951,7 @@ VIEW throughput
 TABLE topic
     name text NOT NULL
     paused_at timestamp with time zone
+    resumed_at timestamp with time zone
     CONSTRAINT topic_has_1_to_200_bytes CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 200)))
     CONSTRAINT topic_pkey PRIMARY KEY (name)
     CREATE UNIQUE INDEX topic_pkey ON outboxd.topic USING btree (name)

@@ -79,8 +79,8 @@ WITH alive AS MATERIALIZED (
                    count(*) FILTER (WHERE h.has_work) AS holding,
                    array_to_string((array_agg(h.channel ORDER BY h.channel)
                        FILTER (WHERE h.origin = '' AND h.held_until <= now() AND NOT h.has_work))[1:5], ', ') AS idle
-              FROM (SELECT s.channel, s.origin, s.held_until, s.origin = '' AND EXISTS (
-                           SELECT FROM outboxd.snapshot_held w WHERE w.channel = s.channel AND w.origin = '') AS has_work
+              FROM (SELECT s.channel, s.origin, s.held_until, s.origin = '' AND s.channel = ANY (ARRAY(
+                           SELECT w.channel FROM outboxd.snapshot_held w WHERE w.origin = '')) AS has_work
                       FROM outboxd.channel_state s WHERE s.reason <> 'retry_after') h) c
            CROSS JOIN (
            SELECT string_agg(w.what, ', ' ORDER BY w.place) AS names, (array_agg(w.target ORDER BY w.place))[1] AS first
