@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use outboxd::store::Store;
-use outboxd::store::dashboard::Part;
+use outboxd::store::dashboard::{Part, Told};
 
 use super::pages::HTML;
 use super::{Desk, pictures};
@@ -189,7 +189,7 @@ async fn pages_are_read_within_50_ms_beside_10_000_topics() {
         store.dashboard_channels(&all).await.unwrap();
         took("channels", began);
         let began = Instant::now();
-        store.dashboard_dead_groups(&all, None).await.unwrap();
+        store.dashboard_dead_groups(&all, None, Told::Whole).await.unwrap();
         took("dead letters", began);
         let began = Instant::now();
         store.dashboard_work().await.unwrap();
