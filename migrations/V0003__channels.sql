@@ -8,11 +8,14 @@ CREATE TABLE outboxd.channel_state (
     reason      text,
     -- Since when it is held, however often the circuit opened again.
     since       timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- A keyed digest of what the channel called with when the circuit opened: url, headers, body, secrets. The key is
-    -- the installation's.
+    -- A keyed digest of what the channel called with when the circuit opened: url, headers, body, secrets, constants. The
+    -- key is the installation's.
     credentials text,
     -- How often in a row the circuit opened.
     openings    integer NOT NULL DEFAULT 0,
+    -- How many 401 and 403 in a row the instances heard together while it was not held, and when the last one.
+    refused     integer NOT NULL DEFAULT 0,
+    refused_at  timestamptz,
     -- Who may make the one call that shows whether the provider is back, and until when.
     probe_by    integer,
     probe_until timestamptz,

@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION outboxd.close_circuit(channel text, origin text DEFAU
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE outboxd.channel_state h
-       SET held_until = NULL, reason = NULL, openings = 0, probe_by = NULL, probe_until = NULL, changed_at = clock_timestamp()
+       SET held_until = NULL, reason = NULL, openings = 0, refused = 0, probe_by = NULL, probe_until = NULL, changed_at = clock_timestamp()
      WHERE h.channel = close_circuit.channel AND h.origin = close_circuit.origin AND h.reason IS NOT NULL;
     PERFORM outboxd._circuit_changed('close_circuit', close_circuit.channel, close_circuit.origin, FOUND, 10000);
 END $$;

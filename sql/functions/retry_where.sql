@@ -10,5 +10,6 @@ END $$;
 
 COMMENT ON FUNCTION outboxd.retry_where IS
     'Retry the dead letters that match: {"topic", "since", "until" (of failed_at), "error_like" (a LIKE pattern), "cause" '
-    '("HTTP 410", or the error up to its first colon), "channel" (empty: none was called), "http_status", "recipient", "id_max"}. A dry run, which only counts, unless dry_run => false. More than 1,000 are '
-    'worked off in the background: see outboxd.bulk_actions.';
+    '("HTTP 410", or the error up to its first colon; of a no inside a 200 also the whole error), "channel" (empty: none was called), '
+    '"http_status", "recipient", "id_max"}. A dry run, which only counts, unless dry_run => false. More than 1,000 are worked off in the '
+    'background: see outboxd.bulk_actions.';

@@ -3,7 +3,9 @@ CREATE OR REPLACE VIEW outboxd.bulk_actions AS
 SELECT b.id, b.action,
        CASE WHEN outboxd._sees_all() THEN b.filter
             ELSE b.filter - 'error_like' || CASE WHEN b.filter ? 'recipient'
-                 THEN jsonb_build_object('recipient', outboxd._masked(b.filter->>'recipient')) ELSE '{}' END END AS filter, b.actor,
+                 THEN jsonb_build_object('recipient', outboxd._masked(b.filter->>'recipient')) ELSE '{}' END
+                 || CASE WHEN b.filter ? 'cause' THEN jsonb_build_object('cause', outboxd._cause(b.filter->>'cause')) ELSE '{}' END
+            END AS filter, b.actor,
        CASE WHEN b.stopped_by IS NOT NULL THEN 'stopped' WHEN b.ended_at IS NOT NULL THEN 'finished'
             WHEN b.error IS NOT NULL THEN 'failing' ELSE 'running' END AS state,
        b.matched, b.done, CASE WHEN b.ended_at IS NOT NULL AND b.stopped_by IS NULL THEN 100
@@ -18,7 +20,7 @@ COMMENT ON VIEW outboxd.bulk_actions IS
     'outboxd.stop_bulk(id) ends one.';
 COMMENT ON COLUMN outboxd.bulk_actions.id IS 'For outboxd.stop_bulk(id).';
 COMMENT ON COLUMN outboxd.bulk_actions.action IS 'retry, discard or cancel.';
-COMMENT ON COLUMN outboxd.bulk_actions.filter IS 'Which notifications; for readers without error_like, and with the ends of a recipient.';
+COMMENT ON COLUMN outboxd.bulk_actions.filter IS 'Which notifications; for readers without error_like, with the ends of a recipient, and a cause up to its first colon.';
 COMMENT ON COLUMN outboxd.bulk_actions.actor IS 'The login that started it; over HTTP, the daemon''s.';
 COMMENT ON COLUMN outboxd.bulk_actions.state IS 'running, failing (see error; it is tried again), finished or stopped.';
 COMMENT ON COLUMN outboxd.bulk_actions.matched IS 'How many matched when it was started, a million at most.';

@@ -81,8 +81,9 @@ impl Answers {
         }
     }
 
-    /// Whether the provider accepted it; else what may follow, and why.
-    pub(super) fn accepts(&self, context: &Value, body: Body) -> Result<(), (Failure, String)> {
+    /// Whether the provider accepted it; else what may follow, and why: as the template says, else by the beginning of
+    /// the answer.
+    pub(super) fn accepts(&self, context: &Value, body: Body, bytes: &[u8]) -> Result<(), (Failure, String)> {
         let Some(template) = &self.accepted_when else { return Ok(()) };
         let reason = match body {
             Body::BrokenOff => return Err((Failure::Ambiguous, "the answer broke off".to_owned())),
@@ -94,12 +95,14 @@ impl Answers {
                     let (word, why) = given.trim().split_once(':').unwrap_or((given.trim(), ""));
                     match (word.trim_end().to_ascii_lowercase().as_str(), why.trim()) {
                         ("true", "") => return Ok(()),
-                        ("transient", "") => return Err((Failure::Transient, "not accepted: transient".to_owned())),
-                        ("permanent" | "false" | "", "") => {
-                            return Err((Failure::Permanent, "not accepted".to_owned()));
+                        ("transient", "") => {
+                            return Err((Failure::Transient, not_accepted(&["transient", &words(bytes)])));
                         }
-                        ("transient", why) => return Err((Failure::Transient, not_accepted(why))),
-                        ("permanent", why) => return Err((Failure::Permanent, not_accepted(why))),
+                        ("permanent" | "false" | "", "") => {
+                            return Err((Failure::Permanent, not_accepted(&[&words(bytes)])));
+                        }
+                        ("transient", why) => return Err((Failure::Transient, not_accepted(&[why]))),
+                        ("permanent", why) => return Err((Failure::Permanent, not_accepted(&[why]))),
                         _ => format!(
                             "template accepted_when: `{}` is no verdict",
                             quoted(&given.trim().to_ascii_lowercase(), 40)
@@ -142,9 +145,15 @@ impl Answer<'_> {
     }
 }
 
-/// What the template says of a no.
-fn not_accepted(why: &str) -> String {
-    format!("not accepted: {}", quoted(why, 200))
+/// A no, and what is said of it. What stands behind the first colon is not for everybody who reads errors.
+fn not_accepted(said: &[&str]) -> String {
+    let said = said.iter().filter(|words| !words.is_empty()).map(|words| quoted(words, 200));
+    std::iter::once("not accepted".to_owned()).chain(said).collect::<Vec<_>>().join(": ")
+}
+
+/// An answer on one line.
+fn words(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The beginning of what a template gave: it may have come from the answer.

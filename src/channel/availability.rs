@@ -232,12 +232,6 @@ impl Availability {
         Held { wait, is_failing: self.circuits.is_failing(channel, origin) }
     }
 
-    /// How long calls are held because the provider refuses our credentials, if it does.
-    pub fn refuses_credentials(&self, channel: &str, origin: &str) -> Option<Held> {
-        let wait = self.circuits.refuses_credentials(channel, origin, Instant::now())?;
-        Some(Held { wait, is_failing: false })
-    }
-
     /// Another instance makes the probe.
     pub fn probe_is_elsewhere(&self, channel: &str, origin: &str) {
         self.circuits.probe_is_elsewhere(channel, origin, Instant::now() + PAUSED_WAIT);
@@ -251,6 +245,16 @@ impl Availability {
     /// Takes an outcome in. What it returns concerns all instances.
     pub fn on_outcome(&self, channel: &str, origin: &Arc<str>, pass: Pass, outcome: &Outcome) -> Option<CircuitChange> {
         self.circuits.on_outcome(channel, origin, pass, Instant::now(), outcome)
+    }
+
+    /// See [`Circuits::refusals_max`].
+    pub fn refusals_max(&self, channel: &str) -> u32 {
+        self.circuits.refusals_max(channel)
+    }
+
+    /// As many refusals are counted. What it returns concerns all instances.
+    pub fn open_refused(&self, channel: &str, origin: &str) -> Option<CircuitChange> {
+        self.circuits.open_refused(channel, origin, Instant::now())
     }
 
     fn paused(&self) -> RwLockReadGuard<'_, Paused> {

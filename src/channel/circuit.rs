@@ -8,7 +8,8 @@
 //!                                            └── it fails: open for twice as long ──┘
 //! ```
 //!
-//! It is open for at most `open_max`. `Retry-After` opens it in the same way but needs no probe: the provider said when to come back.
+//! It is open for at most `open_max`. `Retry-After` opens it in the same way but needs no probe: the provider said when
+//! to come back. 401/403 are counted where all instances see them: see [`CircuitChange::Refused`].
 
 use std::time::{Duration, Instant};
 
@@ -102,13 +103,26 @@ pub enum CircuitChange {
     Close,
     /// The probe said nothing about the provider: another may be made.
     ProbeAgain,
+    /// The provider refused our credentials: to be counted with what the other instances hear. What completes the
+    /// streak calls [`Circuit::open_refused`].
+    Refused,
+    /// It knows us after all: the count starts anew.
+    Recognised,
+}
+
+impl CircuitChange {
+    /// Whether a circuit is another than it was.
+    pub fn is_decision(self) -> bool {
+        !matches!(self, CircuitChange::Refused | CircuitChange::Recognised)
+    }
 }
 
 /// The circuit of one (channel, origin).
 #[derive(Debug, Default)]
 pub struct Circuit {
     failures: u32,
-    unauthorized: u32,
+    /// A refusal that was heard here is counted.
+    is_refused: bool,
     open: Option<Open>,
     /// Work was told to wait until then, at the latest.
     waits_until: Option<Instant>,
@@ -137,7 +151,7 @@ impl Circuit {
 
     /// Whether there is nothing to remember.
     pub fn is_idle(&self) -> bool {
-        self.open.is_none() && self.failures == 0 && self.unauthorized == 0
+        self.open.is_none() && self.failures == 0 && !self.is_refused
     }
 
     /// Is open as somebody decided, here or elsewhere.
@@ -207,15 +221,16 @@ impl Circuit {
             // Of the calls that began before the circuit opened only a success says that it should close.
             Signal::Answers if is_open && pass == Pass::Normal => None,
             Signal::Answers => self.close(),
-            Signal::Unauthorized | Signal::Fails if is_open && pass == Pass::Normal => None,
+            Signal::Unauthorized if pass == Pass::Probe => Some(self.trip(config, now, OpenReason::Unauthorized)),
             Signal::Unauthorized => {
-                self.failures = 0;
-                self.unauthorized += 1;
-                let due = pass == Pass::Probe || self.unauthorized >= config.unauthorized.max(1);
-                due.then(|| self.trip(config, now, OpenReason::Unauthorized))
+                if !is_open {
+                    self.failures = 0;
+                    self.is_refused = true;
+                }
+                Some(CircuitChange::Refused)
             }
+            Signal::Fails if is_open && pass == Pass::Normal => None,
             Signal::Fails => {
-                self.unauthorized = 0;
                 self.failures += 1;
                 let due = pass == Pass::Probe || self.failures >= config.failures.max(1);
                 due.then(|| self.trip(config, now, OpenReason::Failures))
@@ -229,14 +244,20 @@ impl Circuit {
         }
     }
 
+    /// The streak of refusals is complete; many calls at once may find it so.
+    pub fn open_refused(&mut self, config: &CircuitConfig, now: Instant) -> Option<CircuitChange> {
+        let is_open = self.open.is_some_and(|open| open.reason.is_circuit());
+        (!is_open).then(|| self.trip(config, now, OpenReason::Unauthorized))
+    }
+
     fn close(&mut self) -> Option<CircuitChange> {
         self.failures = 0;
-        self.unauthorized = 0;
-        if !self.open?.reason.is_circuit() {
-            return None;
+        let was_refused = std::mem::take(&mut self.is_refused);
+        if self.open.is_some_and(|open| open.reason.is_circuit()) {
+            self.open = None;
+            return Some(CircuitChange::Close);
         }
-        self.open = None;
-        Some(CircuitChange::Close)
+        was_refused.then_some(CircuitChange::Recognised)
     }
 
     fn trip(&mut self, config: &CircuitConfig, now: Instant, reason: OpenReason) -> CircuitChange {
@@ -247,7 +268,7 @@ impl Circuit {
         let until = held_until.max(now + wait);
         self.set_open(Open { until, reason, openings });
         self.failures = 0;
-        self.unauthorized = 0;
+        self.is_refused = false;
         CircuitChange::Open { wait: until.duration_since(now), reason, openings }
     }
 

@@ -17,8 +17,8 @@ use crate::config::{ChannelConfig, CircuitConfig};
 pub const ORIGINS_MAX: usize = 10_000;
 /// What was decided here stands against older news from outside for this long.
 const OWN_WORD: Duration = Duration::from_secs(3);
-/// Failures in a row are forgotten after this long without another.
-const STREAK_MAX_AGE: Duration = Duration::from_secs(600);
+/// Failures and refusals in a row are forgotten after this long without another.
+pub const STREAK_MAX_AGE: Duration = Duration::from_secs(600);
 /// What a probe may take beyond the call's own timeout before another may be made.
 pub const PROBE_SLACK: Duration = Duration::from_secs(5);
 
@@ -144,13 +144,6 @@ impl Circuits {
         open.is_some_and(|open| open.reason == OpenReason::Failures)
     }
 
-    /// How long its circuit is still open, if it is because the provider refuses our credentials.
-    pub fn refuses_credentials(&self, channel: &str, origin: &str, now: Instant) -> Option<Duration> {
-        let entries = self.lock();
-        let open = entries.get(channel)?.get(origin)?.circuit.opened()?;
-        (open.reason == OpenReason::Unauthorized).then(|| open.until.saturating_duration_since(now))
-    }
-
     /// Takes an outcome in. What it returns concerns all instances.
     pub fn on_outcome(
         &self,
@@ -179,12 +172,26 @@ impl Circuits {
         let entry = origins.get_mut(origin)?;
         let change = entry.circuit.on_outcome(&rule.circuit, pass, now, outcome);
         entry.seen_at = now;
-        if change.is_some() {
+        if change.is_some_and(CircuitChange::is_decision) {
             entry.decided_at = Some(now);
         } else if entry.circuit.is_idle() && !entry.is_own_word(now) {
             origins.remove(origin);
         }
         change
+    }
+
+    /// So many refusals in a row, over all instances, open a circuit of the channel.
+    pub fn refusals_max(&self, channel: &str) -> u32 {
+        self.rules.get(channel).map_or(u32::MAX, |rule| rule.circuit.unauthorized.max(1))
+    }
+
+    /// There were so many. What it returns concerns all instances.
+    pub fn open_refused(&self, channel: &str, origin: &str, now: Instant) -> Option<CircuitChange> {
+        let mut entries = self.lock();
+        let entry = entries.get_mut(channel)?.get_mut(origin)?;
+        let change = entry.circuit.open_refused(&self.rules.get(channel)?.circuit, now)?;
+        entry.decided_at = Some(now);
+        Some(change)
     }
 
     /// Another instance makes the probe until then.

@@ -1,4 +1,4 @@
-//! A digest of what a channel calls with, so that a start with another token, secret or URL is noticed.
+//! A digest of what a channel calls with, so that a start with another token, key, secret or URL is noticed.
 //!
 //! **Guarantee.** It is keyed by the installation's key and shortened: from the digest alone no guess of a secret can be
 //! tried. **Limit.** What templates take from notifications is not in it.
@@ -10,7 +10,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretSlice};
 use sha2::Sha256;
 
-use crate::config::{ChannelConfig, Method};
+use crate::config::ChannelConfig;
 
 /// Bytes of a digest: two configurations hardly share one.
 const DIGEST_BYTES: usize = 8;
@@ -28,18 +28,20 @@ fn digest(config: &ChannelConfig, key: &SecretSlice<u8>) -> String {
         mac.update(part.as_bytes());
     };
     add("what a channel calls with");
-    add(match config.method {
-        Method::Post => "POST",
-        Method::Put => "PUT",
-    });
+    add(config.method.name());
     add(&config.url);
     add(config.body.as_deref().unwrap_or_default());
+    add(&config.content_type);
     add(config.proxy.as_ref().map_or("", |proxy| proxy.expose_secret()));
-    for (name, value) in &config.headers {
-        add(name);
-        add(value.expose_secret());
+    for (of, named) in [("headers", &config.headers), ("with", &config.with)] {
+        for (name, value) in named {
+            add(of);
+            add(name);
+            add(value.expose_secret());
+        }
     }
     for secret in &config.secrets {
+        add("secret");
         add(secret.expose_secret());
     }
     let bytes = mac.finalize().into_bytes();

@@ -167,7 +167,7 @@ impl Http {
         let context = Answer { status, headers: &headers, body: &bytes }.context();
         let provider_id = answers.provider_id(&context);
         let (duration, code) = (started.elapsed(), status.as_u16());
-        let Err((failure, reason)) = answers.accepts(&context, body) else {
+        let Err((failure, reason)) = answers.accepts(&context, body, &bytes) else {
             return Outcome::Sent { status: code, duration, provider_id };
         };
         Outcome::Failed(Failed {

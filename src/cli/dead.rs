@@ -204,13 +204,14 @@ async fn show(session: &Session, id: i64, as_json: bool) -> Result<Exit, Failure
     ];
     let lines = fields.iter().filter(|field| !row[**field].is_null()).map(|field| {
         let show = if field.ends_with("_at") { Show::Time } else { Show::Text };
-        format!("{field:16} {}\n", view::shown(&row[*field], show))
+        let shown = if *field == "error" { view::whole(&row[*field]) } else { view::shown(&row[*field], show) };
+        format!("{field:16} {shown}\n")
     });
     let waits = [("waits", &waits["explanation"]), ("what to do", &waits["action"])];
     let waits = waits
         .iter()
         .filter(|(_, told)| !told.is_null())
-        .map(|(name, told)| format!("{name:16} {}\n", view::shown(told, Show::Text)));
+        .map(|(name, told)| format!("{name:16} {}\n", view::whole(told)));
     let columns = [
         Column("number", "NO", Show::Number),
         Column("started_at", "STARTED", Show::Time),

@@ -51,8 +51,18 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
         Column("attempts", "ATTEMPTS", Show::Number),
         Column("http_status", "HTTP", Show::Number),
         Column("error", "ERROR", Show::Text),
-        Column("explanation", "WHY IT WAITS", Show::Text),
     ];
-    print(&view::table(&rows, &columns, "nothing was written to this recipient, or its retention has passed"))?;
+    let table = view::table(&rows, &columns, "nothing was written to this recipient, or its retention has passed");
+    print(&rows.iter().map(said).fold(table, |all, said| all + &said))?;
     Ok(Exit::Clean)
+}
+
+/// What is too long for the table: why it waits, what to do, and an error that was cut there.
+fn said(row: &Value) -> String {
+    let is_cut = view::shown(&row["error"], Show::Text) != view::whole(&row["error"]);
+    let lines =
+        [("error", &row["error"], is_cut), ("waits", &row["explanation"], true), ("what to do", &row["action"], true)];
+    let lines = lines.iter().filter(|(_, told, is_shown)| *is_shown && !told.is_null());
+    let lines: String = lines.map(|(name, told, _)| format!("  {name:10} {}\n", view::whole(told))).collect();
+    if lines.is_empty() { lines } else { format!("\n{}\n{lines}", view::whole(&row["id"])) }
 }

@@ -9,7 +9,7 @@ use super::Failure;
 use crate::printable;
 use crate::store::command::{Parameters, Session};
 
-/// Longer texts are cut in tables; `--json` has them whole.
+/// Longer texts are cut in tables; [`whole`] and `--json` have them whole.
 const TEXT_CHARS_MAX: usize = 72;
 
 /// One column of a table: which field of the row, under which title, shown how.
@@ -82,13 +82,18 @@ pub(super) fn text(value: &Value) -> String {
     printable::line(value.as_str().unwrap_or_default()).into_owned()
 }
 
-/// One value for people; nothing for NULL.
-pub(super) fn shown(value: &Value, show: Show) -> String {
-    let text = match value {
-        Value::Null => return String::new(),
+/// One value for people, on one line however long; nothing for NULL.
+pub(super) fn whole(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
         Value::String(_) => text(value).split_whitespace().collect::<Vec<_>>().join(" "),
         other => printable::json(&other.to_string()).into_owned(),
-    };
+    }
+}
+
+/// One value for people, short; nothing for NULL.
+pub(super) fn shown(value: &Value, show: Show) -> String {
+    let text = whole(value);
     let text = match show {
         // 2026-01-31T12:00:00.123+00:00
         Show::Time => time(&text),

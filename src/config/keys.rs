@@ -98,7 +98,7 @@ pub const KEYS: &[Key] = &[
     key("channels.*.response_bytes_max", Bytes(1_024, 16 << 20), Value("16KiB"), "Response bytes read at most."),
     key("channels.*.retry_after_max", Duration(SECOND, 7 * DAY), Value("1h"), "The longest Retry-After that is honoured."),
     key("channels.*.circuit.failures", Integer(1, 100_000), Value("10"), "Failures in a row that open the circuit."),
-    key("channels.*.circuit.unauthorized", Integer(1, 100_000), Value("5"), "401 and 403 in a row that open the circuit."),
+    key("channels.*.circuit.unauthorized", Integer(1, 100_000), Value("5"), "401 and 403 in a row, over all instances, that open the circuit."),
     key("channels.*.circuit.open_for", Duration(100, DAY), Value("30s"), "How long the circuit stays open before a single probe; each probe that fails doubles it."),
     key("channels.*.circuit.open_max", Duration(100, DAY), Value("5m"), "The longest that the circuit stays open before the next probe; never less than open_for."),
     key("routes.*.channels", Texts, Required("list the channels in failover order"), "The channels in failover order."),

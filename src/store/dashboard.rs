@@ -16,6 +16,15 @@ pub const LIST_PAGE: usize = 50;
 /// Bulk actions on one page.
 pub const BULK_PAGE: usize = 30;
 
+/// How much of errors is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// All.
+    Whole,
+    /// Nothing that may quote a provider.
+    Cause,
+}
+
 /// Which part of a list is asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Part {
@@ -52,9 +61,9 @@ impl Store {
     }
 
     /// The newest dead letters, by cause.
-    pub async fn dashboard_dead_groups(&self, part: &Part, topics: Option<&[String]>) -> Answer<Value> {
-        let query = query!("dashboard/read_dead_groups", Request, [TEXT, INT8, INT8, INT8, TEXT, TEXT_ARRAY]);
-        self.read_part(query, part, &[&topics]).await
+    pub async fn dashboard_dead_groups(&self, part: &Part, topics: Option<&[String]>, told: Told) -> Answer<Value> {
+        let query = query!("dashboard/read_dead_groups", Request, [TEXT, INT8, INT8, INT8, TEXT, TEXT_ARRAY, BOOL]);
+        self.read_part(query, part, &[&topics, &(told == Told::Whole)]).await
     }
 
     /// The schedules and their last runs.

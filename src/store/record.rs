@@ -94,12 +94,12 @@ pub struct Failed {
 }
 
 /// What follows a failed attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// The same channel again, after this wait.
     Retry(Duration),
-    /// The same channel again, after this wait: it was a probe, which uses up no attempt.
-    Probe(Duration),
+    /// The same channel again, after this wait, for this origin: it was a probe, which uses up no attempt.
+    Probe(Duration, Arc<str>),
     /// The route's channel at this position, at once.
     Channel(i16),
     /// FAILED.
@@ -270,7 +270,7 @@ impl Store {
                 BOOL,
                 INT4_ARRAY,
                 TIMESTAMPTZ_ARRAY,
-                BOOL_ARRAY,
+                TEXT_ARRAY,
                 TEXT_ARRAY
             ]
         );
@@ -294,7 +294,7 @@ impl Store {
             &is_sweep,
             &dead,
             &column.created,
-            &column.probes,
+            &column.probed,
             &column.provider_ids,
         ];
         let rows = self.query(query, &arguments).await?;
@@ -351,7 +351,7 @@ struct Columns<'a> {
     waits: Vec<Option<i64>>,
     next_steps: Vec<Option<i16>>,
     created: Vec<DateTime<Utc>>,
-    probes: Vec<bool>,
+    probed: Vec<Option<&'a str>>,
     provider_ids: Vec<Option<&'a str>>,
 }
 
@@ -370,26 +370,27 @@ impl<'a> Columns<'a> {
             waits: failed.iter().map(|f| f.next.wait().map(millis)).collect(),
             next_steps: failed.iter().map(|f| f.next.step()).collect(),
             created: failed.iter().map(|f| f.created_at).collect(),
-            probes: failed.iter().map(|f| matches!(f.next, Next::Probe(_))).collect(),
+            probed: failed.iter().map(|f| f.next.probed()).collect(),
             provider_ids: failed.iter().map(|f| f.provider_id.as_deref()).collect(),
         }
     }
 }
 
 impl Next {
-    fn wait(self) -> Option<Duration> {
+    fn wait(&self) -> Option<Duration> {
         match self {
-            Next::Retry(wait) | Next::Probe(wait) => Some(wait),
+            Next::Retry(wait) | Next::Probe(wait, _) => Some(*wait),
             Next::Channel(_) => Some(Duration::ZERO),
             Next::GiveUp => None,
         }
     }
 
-    fn step(self) -> Option<i16> {
-        match self {
-            Next::Channel(position) => Some(position),
-            Next::Retry(_) | Next::Probe(_) | Next::GiveUp => None,
-        }
+    fn step(&self) -> Option<i16> {
+        if let Next::Channel(position) = self { Some(*position) } else { None }
+    }
+
+    fn probed(&self) -> Option<&str> {
+        if let Next::Probe(_, origin) = self { Some(origin) } else { None }
     }
 }
 

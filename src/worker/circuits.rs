@@ -11,7 +11,7 @@ use super::buffer::Destination;
 use crate::channel::Outcome;
 use crate::channel::availability::{Held, May, PAUSED_WAIT};
 use crate::channel::circuit::{CircuitChange, OpenReason, Pass};
-use crate::channel::circuits::PROBE_SLACK;
+use crate::channel::circuits::{PROBE_SLACK, STREAK_MAX_AGE};
 
 /// Of all instances one makes the probe. `Wait`: another does, or that could not be asked. Whoever takes it and dies
 /// keeps it for no longer than the call may take.
@@ -52,8 +52,8 @@ pub(super) async fn no_call_was_made(worker: &Worker, channel: &str, origin: &st
     }
 }
 
-/// Takes an outcome in and tells the others what concerns them. Says for how long calls are held from now on, if that
-/// is what it led to.
+/// Takes an outcome in and tells the others what concerns them. `Some`: it says nothing of its notification, which
+/// waits for so long with the others.
 pub(super) async fn on_outcome(
     worker: &Worker,
     channel: &str,
@@ -62,11 +62,43 @@ pub(super) async fn on_outcome(
     outcome: &Outcome,
 ) -> Option<Held> {
     let change = worker.availability.on_outcome(channel, origin, pass, outcome)?;
+    if change == CircuitChange::Refused {
+        let wait = on_refusal(worker, channel, origin).await?;
+        return Some(Held { wait, is_failing: false });
+    }
     tell(worker, channel, origin, change).await;
     match change {
-        CircuitChange::Open { wait, reason, .. } => Some(Held { wait, is_failing: reason == OpenReason::Failures }),
-        CircuitChange::Close | CircuitChange::ProbeAgain => None,
+        CircuitChange::Open { wait, reason, .. } if pass == Pass::Probe => {
+            Some(Held { wait, is_failing: reason == OpenReason::Failures })
+        }
+        _ => None,
     }
+}
+
+/// A 401 or 403. Over all instances no more of them are held against their notifications than open the circuit; what
+/// meets it open, for whatever reason, was not processed either. `Some`: the notification waits for so long.
+async fn on_refusal(worker: &Worker, channel: &str, origin: &str) -> Option<Duration> {
+    let availability = &worker.availability;
+    let held_for = || availability.held_for(channel, origin).map(|held| held.wait);
+    if let Some(wait) = held_for() {
+        return Some(wait);
+    }
+    let refusals = match worker.store.count_refusal(channel, origin, STREAK_MAX_AGE).await {
+        Ok(Some(refusals)) => refusals,
+        // We hear of its circuit within a second.
+        Ok(None) => return Some(PAUSED_WAIT),
+        Err(error) => {
+            warn!(%error, channel, "a refusal could not be counted; its notification goes back");
+            return Some(PAUSED_WAIT);
+        }
+    };
+    let refusals_max = availability.refusals_max(channel);
+    if refusals >= refusals_max
+        && let Some(change) = availability.open_refused(channel, origin)
+    {
+        tell(worker, channel, origin, change).await;
+    }
+    (refusals > refusals_max).then(|| held_for().unwrap_or(PAUSED_WAIT))
 }
 
 async fn tell(worker: &Worker, channel: &str, origin: &str, change: CircuitChange) {
@@ -85,6 +117,9 @@ async fn tell(worker: &Worker, channel: &str, origin: &str, change: CircuitChang
             worker.store.close_circuit(channel, origin).await
         }
         CircuitChange::ProbeAgain => worker.store.end_probe(channel, origin, worker.instance.get()).await,
+        CircuitChange::Recognised => worker.store.forget_refusals(channel, origin).await,
+        // Counted, not told.
+        CircuitChange::Refused => Ok(()),
     };
     if let Err(error) = told {
         warn!(%error, channel, "the other instances could not be told of a circuit");

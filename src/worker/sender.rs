@@ -74,10 +74,10 @@ async fn attempt(worker: &Worker, call: &mut Call, permits: &mut Permits, cut_of
         return not_called(give_up(claimed, &Arc::from(""), "expired"));
     }
     if worker.availability.topic_is_paused(&claimed.topic) {
-        return not_called(release(claimed, PAUSED_WAIT, None));
+        return not_called(release(claimed, PAUSED_WAIT));
     }
     let Ok(route) = worker.router.route_for(&claimed.topic) else {
-        return not_called(release(claimed, NO_ROUTE_WAIT, None));
+        return not_called(release(claimed, NO_ROUTE_WAIT));
     };
     let position = route.position(claimed.route_step);
     let provider = &route.channels[position];
@@ -88,7 +88,7 @@ async fn attempt(worker: &Worker, call: &mut Call, permits: &mut Permits, cut_of
     let contents = match cut_off.run_until_cancelled(contents(worker, call, payload)).await {
         Some(Ok(Some(contents))) => contents,
         // There were no bytes for it, or it could not be read: nothing was tried.
-        None | Some(Ok(None)) => return not_called(release(claimed, Duration::ZERO, None)),
+        None | Some(Ok(None)) => return not_called(release(claimed, Duration::ZERO)),
         Some(Err(error)) => return not_called(give_up(claimed, provider.channel.name(), &error)),
     };
     send(worker, call, permits, route, position, contents, cut_off).await
@@ -158,7 +158,7 @@ async fn send(
     // Else the answer would come when the row is not ours any more.
     let is_in_time = call.claimed_at.elapsed() + provider.timeout < worker.config.lease;
     if !call.destination.as_ref().is_some_and(is_expected) || !is_in_time {
-        return not_called(worker, call, release(claimed, Duration::ZERO, None));
+        return not_called(worker, call, release(claimed, Duration::ZERO));
     }
     let pass = match call.pass {
         Pass::Normal => Pass::Normal,
@@ -167,7 +167,7 @@ async fn send(
             May::Wait(held) => {
                 let (wait, next_step) = held.way_on(route, position);
                 let waits_for = next_step.is_none().then_some(origin);
-                return Done::Released(PutBack { waits_for, ..back(claimed, wait, next_step) });
+                return Done::Released(PutBack { next_step, waits_for, ..back(claimed, wait) });
             }
         },
     };
@@ -209,21 +209,15 @@ async fn send(
         }),
         Outcome::Short(shortage) => {
             let wait = worker.shortages.note(shortage.name(), Instant::now(), rand::random());
-            release(claimed, wait, None)
+            release(claimed, wait)
         }
-        // The others were refused as well, and it was not processed: it waits with them.
-        Outcome::Failed(failed) if pass == Pass::Normal && held.is_none() && failed.is_unauthorized() => {
-            match worker.availability.refuses_credentials(name, &origin) {
-                Some(held) => {
-                    let (wait, next_step) = held.way_on(route, position);
-                    release(claimed, wait, next_step)
-                }
-                None => after_failure(claimed, route, position, provider, failed),
+        Outcome::Failed(failed) => match (held, pass) {
+            (None, _) => after_failure(claimed, route, position, provider, failed),
+            (Some(held), Pass::Probe) => after_probe(claimed, route, position, provider, failed, held, origin),
+            // The others were refused as well, and it was not processed: it waits with them.
+            (Some(held), Pass::Normal) => {
+                Done::Released(PutBack { waits_for: Some(origin), ..back(claimed, held.wait) })
             }
-        }
-        Outcome::Failed(failed) => match held.filter(|_| pass == Pass::Probe) {
-            Some(held) => after_probe(claimed, route, position, provider, failed, held),
-            None => after_failure(claimed, route, position, provider, failed),
         },
     }
 }
@@ -234,7 +228,7 @@ fn not_called(worker: &Worker, call: &Call, done: Done) -> Done {
     done
 }
 
-/// Counts a call. Says for how long calls are held because of it.
+/// Counts a call. `Some`: it says nothing of its notification; see [`circuits::on_outcome`].
 async fn note(worker: &Worker, provider: &Provider, origin: &Arc<str>, pass: Pass, outcome: &Outcome) -> Option<Held> {
     let channel = provider.channel.name();
     let (duration, called) = match outcome {
@@ -288,12 +282,12 @@ fn parse(json: String) -> Result<Box<RawValue>, String> {
     RawValue::from_string(json).map_err(|error| format!("not JSON: {error}"))
 }
 
-fn release(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> Done {
-    Done::Released(back(claimed, wait, next_step))
+fn release(claimed: &Claimed, wait: Duration) -> Done {
+    Done::Released(back(claimed, wait))
 }
 
-fn back(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> PutBack {
-    PutBack { id: claimed.id, epoch: claimed.token, wait, next_step, waits_for: None }
+fn back(claimed: &Claimed, wait: Duration) -> PutBack {
+    PutBack { id: claimed.id, epoch: claimed.token, wait, next_step: None, waits_for: None }
 }
 
 /// What can never be sent.
@@ -345,13 +339,14 @@ fn after_probe(
     provider: &Provider,
     failed: Failed,
     held: Held,
+    origin: Arc<str>,
 ) -> Done {
     let is_unknown = failed.failure == Failure::Ambiguous;
     let done = after_failure(claimed, route, position, provider, failed);
     match done {
         Done::Failed(failed) if !is_unknown => {
             let next = match held.way_on(route, position) {
-                (wait, None) => record::Next::Probe(wait + PROBED_WAIT),
+                (wait, None) => record::Next::Probe(wait + PROBED_WAIT, origin),
                 (_, Some(step)) => record::Next::Channel(step),
             };
             Done::Failed(record::Failed { next, ..failed })

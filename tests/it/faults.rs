@@ -3,6 +3,7 @@
 mod chaos;
 mod clock;
 mod copies;
+mod credentials;
 mod descriptors;
 mod destinations;
 mod disk;

@@ -282,6 +282,15 @@ async fn lists_counts_and_single_rows_say_the_same_reason() {
         .collect();
     told.sort_unstable();
     assert_eq!(told, REASONS);
+    let shown = outboxd(&database.url(), &["find", "r", "--limit", "30"], &[]).await.out;
+    for action in found.as_array().unwrap().iter().filter_map(|row| row["action"].as_str()) {
+        assert!(shown.contains(action), "what to do is not cut: {action}\n{shown}");
+    }
+    let one = outboxd(&database.url(), &["dead", "show", "15"], &[]).await.out;
+    let why =
+        "The circuit of hook at https://a.example is open: too many calls failed in a row. The provider is probed at 2";
+    assert!(shown.contains(why) && one.contains(why), "{shown}{one}");
+    assert!(one.contains("SELECT outboxd.probe_channel('hook', 'https://a.example')"), "{one}");
 }
 
 #[tokio::test]
@@ -353,4 +362,38 @@ async fn what_a_provider_says_inside_a_200_is_shown_in_every_list() {
     }
     let bulk = http::get(addr, "/bulk/new?action=retry&topic=orders", &[ops]).await.body;
     assert!(bulk.contains("dead letter matches"), "{bulk}");
+}
+
+/// The template says no and not why.
+#[tokio::test]
+async fn lists_quote_what_a_provider_said_with_its_no_and_readers_do_not_see_it() {
+    let mut world = World::new(Carrier::Memory).await;
+    world.setup = world
+        .setup
+        .set("channels.webhook.accepted_when", "{{ response.header.isSuccessful }}")
+        .set("tokens.ops.token", "operate-operate-operate")
+        .set("tokens.ops.scope", "operate")
+        .set("tokens.reader.token", "read-read-read-read")
+        .set("tokens.reader.scope", "read");
+    let no = r#"{"header": {"isSuccessful": false, "resultCode": -1000, "resultMessage": "unknown key"}}"#;
+    world.provider.answer(Reply::ok().body(no));
+    let mut instance = world.setup.start().await;
+    world.notify(1).await;
+    until(&world.app, "SELECT count(*) = 1 FROM outboxd.dead_letters").await;
+    for command in [["find", "r1"], ["dead", "list"]] {
+        let listed = outboxd(&world.database.url(), &command, &[]).await.out;
+        assert!(listed.contains("-1000"), "{command:?}: {listed}");
+    }
+    let addr = instance.http_addr().await;
+    let (reader, ops) = ("Authorization: Bearer read-read-read-read", "Authorization: Bearer operate-operate-operate");
+    for path in ["/v1/notifications", "/notifications", "/notifications/1", "/dead", "/v1/dead_letters"] {
+        let whole = http::get(addr, path, &[ops]).await.body;
+        assert!(whole.contains("-1000") && whole.contains("unknown key"), "{path}: {whole}");
+        let masked = http::get(addr, path, &[reader]).await.body;
+        assert!(masked.contains("not accepted") && !masked.contains("-1000"), "{path}: {masked}");
+    }
+    let reader = world.database.connect_as_member_of("outboxd_reader").await;
+    let told = "SELECT string_agg(DISTINCT error, ', ') FROM (SELECT error FROM outboxd.notifications UNION SELECT error FROM outboxd.dead_letters
+                UNION SELECT error FROM outboxd.attempts UNION SELECT last_error FROM outboxd.channel_health WHERE last_error IS NOT NULL) e";
+    assert_eq!(value::<String>(&reader, told).await, "status 200 OK, not accepted");
 }

@@ -7,5 +7,5 @@ WITH gone AS (
     DELETE FROM outboxd.channel_state h WHERE h.channel = $1::text AND h.origin = $2::text AND h.paused_at IS NULL
 )
 UPDATE outboxd.channel_state h
-   SET held_until = NULL, reason = NULL, openings = 0, probe_by = NULL, probe_until = NULL, changed_at = clock_timestamp()
+   SET held_until = NULL, reason = NULL, openings = 0, refused = 0, probe_by = NULL, probe_until = NULL, changed_at = clock_timestamp()
  WHERE h.channel = $1::text AND h.origin = $2::text AND h.paused_at IS NOT NULL

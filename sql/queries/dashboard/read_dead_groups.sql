@@ -1,12 +1,14 @@
 -- The newest 10,000 dead letters by topic, channel and cause, a page of these groups, the largest first. The cause is the
--- HTTP status, or the error up to its first colon; _pick_dead() compares with the same expression, so that a group is
--- retried as it stands here.
+-- HTTP status, or the error up to its first colon; of a 2xx that was not taken for a delivery the error, whole, or for
+-- those who may not see what a provider said up to and with its first colon. _pick_dead() compares with the same
+-- expressions, so that a group is retried as it stands here.
 -- $1 only groups with this in their topic, channel or cause · $2 $3 $4 $5 the place of the last one of the page before;
--- NULL: from the first on · $6 patterns of LIKE for topics; NULL: all
+-- NULL: from the first on · $6 patterns of LIKE for topics; NULL: all · $7 whether the errors are told whole
 -- Locks: none. Index: notification_log_failed, from its end; attempt_notification. 51 groups at most.
 WITH newest AS MATERIALIZED (
     SELECT row_number() OVER (ORDER BY l.failed_at DESC) AS number, l.id, l.topic, l.channel, l.http_status, l.failed_at, l.error,
-           coalesce('HTTP ' || l.http_status, nullif(left(split_part(l.error, ':', 1), 120), ''), 'no error') AS cause
+           coalesce(CASE WHEN l.http_status / 100 = 2 THEN coalesce(CASE WHEN NOT $7::bool THEN nullif(left(l.error, strpos(l.error, ':')), '') END, l.error) END,
+                    'HTTP ' || l.http_status, nullif(left(split_part(l.error, ':', 1), 120), ''), 'no error') AS cause
       FROM outboxd.notification_log l
      WHERE l.failed_at IS NOT NULL AND ($6::text[] IS NULL OR l.topic LIKE ANY ($6)) ORDER BY l.failed_at DESC LIMIT 10000
 ), grouped AS MATERIALIZED (

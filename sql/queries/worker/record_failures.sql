@@ -8,13 +8,14 @@
 -- $1 ids · $2 tokens · $3 outcomes ('failed'|'unknown') · $4 errors · $5 http statuses · $6 channel names ·
 -- $7 durations in ms · $8 responses · $9 waits in ms (NULL: give up) · $10 next route steps (NULL: the same) ·
 -- $11 instance · $12 sweep only · $13 dead instances · $14 created_at ·
--- $15 whether it was a probe: then no attempt is counted, and the one noted has no number · $16 the provider's ids
+-- $15 the origin that a probe went to, and its row waits for ('': the channel as a whole; NULL: no probe): then no attempt
+-- is counted, and the one noted has no number · $16 the provider's ids
 -- Locks: outbox rows, then log rows, by id. Index: outbox_pkey, notification_log_pkey.
 WITH outcome AS MATERIALIZED (
     SELECT u.*, EXISTS (SELECT FROM outboxd.notification_log l WHERE l.id = u.id AND l.created_at = u.created_at) AS is_ours
       FROM unnest($1::bigint[], $2::int[], $3::text[], $4::text[], $5::smallint[], $6::text[], $7::int[], $8::text[],
-                  $9::bigint[], $10::smallint[], $14::timestamptz[], $15::bool[], $16::text[])
-           u(id, token, outcome, error, http_status, channel, duration_ms, response, wait, next_step, created_at, is_probe, provider_id)
+                  $9::bigint[], $10::smallint[], $14::timestamptz[], $15::text[], $16::text[])
+           u(id, token, outcome, error, http_status, channel, duration_ms, response, wait, next_step, created_at, probed, provider_id)
 ), held AS MATERIALIZED (
     SELECT o.id, o.epoch, o.attempts, o.cancel, o.has_turn, o.topic, o.ordering_key
       FROM outboxd.outbox o JOIN outcome u ON o.id = u.id AND u.is_ours
@@ -23,9 +24,9 @@ WITH outcome AS MATERIALIZED (
      ORDER BY o.id FOR UPDATE OF o
 ), waiting AS (
     UPDATE outboxd.outbox o
-       SET state = 'ready', instance = NULL, waits_for = NULL, retry_at = clock_timestamp() + u.wait * interval '1 ms',
-           route_step = coalesce(u.next_step, o.route_step), attempts = o.attempts - u.is_probe::int,
-           channel_attempts = CASE WHEN u.next_step IS NULL THEN o.channel_attempts - u.is_probe::int ELSE 0 END
+       SET state = 'ready', instance = NULL, waits_for = u.probed, retry_at = clock_timestamp() + u.wait * interval '1 ms',
+           route_step = coalesce(u.next_step, o.route_step), attempts = o.attempts - (u.probed IS NOT NULL)::int,
+           channel_attempts = CASE WHEN u.next_step IS NULL THEN o.channel_attempts - (u.probed IS NOT NULL)::int ELSE 0 END
       FROM held h JOIN outcome u ON u.id = h.id
      WHERE o.id = ANY ($1::bigint[]) AND o.id = h.id AND u.wait IS NOT NULL AND NOT h.cancel
 ), ended AS (
@@ -42,7 +43,7 @@ WITH outcome AS MATERIALIZED (
 ), noted AS (
     INSERT INTO outboxd.attempt (notification_id, token, number, started_at, duration_ms, instance, http_status, outcome,
                                  channel, error, response, provider_id)
-    SELECT u.id, u.token, CASE WHEN NOT u.is_probe THEN h.attempts END, clock_timestamp() - u.duration_ms * interval '1 ms', u.duration_ms, $11::int,
+    SELECT u.id, u.token, CASE WHEN u.probed IS NULL THEN h.attempts END, clock_timestamp() - u.duration_ms * interval '1 ms', u.duration_ms, $11::int,
            u.http_status, CASE WHEN h.id IS NULL THEN 'late failure' ELSE u.outcome END, u.channel, u.error, u.response,
            u.provider_id
       FROM outcome u LEFT JOIN held h ON h.id = u.id

@@ -55,6 +55,7 @@ fn within(value: &mut Value) {
                     ("recipient", Value::String(text)) => *text = masked(text),
                     ("subject", Value::String(text)) => *text = subject(text),
                     ("error" | "last_error", Value::String(text)) => *text = cause(text),
+                    ("cause", Value::String(text)) => text.truncate(text.find(':').map_or(text.len(), |at| at + 1)),
                     (_, value) => within(value),
                 }
             }
@@ -113,13 +114,14 @@ mod tests {
     fn nothing_of_a_row_tells_a_recipient_or_a_payload() {
         let mut given = json!({
             "id": 1, "recipient": "+821012345678", "payload": {"text": "secret"}, "headers": {"x": "secret"},
-            "response": "secret", "filter": {"recipient": "+821012345678", "topic": "t", "error_like": "%secret%"},
-            "subject": "{\"recipient\": \"+821012345678\"}", "error": "not accepted: secret",
+            "response": "secret", "filter": {"recipient": "+821012345678", "topic": "t", "error_like": "%secret%",
+            "cause": "not accepted: secret"}, "subject": "{\"recipient\": \"+821012345678\"}", "error": "not accepted: secret",
             "rows": [{"last_error": "connect: refused"}, {"payload": "secret"}],
         });
         row(&mut given);
         let wanted = json!({
-            "id": 1, "recipient": "+8****78", "filter": {"recipient": "+8****78", "topic": "t"},
+            "id": 1, "recipient": "+8****78",
+            "filter": {"recipient": "+8****78", "topic": "t", "cause": "not accepted:"},
             "subject": "{\"recipient\":\"+8****78\"}", "error": "not accepted",
             "rows": [{"last_error": "connect: refused"}, {}],
         });

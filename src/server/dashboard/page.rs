@@ -13,7 +13,7 @@ use crate::server::access::Caller;
 use crate::server::api::{notifications, reach, redact};
 use crate::server::problem::Problem;
 use crate::store::Store;
-use crate::store::dashboard::Part;
+use crate::store::dashboard::{Part, Told};
 
 /// A page with its filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,7 +164,10 @@ impl Page {
                 let (health, work) = tokio::try_join!(store.dashboard_health(), store.dashboard_work())?;
                 json!({"health": health, "work": work})
             }
-            Page::Dead(part) => cut(store.dashboard_dead_groups(part, topics).await?, "groups"),
+            Page::Dead(part) => {
+                let told = if caller.may_see_payloads() { Told::Whole } else { Told::Cause };
+                cut(store.dashboard_dead_groups(part, topics, told).await?, "groups")
+            }
             Page::Channels(part) => cut(store.dashboard_channels(part).await?, "channels"),
             Page::Topics(part) => cut(store.dashboard_topics(part, topics).await?, "topics"),
             Page::Schedules(part) => cut(store.dashboard_schedules(part, topics).await?, "schedules"),

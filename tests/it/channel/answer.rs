@@ -77,6 +77,24 @@ async fn a_no_inside_a_200_is_taken_for_what_the_provider_means() {
 }
 
 #[tokio::test]
+async fn where_the_template_does_not_say_why_the_error_quotes_the_answer_in_bounds() {
+    let provider = Provider::start();
+    for (accepted_when, body, said) in [
+        (NHN, NHN_NO, format!("not accepted: {NHN_NO}")),
+        (CODES, r#"{"code": "9999"}"#, r#"not accepted: transient: {"code": "9999"}"#.to_owned()),
+        (SLACK_HOOK, "no\r\n\tteam\u{1b}[2J ", "not accepted: no team [2J".to_owned()),
+        (SLACK_HOOK, "", "not accepted".to_owned()),
+        (SLACK_HOOK, &"가".repeat(300), format!("not accepted: {}", "가".repeat(200))),
+        ("{{ 'permanent: why' }}", NHN_NO, "not accepted: why".to_owned()),
+        ("{{ 'transient: why' }}", NHN_NO, "not accepted: why".to_owned()),
+    ] {
+        let channel = channel(&reading(&provider, accepted_when));
+        let failed = failed(answered(&channel, &provider, Reply::ok().body(body)).await);
+        assert_eq!(failed.error, format!("status 200 OK, {said}"));
+    }
+}
+
+#[tokio::test]
 async fn only_a_2xx_is_read_and_a_plain_channel_reads_none() {
     let provider = Provider::start();
     let strict = channel(&reading(&provider, NHN));

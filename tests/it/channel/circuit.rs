@@ -142,8 +142,34 @@ fn stragglers_neither_reopen_nor_prolong_an_open_circuit() {
 #[test]
 fn a_streak_of_unauthorized_opens_the_circuit() {
     let table = Table::new();
-    assert_eq!(table.reports(2, &unauthorized()), None);
-    assert_eq!(table.report(Pass::Normal, &unauthorized()), opens(OPEN_FOR, OpenReason::Unauthorized, 1));
+    let open_refused = || table.circuits.open_refused("push", CHANNEL_WIDE, table.now);
+    assert_eq!(table.circuits.refusals_max("push"), 3);
+    assert_eq!(table.reports(3, &unauthorized()), Some(CircuitChange::Refused), "all instances count together");
+    assert_eq!(table.verdict(), Verdict::Go);
+    assert_eq!(open_refused(), opens(OPEN_FOR, OpenReason::Unauthorized, 1));
+    assert_eq!(table.reports(3, &unauthorized()), Some(CircuitChange::Refused));
+    assert_eq!(open_refused(), None, "once, however many calls find the streak complete");
+}
+
+#[test]
+fn what_the_provider_accepts_ends_a_streak_of_unauthorized_and_a_failure_does_not() {
+    for accepted in [sent(), status(404, Failure::Permanent, None)] {
+        let table = Table::new();
+        assert_eq!(table.report(Pass::Normal, &accepted), None, "there is none");
+        assert_eq!(table.report(Pass::Normal, &unauthorized()), Some(CircuitChange::Refused));
+        assert_eq!(table.report(Pass::Normal, &down()), None);
+        assert_eq!(table.report(Pass::Normal, &accepted), Some(CircuitChange::Recognised));
+        assert_eq!(table.report(Pass::Normal, &accepted), None, "told once");
+    }
+}
+
+#[test]
+fn a_probe_that_is_refused_opens_the_circuit_for_longer() {
+    let mut table = Table::new();
+    table.reports(5, &down());
+    table.pass(OPEN_FOR);
+    assert_eq!(table.verdict(), Verdict::Probe);
+    assert_eq!(table.report(Pass::Probe, &unauthorized()), opens(OPEN_FOR * 2, OpenReason::Unauthorized, 2));
 }
 
 #[test]

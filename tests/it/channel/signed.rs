@@ -1,9 +1,12 @@
 //! Requests that are signed by their templates: date, nonce, constants, digests, and the request itself.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use outboxd::config::ChannelConfig;
+use outboxd::channel::credentials::digests;
+use outboxd::config::{ChannelConfig, Method};
 use sha2::Sha256;
 
 use super::{Note, assert_sent, channel, config, failed};
@@ -85,4 +88,28 @@ async fn what_cannot_be_signed_fails_before_the_call_and_tells_no_secret() {
         assert!(!failed.error.contains(SECRET) && !format!("{channel:?}").contains(SECRET), "{}", failed.error);
     }
     assert_eq!(provider.count(), 0);
+}
+
+#[test]
+fn wherever_a_request_carries_a_credential_another_one_has_another_digest() {
+    let changes: [fn(&mut ChannelConfig); 9] = [
+        |_| {},
+        |config| config.method = Method::Put,
+        |config| config.url = "https://a.example/key".to_owned(),
+        |config| config.body = Some("key".to_owned()),
+        |config| config.content_type = "text/plain; key".to_owned(),
+        |config| config.proxy = Some("key".into()),
+        |config| config.headers = [("a".to_owned(), "key".into())].into(),
+        |config| config.with = [("a".to_owned(), "key".into())].into(),
+        |config| config.secrets = ["a".into(), "key".into()].into(),
+    ];
+    let channel = |change: &fn(&mut ChannelConfig)| {
+        let mut config = config("https://a.example/");
+        change(&mut config);
+        config
+    };
+    let channels: BTreeMap<String, ChannelConfig> =
+        changes.iter().enumerate().map(|(n, change)| (n.to_string(), channel(change))).collect();
+    let different: BTreeSet<String> = digests(&channels, &b"installation".to_vec().into()).into_values().collect();
+    assert_eq!(different.len(), changes.len());
 }

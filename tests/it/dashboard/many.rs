@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use outboxd::store::Store;
-use outboxd::store::dashboard::Part;
+use outboxd::store::dashboard::{Part, Told};
 
 use super::pages::HTML;
 use super::{Desk, pictures};
@@ -189,7 +189,7 @@ async fn pages_are_read_within_50_ms_beside_10_000_topics() {
         store.dashboard_channels(&all).await.unwrap();
         took("channels", began);
         let began = Instant::now();
-        store.dashboard_dead_groups(&all, None).await.unwrap();
+        store.dashboard_dead_groups(&all, None, Told::Whole).await.unwrap();
         took("dead letters", began);
         let began = Instant::now();
         store.dashboard_work().await.unwrap();
@@ -201,4 +201,32 @@ async fn pages_are_read_within_50_ms_beside_10_000_topics() {
     println!("{best:?}");
     assert!(best.values().all(|least| *least < Duration::from_millis(50)), "{best:?}");
     desk.end().await;
+}
+
+#[tokio::test]
+async fn buttons_of_the_first_page_are_for_the_worst_and_say_what_they_leave_out() {
+    let world = World::new(Carrier::Memory).await;
+    let mut instance = world.setup.start().await;
+    let addr = instance.http_addr().await;
+    // For the n-th endpoint n notifications wait.
+    sql::run(
+        &world.app,
+        "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason)
+         SELECT 'webhook', format('https://%s.example:443', n), now() + interval '1 h', 'failures' FROM generate_series(1, 7) n
+         UNION ALL SELECT 'whole', '', now() + interval '1 h', 'unauthorized';
+         BEGIN; SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 28);
+         UPDATE outboxd.outbox SET retry_at = now() + interval '1 h', waits_for = format('https://%s.example:443', w.n)
+           FROM (SELECT n, row_number() OVER () AS place FROM generate_series(1, 7) n, generate_series(1, n)) w WHERE id = w.place; COMMIT;
+         SELECT outboxd.pause_channel('c' || n) FROM generate_series(11, 23) n;
+         INSERT INTO outboxd.schedule (name, cron, timezone, topic, audience, lead, spread, catch_up, paused_at)
+         SELECT 's' || n, '0 9 * * 1', 'UTC', 'orders', 'app.audience', '0', '0', '0', now() FROM generate_series(11, 24) n",
+    )
+    .await;
+    let page = get(addr, "/", &[HTML]).await.body.replace("&#x2f;", "/");
+    let probed = between(&page, ">Probe ", "<");
+    let endpoint = |n: usize| format!("webhook https://{n}.example:443");
+    assert_eq!(probed, ["whole".to_owned(), endpoint(7), endpoint(6), endpoint(5), endpoint(4)], "{page}");
+    for more in [">3 more<", ">3 more paused channels<", ">4 more paused schedules<"] {
+        assert!(page.contains(more), "{more}: {page}");
+    }
 }

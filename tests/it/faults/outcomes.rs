@@ -90,7 +90,7 @@ async fn an_outcome_of_what_a_restore_took_away_does_not_touch_the_row_with_its_
     assert!(record.sent.is_empty() && record.duplicates.is_empty() && record.late == 0, "{record:?}");
     for next in [Next::GiveUp, Next::Retry(Duration::ZERO), Next::Channel(1)] {
         for recorder in [Recorder::Worker, Recorder::Sweep(&[instance])] {
-            let record = store.record_failures(&[failed(&old, next)], instance, recorder).await.unwrap();
+            let record = store.record_failures(&[failed(&old, next.clone())], instance, recorder).await.unwrap();
             assert!(record.waiting.is_empty() && record.failed.is_empty() && record.canceled.is_empty(), "{record:?}");
         }
     }
