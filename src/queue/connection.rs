@@ -27,6 +27,10 @@ pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Finding the primary and connecting to it, however many hosts are tried.
 const REACH_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a connection is used until it is asked again whose the keys are: a FLUSHALL took the answer along, and
+/// another installation may have come first.
+const CLAIM_EVERY: Duration = Duration::from_secs(3);
+
 /// One connection at a time, remade when it breaks.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -38,6 +42,8 @@ pub(super) struct Link {
 #[derive(Debug, Default)]
 struct State {
     connection: Option<MultiplexedConnection>,
+    /// When it was last heard that the keys are ours.
+    claimed: Option<Instant>,
     /// Counts connections, so that a late failure of an old one does not end the new one.
     serial: u64,
     failed: Option<Failed>,
@@ -102,6 +108,7 @@ impl Link {
     async fn connection(&self) -> Result<(MultiplexedConnection, u64), Failure> {
         let asked = Instant::now();
         let mut state = self.state.lock().await;
+        self.claim_again(&mut state).await?;
         if let Some(connection) = &state.connection {
             return Ok((connection.clone(), state.serial));
         }
@@ -116,6 +123,7 @@ impl Link {
             Ok(connection) => {
                 state.serial += 1;
                 state.failed = None;
+                state.claimed = Some(Instant::now());
                 state.connection = Some(connection.clone());
                 Ok((connection, state.serial))
             }
@@ -129,11 +137,24 @@ impl Link {
         }
     }
 
+    /// Asks on a connection that stands for a while whose the keys are.
+    async fn claim_again(&self, state: &mut State) -> Result<(), Failure> {
+        let is_due = state.claimed.is_none_or(|claimed| claimed.elapsed() >= CLAIM_EVERY);
+        let Some(connection) = state.connection.as_mut().filter(|_| is_due) else { return Ok(()) };
+        connection.set_response_timeout(RESPONSE_TIMEOUT);
+        let claimed = self.server.claim(connection).await;
+        state.claimed = Some(Instant::now());
+        if claimed.as_ref().is_err_and(Failure::breaks_connection) {
+            state.connection = None;
+        }
+        claimed
+    }
+
     /// Connects and opens the generation that counts there, before anything is pushed.
     async fn reach(&self) -> Result<MultiplexedConnection, Failure> {
         let reach = async {
             let mut primary = self.server.connect().await?;
-            self.server.claim(&mut primary).await?;
+            self.server.claim(&mut primary.connection).await?;
             self.counter.open_generation(&mut primary).await?;
             Ok(primary.connection)
         };

@@ -4,9 +4,10 @@
 //! {prefix}:v1:owner   hash   install_id, database
 //! ```
 //!
-//! Asked on every new connection, before anything is pushed on it. Two installations under one prefix would take each
-//! other's messages and events, so the second is refused. A database that was copied has its original's installation
-//! until it is adopted: meanwhile it does not get the keys. Where the key is gone (FLUSHALL), it is written again.
+//! Asked on every new connection, before anything is pushed on it, and every few seconds on one that is used. Two
+//! installations under one prefix would take each other's messages and events, so the second is refused. A database that
+//! was copied has its original's installation until it is adopted: meanwhile it does not get the keys. Where the key is
+//! gone (FLUSHALL), it is written again; if another came first, the keys are left to it.
 
 use std::sync::{Mutex, PoisonError};
 

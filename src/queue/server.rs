@@ -66,9 +66,9 @@ impl Server {
     }
 
     /// Refuses keys that are another's.
-    pub(super) async fn claim(&self, primary: &mut Primary) -> Result<(), Failure> {
+    pub(super) async fn claim(&self, connection: &mut MultiplexedConnection) -> Result<(), Failure> {
         match &self.owner {
-            Some((owner, key)) => owner.claim(&mut primary.connection, key).await,
+            Some((owner, key)) => owner.claim(connection, key).await,
             None => Ok(()),
         }
     }

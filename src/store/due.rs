@@ -55,11 +55,6 @@ pub struct Searched {
 }
 
 impl Searched {
-    /// It was not searched.
-    pub(super) fn nothing() -> Searched {
-        Searched { steps: 0, more: None, asked_at: Utc::now(), next_in: Some(ROUND_EVERY) }
-    }
-
     /// Columns of each row: steps, last_second, last_topic, asked_at, next_in_ms.
     pub(super) fn of(rows: &[Row]) -> Result<Searched> {
         let row = rows.first().ok_or_else(|| super::Error::Bug("a search for what is due has no row".into()))?;

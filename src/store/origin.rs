@@ -2,7 +2,8 @@
 //!
 //! Every connection asks before its first use, and each heartbeat: `outboxd._recognise()`, which says what to do. While
 //! the live work that a copy brought is set aside, in batches, nothing up to the last id that it brought is published,
-//! released or claimed: only the fast path works, above that id. So what is written from then on goes out at once.
+//! released or claimed. What is written from then on has a higher id and goes out at once; a new row of a key that came
+//! with the copy goes once that is set aside.
 //!
 //! **Guarantee.** No statement of an instance runs on a copy before somebody has noticed it. **Limit.** Behind a
 //! transaction-mode pooler an instance may use a server for a heartbeat before it notices that it was exchanged. A copy
@@ -33,6 +34,11 @@ impl Origin {
     /// The last notification that the copy brought, while what it brought is set aside.
     pub(super) fn aside_through(&self) -> Option<i64> {
         Some(self.work.load(Ordering::Acquire)).filter(|through| *through > 0)
+    }
+
+    /// Only notifications above this one may be published; 0: any.
+    pub(super) fn above(&self) -> i64 {
+        self.aside_through().unwrap_or(0)
     }
 
     /// The database has said it.

@@ -141,7 +141,7 @@ impl Store {
         let query =
             query!("relay/reserve_fresh", Relaxed, [INT8, INT8, TEXT_ARRAY, INT4, INT4, INT8_ARRAY, TEXT_ARRAY, INT8]);
         let skip: Vec<&str> = scan.skip.iter().map(|topic| &**topic).collect();
-        let (rows_max, above) = (bounded(scan.rows_max), self.origin.aside_through().unwrap_or(0));
+        let (rows_max, above) = (bounded(scan.rows_max), self.origin.above());
         let rows = self
             .query(query, &[&scan.last_id, &scan.overlap, &skip, &rows_max, &instance, &confirm, &scan.only, &above])
             .await?;
@@ -160,15 +160,13 @@ impl Store {
 
     /// Takes ready rows topic by topic and confirms earlier publications on the way.
     pub async fn reserve_topics(&self, scans: &[TopicScan], instance: i32, confirm: &[i64]) -> Result<Found> {
-        if self.origin.aside_through().is_some() {
-            self.confirm(confirm).await?;
-            return Ok(Found::default());
-        }
-        let query = query!("relay/reserve_topics", Relaxed, [TEXT_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY]);
+        let query =
+            query!("relay/reserve_topics", Relaxed, [TEXT_ARRAY, INT8_ARRAY, INT4_ARRAY, INT4, INT8_ARRAY, INT8]);
         let topics: Vec<&str> = scans.iter().map(|scan| &*scan.topic).collect();
         let after: Vec<i64> = scans.iter().map(|scan| scan.after).collect();
         let rows_max: Vec<i32> = scans.iter().map(|scan| bounded(scan.rows_max)).collect();
-        let rows = self.query(query, &[&topics, &after, &rows_max, &instance, &confirm]).await?;
+        let above = self.origin.above();
+        let rows = self.query(query, &[&topics, &after, &rows_max, &instance, &confirm, &above]).await?;
         Found::of(&rows.iter().collect::<Vec<_>>())
     }
 
@@ -188,13 +186,11 @@ impl Store {
         back: Duration,
         instance: i32,
     ) -> Result<Due> {
-        if self.origin.aside_through().is_some() {
-            return Ok(Due::default());
-        }
-        let query = query!("relay/reserve_due", Relaxed, [TEXT_ARRAY, INT4_ARRAY, INT8, INT4, INT2_ARRAY]);
+        let query = query!("relay/reserve_due", Relaxed, [TEXT_ARRAY, INT4_ARRAY, INT8, INT4, INT2_ARRAY, INT8]);
         let names: Vec<&str> = topics.iter().map(|(topic, _)| &**topic).collect();
         let rows_max: Vec<i32> = topics.iter().map(|(_, rows_max)| bounded(*rows_max)).collect();
-        let rows = self.query(query, &[&names, &rows_max, &millis(back), &instance, &steps]).await?;
+        let above = self.origin.above();
+        let rows = self.query(query, &[&names, &rows_max, &millis(back), &instance, &steps, &above]).await?;
         let (mut reserved, mut next) = (Vec::new(), Vec::new());
         for row in &rows {
             match row.value::<Option<i64>>(0)? {
@@ -205,7 +201,8 @@ impl Store {
         Ok(Due { found: Found::of(&reserved)?, next })
     }
 
-    /// The topics with rows that were never published.
+    /// The topics with rows that were never published. While a copy is set aside, none: the fast path tells which have
+    /// more.
     pub async fn fresh_topics(&self) -> Result<Vec<Arc<str>>> {
         if self.origin.aside_through().is_some() {
             return Ok(Vec::new());
@@ -216,11 +213,9 @@ impl Store {
 
     /// The topics with rows that came back or late and are due in so long, after this place.
     pub async fn returned_topics(&self, after: &Place) -> Result<(Vec<(Arc<str>, Duration)>, Searched)> {
-        if self.origin.aside_through().is_some() {
-            return Ok((Vec::new(), Searched::nothing()));
-        }
-        let query = query!("relay/find_due", Relaxed, [TIMESTAMPTZ, TEXT, INT4]);
-        let rows = self.query(query, &[&after.second, &after.topic, &bounded(STEPS_MAX)]).await?;
+        let query = query!("relay/find_due", Relaxed, [TIMESTAMPTZ, TEXT, INT4, INT8]);
+        let above = self.origin.above();
+        let rows = self.query(query, &[&after.second, &after.topic, &bounded(STEPS_MAX), &above]).await?;
         let mut topics = Vec::new();
         for row in &rows {
             let Some(topic) = row.value::<Option<&str>>("topic")? else { continue };

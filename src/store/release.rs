@@ -55,25 +55,21 @@ pub struct TopicFound {
 impl Store {
     /// Topics with PENDING rows that are due, after this place.
     pub async fn due_topics(&self, after: &Place) -> Result<(Vec<DueTopic>, Searched)> {
-        if self.origin.aside_through().is_some() {
-            return Ok((Vec::new(), Searched::nothing()));
-        }
-        let query = query!("producer/find_due", Relaxed, [TIMESTAMPTZ, TEXT, INT4]);
-        let rows = self.query(query, &[&after.second, &after.topic, &bounded(STEPS_MAX)]).await?;
+        let query = query!("producer/find_due", Relaxed, [TIMESTAMPTZ, TEXT, INT4, INT8]);
+        let above = self.origin.above();
+        let rows = self.query(query, &[&after.second, &after.topic, &bounded(STEPS_MAX), &above]).await?;
         let topics = rows.iter().filter_map(|row| due_topic(row).transpose()).collect::<Result<_>>()?;
         Ok((topics, Searched::of(&rows)?))
     }
 
     /// Releases due rows of these topics: the relay finds them by their time, those with a key once they are admitted.
     pub async fn release_due(&self, scans: &[TopicScan]) -> Result<Released> {
-        if self.origin.aside_through().is_some() {
-            return Ok(Released::default());
-        }
-        let query = query!("producer/release_due", Relaxed, [TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT8_ARRAY, INT4_ARRAY]);
+        let query =
+            query!("producer/release_due", Relaxed, [TEXT_ARRAY, TIMESTAMPTZ_ARRAY, INT8_ARRAY, INT4_ARRAY, INT8]);
         let topics: Vec<&str> = scans.iter().map(|scan| scan.topic.as_str()).collect();
         let (after_at, after_id): (Vec<DateTime<Utc>>, Vec<i64>) = scans.iter().map(|scan| scan.after).unzip();
         let rows_max: Vec<i32> = scans.iter().map(|scan| bounded(scan.rows_max)).collect();
-        let rows = self.query(query, &[&topics, &after_at, &after_id, &rows_max]).await?;
+        let rows = self.query(query, &[&topics, &after_at, &after_id, &rows_max, &self.origin.above()]).await?;
         let mut released = Released::default();
         for row in &rows {
             let found: i64 = row.value("found")?;

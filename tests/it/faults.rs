@@ -17,6 +17,7 @@ mod many_retries;
 mod open_transaction;
 mod outage;
 mod outcomes;
+mod owners;
 mod panics;
 mod payloads;
 mod plans;

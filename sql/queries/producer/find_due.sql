@@ -3,12 +3,14 @@
 -- has any. `first_at` and `first_id` are where a release of the topic has to begin; a time that no program can represent,
 -- which the table forbids, is told as the nearest one that can be. Each row also says how many steps were made, where
 -- they ended, the time, and in how many ms there is something to look for again; without a topic there is one row.
--- $1 after this second · $2 and this topic in it · $3 steps at most
+-- $1 after this second · $2 and this topic in it · $3 steps at most · $4 as in relay/find_due
 -- Locks: none. Index: notification_log_second_due, then notification_log_due once for each topic.
-WITH RECURSIVE step AS (
+WITH RECURSIVE floor AS (
+    SELECT g.noticed_at - interval '1 min' AS at FROM outboxd.origin g WHERE $4::bigint > 0
+), step AS (
     (SELECT date_bin('1 s', l.due_at, '2000-01-01+00') AS second, l.topic, 1 AS n
        FROM outboxd.notification_log l
-      WHERE l.due_at IS NOT NULL AND (date_bin('1 s', l.due_at, '2000-01-01+00'), l.topic) > ($1::timestamptz, $2::text)
+      WHERE l.due_at IS NOT NULL AND (date_bin('1 s', l.due_at, '2000-01-01+00'), l.topic) > (greatest($1::timestamptz, (SELECT f.at FROM floor f)), $2::text)
         AND date_bin('1 s', l.due_at, '2000-01-01+00') <= now()
       ORDER BY date_bin('1 s', l.due_at, '2000-01-01+00'), l.topic LIMIT 1)
     UNION ALL

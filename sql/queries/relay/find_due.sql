@@ -2,12 +2,15 @@
 -- the second in which they are: one step down the index for each topic of each second, up to now. What is due later is
 -- not looked at, but for the first second of the next minute that has any. Each row also says how many steps were made,
 -- where they ended, the time, and in how many ms there is something to look for again; without a topic there is one row.
--- $1 after this second · $2 and this topic in it · $3 steps at most
+-- $1 after this second · $2 and this topic in it · $3 steps at most · $4 while what a copy brought is set aside, the last
+-- id of it: then only what is due since the copy was noticed; else 0
 -- Locks: none. Index: outbox_second_due, then outbox_due once for each topic of the current second.
-WITH RECURSIVE step AS (
+WITH RECURSIVE floor AS (
+    SELECT g.noticed_at - interval '1 min' AS at FROM outboxd.origin g WHERE $4::bigint > 0
+), step AS (
     (SELECT date_bin('1 s', o.retry_at, '2000-01-01+00') AS second, o.topic, 1 AS n
        FROM outboxd.outbox o
-      WHERE o.retry_at IS NOT NULL AND (date_bin('1 s', o.retry_at, '2000-01-01+00'), o.topic) > ($1::timestamptz, $2::text)
+      WHERE o.retry_at IS NOT NULL AND (date_bin('1 s', o.retry_at, '2000-01-01+00'), o.topic) > (greatest($1::timestamptz, (SELECT f.at FROM floor f)), $2::text)
         AND date_bin('1 s', o.retry_at, '2000-01-01+00') <= now()
       ORDER BY date_bin('1 s', o.retry_at, '2000-01-01+00'), o.topic LIMIT 1)
     UNION ALL

@@ -7,7 +7,7 @@ use outboxd_throwaway::postgres::program;
 use tokio_postgres::Client;
 
 use crate::support::postgres::{self, Database};
-use crate::support::provider::Provider;
+use crate::support::provider::{Provider, Reply};
 use crate::support::world::{Carrier, World};
 use crate::support::{command, redis, sql, verdict};
 
@@ -93,6 +93,48 @@ async fn a_clone_beside_its_original_sends_only_what_is_written_since() {
     let mut sent = recipients(&clone.provider);
     sent.sort();
     assert_eq!(sent, ["new", "r1"], "and the clone nothing of it");
+}
+
+/// Ten million rows take minutes. A batch is one transaction with the row of `origin` locked: whoever holds that lock
+/// holds up all of it.
+#[tokio::test]
+async fn while_what_a_copy_brought_is_set_aside_everything_written_since_goes_out() {
+    let world = World::new(Carrier::Memory).await;
+    with_backlog(&world).await;
+    let mut clone = clone_of(&world, Carrier::Memory).await;
+    sql::run(&clone.app, "SELECT outboxd._recognise()").await;
+    sql::run(&clone.app, "BEGIN; SELECT FROM outboxd.origin FOR UPDATE").await;
+    let holder = std::mem::replace(&mut clone.app, clone.database.connect().await);
+    let _instances = (clone.setup.start().await, clone.setup.start().await);
+    // The first attempt fails: a retry is due later.
+    clone.provider.script([Reply::status(503)]);
+    for statement in [
+        "SELECT outboxd.notify('orders', 'new', '{}')",
+        "INSERT INTO outboxd.notification_log (topic, recipient, payload, ordering_key) SELECT 'orders', 'new', '{}', nullif('new' || n % 3, 'new0') FROM generate_series(1, 9) n",
+        "SELECT outboxd.notify('orders', 'new', '{}', ordering_key => 'new' || n % 3) FROM generate_series(1, 9) n",
+        "SELECT outboxd.notify('orders', 'new', '{}', send_at => now() + interval '1 s')",
+        // More than a poll of the fast path takes.
+        "SELECT outboxd.notify('orders', 'new', '{}') FROM generate_series(1, 3000)",
+    ] {
+        sql::run(&clone.app, statement).await;
+    }
+    let new = 1 + 9 + 9 + 1 + 3000;
+    sql::until(
+        &clone.app,
+        &format!(
+            "SELECT count(*) FILTER (WHERE status = 'SENT' AND recipient = 'new') = {new} FROM outboxd.notification_log"
+        ),
+    )
+    .await;
+    assert_eq!(sql::value::<String>(&clone.app, "SELECT phase FROM outboxd.origin").await, "setting aside");
+    assert!(recipients(&clone.provider).iter().all(|name| name == "new"));
+    sql::run(&holder, "COMMIT").await;
+    sql::until(&clone.app, WAITS).await;
+    assert_eq!(
+        sql::value::<i64>(&clone.app, "SELECT count(*) FROM outboxd.copied").await,
+        i64::try_from(BACKLOG).unwrap()
+    );
+    assert_eq!(clone.provider.count(), new + 1);
 }
 
 #[tokio::test]

@@ -152,3 +152,19 @@ async fn beside_an_instance_without_the_route_a_thousand_rows_take_no_longer() {
         world.until_ended().await.assert_nothing_lost();
     }
 }
+
+/// What a relay alone publishes may be taken by any worker: it costs time, as docs/scaling.md says, and nothing else.
+#[tokio::test]
+async fn split_roles_deliver_each_row_once_beside_a_worker_without_its_route() {
+    for carrier in [Carrier::Stream, Carrier::List] {
+        let world = World::new(carrier).await;
+        let _relay = world.setup.clone().roles("producer,relay").start().await;
+        let _has = world.setup.clone().roles("worker").start().await;
+        let mut lacks = without_route(&world.setup).roles("worker,api").start().await;
+        while lacks.metric("outboxd_put_back_total", &[]).await == 0.0 {
+            println!("{carrier:?}: 100 rows took {:.1} s", seconds_to_send(&world, 100).await);
+        }
+        world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
+        assert_eq!(sql::value::<String>(&world.app, STATES).await, "SENT 1", "{carrier:?}");
+    }
+}
