@@ -18,6 +18,7 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts, Request, State};
 use axum::http::StatusCode;
@@ -44,6 +45,9 @@ pub(super) use login::routes;
 pub(super) use origin::is_local;
 use session::Known;
 use signature::Key;
+
+/// Between looks whether a session has ended.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -256,7 +260,7 @@ impl Access {
     }
 }
 
-/// Whether who asked may still do so; streams ask it again and again.
+/// Whether who asked may still do so; streams end with it.
 #[derive(Debug, Clone)]
 pub(super) struct Standing {
     access: Arc<Access>,
@@ -265,8 +269,12 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    pub(super) fn has_ended(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.is_over() || self.access.ended.holds(session))
+    /// Waits until who asked may no longer do so.
+    pub(super) async fn ended(&self) {
+        let Some(session) = &self.session else { return std::future::pending().await };
+        while !session.is_over() && !self.access.ended.holds(session) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 }
 
