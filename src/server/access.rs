@@ -78,6 +78,13 @@ impl Caller {
         self.0.payloads
     }
 
+    /// What decides what it is shown: those of whom this is alike see alike.
+    pub(super) fn sight(&self) -> String {
+        let Rights { name, scope, topics, payloads } = &*self.0;
+        let of_topics = topics.as_ref().map_or("", |_| name);
+        format!("{} {payloads} {of_topics}", scope.name())
+    }
+
     /// Patterns of LIKE, one of which a topic must match; `None`: every topic is its own.
     pub(super) fn topics(&self) -> Option<Vec<String>> {
         let pattern = |topic: &String| {

@@ -54,8 +54,8 @@ pub(super) async fn listen(
 ) -> Result<Response, Problem> {
     let (path, query) = asked.page.split_once('?').unwrap_or((&asked.page, ""));
     let page = Page::parse(path, query).filter(Page::is_live);
-    let page = page.filter(|page| page.is_by_topic() || caller.topics().is_none());
     let page = page.ok_or_else(|| Problem::new(Kind::NotFound, "there is no such live page"))?;
+    page.check(&caller)?;
     let token = caller.name().to_owned();
     let right = Right { name: token.clone(), max: LISTENERS_MAX, token, peer: visitor.peer() };
     let share = dashboard.listeners.take(right);
