@@ -20,8 +20,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::extract::{FromRequestParts, OptionalFromRequestParts, Request, State};
-use axum::http::StatusCode;
+use axum::extract::{Extension, FromRequestParts, OptionalFromRequestParts, Request, State};
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
 use axum::middleware::Next;
@@ -29,7 +28,7 @@ use axum::response::{IntoResponse as _, Response};
 use hmac::Mac as _;
 use secrecy::{ExposeSecret as _, SecretSlice, SecretString};
 
-use super::connections::{Peer, Visitor};
+use super::connections::Visitor;
 use super::problem::{Kind, Problem};
 use crate::config::{Config, HTTP_TOKEN, LOCAL, Scope, TokenConfig};
 
@@ -242,6 +241,20 @@ impl Access {
         Some((caller, Proof::Cookie, Some(session)))
     }
 
+    /// The same, told when a token that is presented may be told right or wrong. All that looks at one asks here.
+    async fn judged(&self, headers: &HeaderMap, visitor: &Visitor) -> Option<(Caller, Proof, Option<Known>)> {
+        let found = self.caller(headers);
+        if !self.is_open() && bearer(headers).is_some() {
+            self.guesses.judge(By::Bearer, visitor, found.as_ref().map(|(caller, ..)| caller.name())).await;
+        }
+        found
+    }
+
+    /// The token whose requests are counted together; `None`: there are no tokens, and nobody to leave a share to.
+    pub(super) fn token_of<'a>(&self, caller: &'a Caller) -> Option<&'a str> {
+        (!self.is_open()).then(|| caller.name())
+    }
+
     /// Who opens a WebSocket without a ticket. A page may, if it is ours or of one of these origins.
     pub(super) async fn listener(
         self: &Arc<Access>,
@@ -249,12 +262,7 @@ impl Access {
         allowed_origins: &[String],
         visitor: &Visitor,
     ) -> Result<(Caller, Standing), Problem> {
-        let Some((caller, proof, session)) = self.caller(headers) else {
-            if headers.contains_key(AUTHORIZATION) {
-                self.guesses.slow_down(By::Bearer, visitor.peer()).await;
-            }
-            return Err(nobody(headers));
-        };
+        let (caller, proof, session) = self.judged(headers, visitor).await.ok_or_else(|| nobody(headers))?;
         origin::check_socket(proof, headers, allowed_origins)?;
         Ok((caller, Standing { access: Arc::clone(self), session }))
     }
@@ -315,27 +323,21 @@ pub(super) fn nobody(headers: &HeaderMap) -> Problem {
 }
 
 /// Finds out who asks; refuses what a stranger's page made a browser ask.
-pub(super) async fn identify(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
-    let visitor = request.extensions().get::<Visitor>().cloned();
-    let is_wrong = match access.caller(request.headers()) {
-        Some((caller, proof, session)) => {
-            if let Err(problem) = origin::check(proof, request.method(), request.headers()) {
-                return problem.into_response();
-            }
-            visitor.iter().for_each(Visitor::is_known);
-            let standing = Standing { access: Arc::clone(&access), session };
-            request.extensions_mut().insert(standing);
-            request.extensions_mut().insert(caller);
-            false
+pub(super) async fn identify(
+    State(access): State<Arc<Access>>,
+    Extension(visitor): Extension<Visitor>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Some((caller, proof, session)) = access.judged(request.headers(), &visitor).await {
+        let is_fine = origin::check(proof, request.method(), request.headers());
+        if let Err(problem) = is_fine.and_then(|()| visitor.is_known(access.token_of(&caller))) {
+            return problem.into_response();
         }
-        None => request.headers().contains_key(AUTHORIZATION),
-    };
-    let response = next.run(request).await;
-    // Where nobody has to be known, a wrong token is not looked at: a probe may carry one.
-    if is_wrong && response.status() == StatusCode::UNAUTHORIZED {
-        access.guesses.slow_down(By::Bearer, visitor.map_or(Peer::NOBODY, |visitor| visitor.peer())).await;
+        request.extensions_mut().insert(Standing { access, session });
+        request.extensions_mut().insert(caller);
     }
-    response
+    next.run(request).await
 }
 
 /// Lets those pass who may do what needs this scope. For `middleware::from_fn_with_state(Scope::Read, access::require)`.

@@ -169,6 +169,7 @@ impl Live {
                 caller.check(Scope::Write)?;
             }
             asked.wanted.iter().try_for_each(|wanted| caller.check_topic(LISTEN, &wanted.topic))?;
+            visitor.is_known(self.access.token_of(&caller))?;
             // A program that forgets its sessions leaves room for the others; without tokens there are no others.
             let all = self.config.sessions_max;
             let max = if self.access.is_open() { all } else { all.div_ceil(2) };
@@ -178,6 +179,8 @@ impl Live {
         };
         let name = format!("ticket {ticket}");
         let (caller, ticket) = self.access.redeem(&ticket)?;
+        // Whoever holds it shall not use up what its token may ask.
+        visitor.is_known(None)?;
         let right = Right { name, max: OF_TICKET_MAX, token: caller.name().to_owned(), peer };
         let refused = |what: &str| Err(Problem::new(Kind::Forbidden, format!("this ticket is not good for {what}")));
         if let Some(wanted) = asked.wanted.iter().find(|wanted| !ticket.topics.iter().any(|t| **t == *wanted.topic)) {
@@ -215,7 +218,6 @@ async fn connect(
 ) -> Result<Response, Problem> {
     let mut asked = request::parse(query.as_deref().unwrap_or_default())?;
     let (right, ends) = live.admit(&mut asked, &headers, &visitor).await?;
-    visitor.is_known();
     // Before the check whether we stop, so that whoever is let in is waited for.
     let joined = live.sessions.token();
     let feed = live.feed()?;
