@@ -152,24 +152,26 @@ async fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), Error> {
 
 fn router(access: Arc<Access>, readiness: Arc<Readiness>, live: &Arc<Live>, pages: Router) -> Router {
     let is_open = access.is_open();
-    let open = Router::new().route("/livez", get(|| async { "alive\n" })).route("/readyz", get(readiness::show));
+    let health = Router::new().route("/livez", get(|| async { "alive\n" })).route("/readyz", get(readiness::show));
+    let health = health.with_state(Arc::clone(&readiness));
     let guarded = Router::new()
         .route("/metrics", get(metrics::show))
         .route("/version", get(version::show))
         .route_layer(middleware::from_fn_with_state(Scope::Read, access::require));
-    let mut router = open
-        .merge(guarded)
+    let mut router = guarded
         .with_state(Arc::clone(&readiness))
         .merge(api::routes(readiness))
         .merge(access::routes(Arc::clone(&access)))
         .merge(live::ticket_routes(Arc::clone(live)))
         .merge(pages)
         .fallback(async || Problem::new(Kind::NotFound, "there is nothing under this path"))
+        .layer(middleware::from_fn_with_state(access, access::identify))
+        // What a probe carries is not looked at.
+        .merge(health)
+        .merge(live::routes(Arc::clone(live)))
         .method_not_allowed_fallback(async || {
             Problem::new(Kind::MethodNotAllowed, "this path does not take this method; see Allow")
         })
-        .layer(middleware::from_fn_with_state(access, access::identify))
-        .merge(live::routes(Arc::clone(live)))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(within_time));
     if is_open {

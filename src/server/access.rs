@@ -18,9 +18,9 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use axum::extract::{FromRequestParts, OptionalFromRequestParts, Request, State};
-use axum::http::StatusCode;
+use axum::extract::{Extension, FromRequestParts, OptionalFromRequestParts, Request, State};
 use axum::http::header::{AUTHORIZATION, HeaderMap};
 use axum::http::request::Parts;
 use axum::middleware::Next;
@@ -28,7 +28,7 @@ use axum::response::{IntoResponse as _, Response};
 use hmac::Mac as _;
 use secrecy::{ExposeSecret as _, SecretSlice, SecretString};
 
-use super::connections::{Peer, Visitor};
+use super::connections::Visitor;
 use super::problem::{Kind, Problem};
 use crate::config::{Config, HTTP_TOKEN, LOCAL, Scope, TokenConfig};
 
@@ -44,6 +44,9 @@ pub(super) use login::routes;
 pub(super) use origin::is_local;
 use session::Known;
 use signature::Key;
+
+/// Between looks whether a session has ended.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -72,6 +75,13 @@ impl Caller {
     /// Whether it sees payloads, headers and whole recipients.
     pub(super) fn may_see_payloads(&self) -> bool {
         self.0.payloads
+    }
+
+    /// What decides what it is shown: those of whom this is alike see alike.
+    pub(super) fn sight(&self) -> String {
+        let Rights { name, scope, topics, payloads } = &*self.0;
+        let of_topics = topics.as_ref().map_or("", |_| name);
+        format!("{} {payloads} {of_topics}", scope.name())
     }
 
     /// Patterns of LIKE, one of which a topic must match; `None`: every topic is its own.
@@ -231,6 +241,20 @@ impl Access {
         Some((caller, Proof::Cookie, Some(session)))
     }
 
+    /// The same, told when a token that is presented may be told right or wrong. All that looks at one asks here.
+    async fn judged(&self, headers: &HeaderMap, visitor: &Visitor) -> Option<(Caller, Proof, Option<Known>)> {
+        let found = self.caller(headers);
+        if !self.is_open() && bearer(headers).is_some() {
+            self.guesses.judge(By::Bearer, visitor, found.as_ref().map(|(caller, ..)| caller.name())).await;
+        }
+        found
+    }
+
+    /// The token whose requests are counted together; `None`: there are no tokens, and nobody to leave a share to.
+    pub(super) fn token_of<'a>(&self, caller: &'a Caller) -> Option<&'a str> {
+        (!self.is_open()).then(|| caller.name())
+    }
+
     /// Who opens a WebSocket without a ticket. A page may, if it is ours or of one of these origins.
     pub(super) async fn listener(
         self: &Arc<Access>,
@@ -238,12 +262,7 @@ impl Access {
         allowed_origins: &[String],
         visitor: &Visitor,
     ) -> Result<(Caller, Standing), Problem> {
-        let Some((caller, proof, session)) = self.caller(headers) else {
-            if headers.contains_key(AUTHORIZATION) {
-                self.guesses.slow_down(By::Bearer, visitor.peer()).await;
-            }
-            return Err(nobody(headers));
-        };
+        let (caller, proof, session) = self.judged(headers, visitor).await.ok_or_else(|| nobody(headers))?;
         origin::check_socket(proof, headers, allowed_origins)?;
         Ok((caller, Standing { access: Arc::clone(self), session }))
     }
@@ -256,7 +275,7 @@ impl Access {
     }
 }
 
-/// Whether who asked may still do so; streams ask it again and again.
+/// Whether who asked may still do so; streams end with it.
 #[derive(Debug, Clone)]
 pub(super) struct Standing {
     access: Arc<Access>,
@@ -265,8 +284,12 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    pub(super) fn has_ended(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.is_over() || self.access.ended.holds(session))
+    /// Waits until who asked may no longer do so.
+    pub(super) async fn ended(&self) {
+        let Some(session) = &self.session else { return std::future::pending().await };
+        while !session.is_over() && !self.access.ended.holds(session) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 }
 
@@ -300,27 +323,21 @@ pub(super) fn nobody(headers: &HeaderMap) -> Problem {
 }
 
 /// Finds out who asks; refuses what a stranger's page made a browser ask.
-pub(super) async fn identify(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
-    let visitor = request.extensions().get::<Visitor>().cloned();
-    let is_wrong = match access.caller(request.headers()) {
-        Some((caller, proof, session)) => {
-            if let Err(problem) = origin::check(proof, request.method(), request.headers()) {
-                return problem.into_response();
-            }
-            visitor.iter().for_each(Visitor::is_known);
-            let standing = Standing { access: Arc::clone(&access), session };
-            request.extensions_mut().insert(standing);
-            request.extensions_mut().insert(caller);
-            false
+pub(super) async fn identify(
+    State(access): State<Arc<Access>>,
+    Extension(visitor): Extension<Visitor>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Some((caller, proof, session)) = access.judged(request.headers(), &visitor).await {
+        let is_fine = origin::check(proof, request.method(), request.headers());
+        if let Err(problem) = is_fine.and_then(|()| visitor.is_known(access.token_of(&caller))) {
+            return problem.into_response();
         }
-        None => request.headers().contains_key(AUTHORIZATION),
-    };
-    let response = next.run(request).await;
-    // Where nobody has to be known, a wrong token is not looked at: a probe may carry one.
-    if is_wrong && response.status() == StatusCode::UNAUTHORIZED {
-        access.guesses.slow_down(By::Bearer, visitor.map_or(Peer::NOBODY, |visitor| visitor.peer())).await;
+        request.extensions_mut().insert(Standing { access, session });
+        request.extensions_mut().insert(caller);
     }
-    response
+    next.run(request).await
 }
 
 /// Lets those pass who may do what needs this scope. For `middleware::from_fn_with_state(Scope::Read, access::require)`.

@@ -15,8 +15,7 @@
 //! May change: paths and fields that are added, and bounds. Must not: what a field or a type of problem means, a path
 //! without its scope, or a statement that does what an SQL function does.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -42,10 +41,8 @@ pub(super) mod reach;
 pub(super) mod redact;
 mod views;
 
-/// Requests at a time; more are told to come again.
+/// Requests at a time; more are told to come again. One token has fewer (`connections`).
 const REQUESTS_MAX: usize = 128;
-/// Of these, one token's: requests whose bodies crawl in leave the others a share.
-const TOKEN_REQUESTS_MAX: usize = 96;
 
 /// All of `/v1`, and its description.
 pub(super) fn routes(readiness: Arc<Readiness>) -> Router {
@@ -67,7 +64,7 @@ pub(super) fn routes(readiness: Arc<Readiness>) -> Router {
         .route("/v1/bulk", post(bulk::start))
         .route("/v1/bulk/{id}/stop", post(bulk::stop))
         .route_layer(scoped(Scope::Operate));
-    let permits = Arc::new(Requests { all: Semaphore::new(REQUESTS_MAX), by_token: Mutex::default() });
+    let permits = Arc::new(Semaphore::new(REQUESTS_MAX));
     writing
         .merge(asking)
         .merge(reading.route_layer(scoped(Scope::Read)))
@@ -77,49 +74,12 @@ pub(super) fn routes(readiness: Arc<Readiness>) -> Router {
         .with_state(readiness)
 }
 
-/// The requests under way.
-struct Requests {
-    all: Semaphore,
-    by_token: Mutex<HashMap<String, usize>>,
-}
-
-/// One request of a token; dropping it lets another begin.
-struct OfToken<'a>(&'a Requests, String);
-
-impl Requests {
-    fn of_token(&self, name: &str) -> Option<OfToken<'_>> {
-        let mut by_token = self.by_token.lock().unwrap_or_else(PoisonError::into_inner);
-        let under_way = by_token.entry(name.to_owned()).or_default();
-        (*under_way < TOKEN_REQUESTS_MAX).then(|| *under_way += 1)?;
-        Some(OfToken(self, name.to_owned()))
-    }
-}
-
-impl Drop for OfToken<'_> {
-    fn drop(&mut self) {
-        let mut by_token = self.0.by_token.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(under_way) = by_token.get_mut(&self.1) {
-            *under_way -= 1;
-        }
-    }
-}
-
-async fn one_of_many(
-    State(requests): State<Arc<Requests>>,
-    caller: Option<Caller>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let of_token = requests.of_token(caller.as_ref().map_or("", Caller::name));
-    match (of_token, requests.all.try_acquire()) {
-        (Some(_of_token), Ok(_permit)) => next.run(request).await,
-        (of_token, _) => {
-            let (who, max) =
-                if of_token.is_some() { ("", REQUESTS_MAX) } else { (" of this token", TOKEN_REQUESTS_MAX) };
-            let detail = format!("{max} requests{who} are under way on this instance; try again");
-            Problem::new(Kind::Overloaded, detail).into_response()
-        }
-    }
+async fn one_of_many(State(permits): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+    let Ok(_permit) = permits.try_acquire() else {
+        let detail = format!("{REQUESTS_MAX} requests are under way on this instance; try again");
+        return Problem::new(Kind::Overloaded, detail).into_response();
+    };
+    next.run(request).await
 }
 
 async fn describe(_: Caller) -> Response {

@@ -1,7 +1,7 @@
 //! Accepts connections and bounds what each may cost. `axum::serve` has no limit on how long a request's head may take.
 //!
-//! **Guarantee.** Connections that idle, crawl or show no token keep nobody out: [`seats`] says whose goes first. While
-//! all are at work for those who may, a few more are kept for whoever asks whether we live: else a probe would have a
+//! **Guarantee.** Connections that idle, crawl or show no token keep nobody out, and one token keeps none of the others
+//! out: [`seats`] says whose goes first. While all are at work for those who may, a few more are kept for whoever asks whether we live: else a probe would have a
 //! healthy instance killed. Whoever asks for something else there is told to come again. **Limit.** Connections beyond
 //! the reserve wait in the kernel's queue.
 
@@ -38,6 +38,8 @@ mod seats;
 
 /// Connections at a time. A WebSocket counts until it is upgraded; see `live`.
 const CONNECTIONS_MAX: usize = 256;
+/// Of these, at work for one token: requests that crawl leave the others a share. Its live pages are among them.
+const TOKEN_REQUESTS_MAX: usize = 96;
 /// Connections beyond them, for one question about our health each; more wait in the kernel's queue.
 const RESERVE: usize = 64;
 /// How long a request's head may take, and a connection may idle.
@@ -57,7 +59,7 @@ const ERROR_WAIT: Duration = Duration::from_millis(200);
 
 /// Serves until `stop`.
 pub(super) async fn run(listener: TcpListener, router: Router, stop: &CancellationToken) {
-    let seats = Seats::new(CONNECTIONS_MAX);
+    let seats = Seats::new(CONNECTIONS_MAX, TOKEN_REQUESTS_MAX);
     // One that was cut off counts until it is closed.
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX + RESERVE));
     let health = router.clone().layer(middleware::from_fn(only_health));

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, SET_COOKIE};
-use axum::http::request::Parts;
+use axum::http::request;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Redirect, Response};
@@ -38,11 +38,11 @@ use tokio_util::sync::CancellationToken;
 use self::page::{NAVIGATION, Page};
 use self::snapshots::{Shown, Snapshots};
 use self::view::Viewer;
-use super::Readiness;
 use super::access::{self, Caller};
 use super::browser::{cookies, login_page, own_page, takes_html};
 use super::problem::{Kind, Problem};
 use super::share::Shares;
+use super::{Parts, Readiness};
 use crate::config::{ChannelConfig, Config, LOCAL, Scope};
 
 mod action;
@@ -146,7 +146,7 @@ fn lead_to_login(request: &Request) -> Response {
 }
 
 /// Every page.
-async fn show(State(dashboard): State<Arc<Dashboard>>, caller: Caller, request: Parts) -> Response {
+async fn show(State(dashboard): State<Arc<Dashboard>>, caller: Caller, request: request::Parts) -> Response {
     let uri = &request.uri;
     let here = uri.path_and_query().map_or("/", |whole| whole.as_str()).to_owned();
     let viewer = Viewer { caller, here };
@@ -187,15 +187,27 @@ impl Dashboard {
 
     /// What the first page has to say, whoever opened it last.
     async fn alert(&self, viewer: &Viewer) -> &'static str {
-        let parts = self.readiness.parts_now().filter(|_| viewer.caller.topics().is_none());
-        let Some(parts) = parts else { return "ok" };
-        let read = Box::pin(Page::Now.read(&parts.store, &viewer.caller));
-        let name = Page::Now.name(&viewer.caller);
-        let Shown { snapshot, trouble } = self.snapshots.get(&name, ALERT_AGE_MAX, read).await;
+        if Page::Now.check(&viewer.caller).is_err() {
+            return "ok";
+        }
+        let Some(parts) = self.readiness.parts_now() else { return "ok" };
+        let Shown { snapshot, trouble } = self.snapshot(&Page::Now, parts, viewer, ALERT_AGE_MAX).await;
         match snapshot {
             _ if trouble.is_some() => "critical",
             Some(snapshot) => view::worst(&snapshot.found["health"]),
             None => "ok",
+        }
+    }
+
+    /// What is known of a page, by those who may see it. Nothing else asks for snapshots.
+    async fn snapshot(&self, page: &Page, parts: &Parts, viewer: &Viewer, age_max: Duration) -> Shown {
+        let caller = &viewer.caller;
+        match page.check(caller) {
+            Ok(()) => {
+                let read = Box::pin(page.read(&parts.store, caller));
+                self.snapshots.get(page.name(caller), age_max, read).await
+            }
+            Err(problem) => Shown { snapshot: None, trouble: Some(problem) },
         }
     }
 
@@ -206,9 +218,7 @@ impl Dashboard {
                 "It has not reached Postgres yet, or the schema waits for a migration. Its log says more.",
             );
         };
-        let name = page.name(&viewer.caller);
-        let Shown { snapshot, trouble } =
-            self.snapshots.get(&name, age_max, Box::pin(page.read(&parts.store, &viewer.caller))).await;
+        let Shown { snapshot, trouble } = self.snapshot(page, parts, viewer, age_max).await;
         let Some(snapshot) = snapshot else {
             return match trouble {
                 Some(problem) if problem.kind() != Kind::Unavailable => {
@@ -231,7 +241,7 @@ impl Dashboard {
     }
 
     /// A body in its frame.
-    fn page(&self, drawn: Drawn, section: &str, is_live: bool, viewer: &Viewer, request: &Parts) -> Response {
+    fn page(&self, drawn: Drawn, section: &str, is_live: bool, viewer: &Viewer, request: &request::Parts) -> Response {
         let icon_color = match drawn.alert {
             "critical" => "%23c9372c",
             "warn" => "%23b7791f",
@@ -241,11 +251,7 @@ impl Dashboard {
             let page: String = url::form_urlencoded::byte_serialize(viewer.here.as_bytes()).collect();
             format!("/live?page={page}")
         });
-        // What operators did is for operators, as in SQL.
-        let may_see = |path: &str| {
-            let is_within_reach = Page::parse(path, "").is_some_and(|page| page.is_by_topic());
-            (path != "/audit" || viewer.may_operate()) && (is_within_reach || viewer.caller.topics().is_none())
-        };
+        let may_see = |path: &str| Page::parse(path, "").is_some_and(|page| page.check(&viewer.caller).is_ok());
         let entries = NAVIGATION.into_iter().filter(|(path, ..)| may_see(path));
         let nav: Vec<Context> = entries.map(|(path, name, key, gap)| context! { path, name, key, gap }).collect();
         let is_named = viewer.caller.name() != LOCAL;

@@ -44,7 +44,7 @@ use crate::config::{LiveConfig, Scope};
 use crate::queue::events::Feed;
 use hub::{Hub, Listener};
 use request::Asked;
-use session::Session;
+use session::{Room, Session};
 use socket::Upgrade;
 
 mod end;
@@ -64,8 +64,10 @@ const LISTEN: &str = "listen to";
 const TICKET: &str = "ticket.";
 /// Sessions of one ticket: a user's tabs and devices.
 const OF_TICKET_MAX: usize = 16;
-/// Sessions beyond `live.sessions_max` that have ended and are being told so.
-const CLOSING_MAX: usize = 64;
+/// Clients that are being told why they were not let in. Of more the next ones are refused without an upgrade.
+const REFUSED_MAX: usize = 32;
+/// Sessions that have ended, are being told so, and have given their places to others meanwhile.
+const ENDED_MAX: usize = 64;
 /// Clients that read what they lack from Redis at a time; the others wait.
 const REPLAYS_MAX: usize = 8;
 
@@ -78,6 +80,16 @@ enum Ends {
     WithSession(Standing),
 }
 
+impl Ends {
+    /// Waits until then.
+    async fn over(&self) {
+        match self {
+            Ends::At(until) => tokio::time::sleep_until(*until).await,
+            Ends::WithSession(standing) => standing.ended().await,
+        }
+    }
+}
+
 /// The live feed of one instance.
 #[derive(Debug)]
 pub(super) struct Live {
@@ -87,9 +99,9 @@ pub(super) struct Live {
     hub: Hub,
     /// Set once the instance works, if it has a Redis.
     feed: OnceLock<Arc<Feed>>,
-    /// Sockets, those that are being closed included.
-    permits: Arc<Semaphore>,
     shares: Shares,
+    refused: Arc<Semaphore>,
+    ended: Arc<Semaphore>,
     replays: Semaphore,
     /// Every session, to be waited for.
     sessions: TaskTracker,
@@ -105,8 +117,9 @@ impl Live {
             readiness,
             hub: Hub::default(),
             feed: OnceLock::new(),
-            permits: Arc::new(Semaphore::new(config.sessions_max + CLOSING_MAX)),
             shares: Shares::new(config.sessions_max),
+            refused: Arc::new(Semaphore::new(REFUSED_MAX)),
+            ended: Arc::new(Semaphore::new(ENDED_MAX)),
             replays: Semaphore::new(REPLAYS_MAX),
             sessions: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -156,6 +169,7 @@ impl Live {
                 caller.check(Scope::Write)?;
             }
             asked.wanted.iter().try_for_each(|wanted| caller.check_topic(LISTEN, &wanted.topic))?;
+            visitor.is_known(self.access.token_of(&caller))?;
             // A program that forgets its sessions leaves room for the others; without tokens there are no others.
             let all = self.config.sessions_max;
             let max = if self.access.is_open() { all } else { all.div_ceil(2) };
@@ -165,6 +179,8 @@ impl Live {
         };
         let name = format!("ticket {ticket}");
         let (caller, ticket) = self.access.redeem(&ticket)?;
+        // Whoever holds it shall not use up what its token may ask.
+        visitor.is_known(None)?;
         let right = Right { name, max: OF_TICKET_MAX, token: caller.name().to_owned(), peer };
         let refused = |what: &str| Err(Problem::new(Kind::Forbidden, format!("this ticket is not good for {what}")));
         if let Some(wanted) = asked.wanted.iter().find(|wanted| !ticket.topics.iter().any(|t| **t == *wanted.topic)) {
@@ -202,30 +218,33 @@ async fn connect(
 ) -> Result<Response, Problem> {
     let mut asked = request::parse(query.as_deref().unwrap_or_default())?;
     let (right, ends) = live.admit(&mut asked, &headers, &visitor).await?;
-    visitor.is_known();
     // Before the check whether we stop, so that whoever is let in is waited for.
     let joined = live.sessions.token();
     let feed = live.feed()?;
     let upgrade = upgrade?;
-    let full = || {
+    let refuse = |detail: &str| {
         counter!("outboxd_live_refused_total").increment(1);
-        Problem::new(Kind::Unavailable, "this instance has as many sessions as it may (live.sessions_max)")
+        Problem::new(Kind::Unavailable, detail)
     };
-    let permit = Arc::clone(&live.permits).try_acquire_owned().map_err(|_| full())?;
-    let share = match live.shares.take(right) {
-        Ok(share) => Some(share),
-        Err(Refusal::OfRight) => None,
-        Err(Refusal::Full) => return Err(full()),
+    let room = match live.shares.take(right) {
+        Ok(share) => Room::Held(share),
+        Err(Refusal::OfRight) => {
+            let told = Arc::clone(&live.refused).try_acquire_owned();
+            Room::None(told.map_err(|_| refuse("this ticket or token has as many sessions as it may; close some"))?)
+        }
+        Err(Refusal::Full) => {
+            return Err(refuse("this instance has as many sessions as it may (live.sessions_max)"));
+        }
     };
     let listener = Listener {
         number: live.next.fetch_add(1, Ordering::Relaxed),
         key: asked.key.map(Arc::from),
         mailbox: Arc::default(),
     };
-    let session = Session { live: Arc::clone(&live), feed, wanted: asked.wanted, listener, ends, share };
+    let session = Session { live: Arc::clone(&live), feed, wanted: asked.wanted, listener, ends, room };
     Ok(upgrade.answer(move |socket| async move {
         session.run(socket).await;
-        drop((permit, joined));
+        drop(joined);
     }))
 }
 

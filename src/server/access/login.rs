@@ -43,14 +43,15 @@ async fn log_in(
 ) -> Result<Response, Problem> {
     origin::check(Proof::None, &Method::POST, &headers)?;
     let Form(presented) = form.map_err(|_| Problem::new(Kind::BadRequest, "send the token as a form: token=…"))?;
-    let Some(token) = access.by_token(presented.token.trim().as_bytes()) else {
-        access.guesses.slow_down(By::Login, visitor.peer()).await;
+    let token = access.by_token(presented.token.trim().as_bytes());
+    access.guesses.judge(By::Login, &visitor, token.map(|token| token.caller.name())).await;
+    let Some(token) = token else {
         return match takes_html(&headers) {
             true => Ok(Redirect::to(&login_page("failed", &presented.next)).into_response()),
             false => Err(Problem::new(Kind::Unauthorized, "this is none of the tokens that outboxd knows")),
         };
     };
-    visitor.is_known();
+    visitor.is_known(Some(token.caller.name()))?;
     let cookie = session::begin(token.caller.name(), &access.key_of(token, session::PURPOSE)?, transport(&headers));
     Ok(with_cookie(cookie, &headers, own_page(&presented.next)))
 }

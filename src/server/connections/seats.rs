@@ -2,14 +2,15 @@
 //!
 //! A connection is *known* once a request on it showed who asks: a token, a session, or, where there are no tokens,
 //! anything. When all seats are taken, a newcomer gets that of an unknown one, at work or not; else that of a known one
-//! that idles. In each of these classes the address with the most connections gives, and of its connections the one
-//! that has been at the same thing for longest. A known connection at work is never cut off.
+//! that idles, or is asked something by who does not show it again. In each of these classes the address with the most
+//! connections gives, and of its connections the one that has been at the same thing for longest. A request that showed
+//! who asks is never cut off; so one token has a number of them at most, whatever they ask.
 //!
 //! So the share of an address is a share of what is there, and counts only while there is too little. A proxy or a NAT
 //! that brings all clients gives among its own, and those with a token go last.
 //!
-//! **Guarantee.** Unknown connections, however many, keep nobody out. **Limit.** If all are known and at work, there is
-//! no seat.
+//! **Guarantee.** Unknown connections, however many, keep nobody out, and neither does one token. **Limit.** If all are
+//! at work for those who showed who they are, there is no seat.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -17,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::server::problem::{Kind, Problem};
 
 /// An address, as shares are counted: of IPv6 the network, because a host has all of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,9 +32,6 @@ impl Peer {
             ip @ IpAddr::V4(_) => Peer(ip),
         }
     }
-
-    /// Where a request comes from that came over no connection.
-    pub(in crate::server) const NOBODY: Peer = Peer(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
 }
 
 impl std::fmt::Display for Peer {
@@ -47,16 +47,30 @@ impl std::fmt::Display for Peer {
 struct Seat {
     peer: Peer,
     is_known: bool,
-    is_at_work: bool,
+    /// The token that was shown on it last.
+    shown: Option<Arc<str>>,
+    work: Work,
     since: Instant,
     /// Its connection is cut off.
     end: CancellationToken,
+}
+
+/// What a connection does.
+#[derive(Debug, PartialEq, Eq)]
+enum Work {
+    /// Nothing.
+    None,
+    /// A request that did not show who asks, or not yet.
+    Asked,
+    /// A request that did, by this token; `None`: without one.
+    Known(Option<Arc<str>>),
 }
 
 /// All connections, so many at most.
 #[derive(Debug)]
 pub(super) struct Seats {
     max: usize,
+    of_token_max: usize,
     taken: Mutex<Taken>,
 }
 
@@ -67,15 +81,16 @@ struct Taken {
 }
 
 impl Seats {
-    pub(super) fn new(max: usize) -> Arc<Seats> {
-        Arc::new(Seats { max, taken: Mutex::default() })
+    /// So many, of which as many may be at work for one token.
+    pub(super) fn new(max: usize, of_token_max: usize) -> Arc<Seats> {
+        Arc::new(Seats { max, of_token_max, taken: Mutex::default() })
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A seat for a newcomer; `None`: all are of those who are known and at work.
+    /// A seat for a newcomer; `None`: all are at work for those who showed who they are.
     pub(super) fn take(self: &Arc<Seats>, peer: Peer) -> Option<Visitor> {
         let mut taken = self.taken();
         if taken.seats.len() >= self.max {
@@ -86,7 +101,8 @@ impl Seats {
         }
         let (number, end) = (taken.next, CancellationToken::new());
         taken.next += 1;
-        let seat = Seat { peer, is_known: false, is_at_work: false, since: Instant::now(), end: end.clone() };
+        let (shown, since) = (None, Instant::now());
+        let seat = Seat { peer, is_known: false, shown, work: Work::None, since, end: end.clone() };
         taken.seats.insert(number, seat);
         drop(taken);
         Some(Visitor { peer, place: Some(Arc::new(Place { number, seats: Arc::clone(self), end })) })
@@ -99,7 +115,7 @@ impl Taken {
         for seat in self.seats.values() {
             *of_peer.entry((seat.is_known, seat.peer)).or_default() += 1;
         }
-        let gives = self.seats.iter().filter(|(_, seat)| !(seat.is_known && seat.is_at_work));
+        let gives = self.seats.iter().filter(|(_, seat)| !matches!(seat.work, Work::Known(_)));
         let order = |seat: &Seat| {
             let share = of_peer.get(&(seat.is_known, seat.peer)).copied().unwrap_or(0);
             (seat.is_known, std::cmp::Reverse(share), seat.since)
@@ -134,14 +150,37 @@ impl Visitor {
         self.peer
     }
 
-    /// It showed who it is.
-    pub(in crate::server) fn is_known(&self) {
-        self.change(|seat| seat.is_known = true);
+    /// Its request showed who asks: this token, or what needs none. Refused if the token has too many of them under way.
+    pub(in crate::server) fn is_known(&self, token: Option<&str>) -> Result<(), Problem> {
+        let Some(place) = &self.place else { return Ok(()) };
+        let max = place.seats.of_token_max;
+        let mut taken = place.seats.taken();
+        let is_of_token = |seat: &Seat| matches!(&seat.work, Work::Known(Some(of))  if Some(&**of) == token);
+        let has_room = token.is_none() || taken.seats.values().filter(|seat| is_of_token(seat)).count() < max;
+        let Some(seat) = taken.seats.get_mut(&place.number) else { return Ok(()) };
+        seat.is_known = true;
+        let name = token.map(Arc::<str>::from);
+        if name.is_some() {
+            seat.shown.clone_from(&name);
+        }
+        if !has_room {
+            let detail = format!("{max} requests of this token are under way on this instance; try again");
+            return Err(Problem::new(Kind::Overloaded, detail));
+        }
+        seat.work = Work::Known(name);
+        Ok(())
+    }
+
+    /// Whether this token was shown on its connection before.
+    pub(in crate::server) fn has_shown(&self, token: &str) -> bool {
+        let Some(place) = &self.place else { return false };
+        let taken = place.seats.taken();
+        taken.seats.get(&place.number).is_some_and(|seat| seat.shown.as_deref() == Some(token))
     }
 
     /// A request begins; it ends when what is returned is dropped.
     pub(super) fn at_work(&self) -> AtWork {
-        self.change(|seat| (seat.is_at_work, seat.since) = (true, Instant::now()));
+        self.turn_to(Work::Asked);
         AtWork(self.clone())
     }
 
@@ -153,10 +192,10 @@ impl Visitor {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Seat)) {
+    fn turn_to(&self, work: Work) {
         let Some(place) = &self.place else { return };
         if let Some(seat) = place.seats.taken().seats.get_mut(&place.number) {
-            change(seat);
+            (seat.work, seat.since) = (work, Instant::now());
         }
     }
 }
@@ -173,7 +212,7 @@ pub(super) struct AtWork(Visitor);
 
 impl Drop for AtWork {
     fn drop(&mut self) {
-        self.0.change(|seat| (seat.is_at_work, seat.since) = (false, Instant::now()));
+        self.0.turn_to(Work::None);
     }
 }
 
@@ -191,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_unknown_of_the_address_with_the_most_go_first_and_the_oldest_of_them() {
-        let seats = Seats::new(4);
+        let seats = Seats::new(4, 4);
         let honest = seats.take(peer(1)).unwrap();
         let flood: Vec<Visitor> = (0..10).map(|_| seats.take(peer(2)).unwrap()).collect();
         assert!(!is_gone(&honest));
@@ -200,25 +239,47 @@ mod tests {
 
     #[test]
     fn the_known_go_last_those_at_work_never_and_who_left_makes_room() {
-        let seats = Seats::new(3);
+        let seats = Seats::new(3, 3);
+        let known = |visitor: &Visitor| visitor.is_known(Some("t")).unwrap();
         let visitors: Vec<Visitor> = (0..3).map(|_| seats.take(peer(1)).unwrap()).collect();
-        visitors[0].is_known();
-        visitors[1].is_known();
+        let before = visitors[0].at_work();
+        known(&visitors[0]);
+        drop(before);
         let work = visitors[1].at_work();
+        known(&visitors[1]);
         let (unknown, other) = (visitors[2].at_work(), seats.take(peer(2)).unwrap());
         assert!(is_gone(&visitors[2]) && !is_gone(&visitors[0]), "an unknown one gives although it is at work");
-        other.is_known();
+        let before = other.at_work();
+        known(&other);
+        drop(before);
         let third = seats.take(peer(3)).unwrap();
         assert!(is_gone(&visitors[0]) && !is_gone(&visitors[1]) && !is_gone(&other), "then a known one that idles");
         drop((unknown, third));
         let working = [seats.take(peer(4)).unwrap(), other];
         let all: Vec<AtWork> = working.iter().map(Visitor::at_work).collect();
-        working.iter().for_each(Visitor::is_known);
+        working.iter().for_each(known);
         assert!(seats.take(peer(5)).is_none());
         drop(work);
         assert!(seats.take(peer(5)).is_some() && is_gone(&visitors[1]));
         drop((all, working));
         assert_eq!(seats.taken().seats.len(), 0);
+    }
+
+    #[test]
+    fn a_token_has_a_share_of_what_is_at_work_and_none_of_what_it_does_not_show() {
+        let seats = Seats::new(4, 2);
+        let visitors: Vec<Visitor> = (0..4).map(|_| seats.take(peer(1)).unwrap()).collect();
+        let mut work: Vec<AtWork> = visitors.iter().map(Visitor::at_work).collect();
+        let served = |token| visitors.iter().filter(|visitor| visitor.is_known(token).is_ok()).count();
+        assert_eq!(served(Some("t")), 2);
+        work.pop();
+        let last = visitors[3].at_work();
+        assert!(visitors[3].has_shown("t") && !visitors[3].has_shown("u"));
+        assert!(visitors[3].is_known(Some("u")).is_ok() && visitors[3].has_shown("u"), "another has its own");
+        let newcomers = [seats.take(peer(2)), seats.take(peer(3))];
+        assert!(is_gone(&visitors[2]), "who showed it before and is refused now gives as one that idles");
+        assert!(newcomers.iter().all(Option::is_some) && !is_gone(&visitors[3]));
+        drop((work, last));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) async fn act(
         Ok(store) => perform(store, &caller, &verb, &fields).await,
         Err(problem) => Err(problem),
     };
-    dashboard.snapshots.outdate().await;
+    dashboard.snapshots.outdate();
     let back = own_page(fields.get("back").map_or("/", String::as_str));
     answer(done, back, &headers)
 }

@@ -100,7 +100,7 @@ pub(super) async fn start(
     Form(fields): Form<Fields>,
 ) -> Response {
     let done = confirmed(&dashboard, &caller, &fields).await;
-    dashboard.snapshots.outdate().await;
+    dashboard.snapshots.outdate();
     match done {
         Ok((action, Bulk { bulk_id: Some(id), .. })) => {
             said("ok", &format!("Bulk {action} {id} has begun."), &format!("/bulk/{id}"))

@@ -16,7 +16,7 @@ use axum::extract::{Extension, Query, State};
 use axum::http::header::CACHE_CONTROL;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
 
 use super::page::Page;
@@ -42,7 +42,6 @@ struct Listener {
     page: Page,
     viewer: Viewer,
     sent: Vec<(String, String)>,
-    standing: Standing,
     share: Share,
 }
 
@@ -55,18 +54,19 @@ pub(super) async fn listen(
 ) -> Result<Response, Problem> {
     let (path, query) = asked.page.split_once('?').unwrap_or((&asked.page, ""));
     let page = Page::parse(path, query).filter(Page::is_live);
-    let page = page.filter(|page| page.is_by_topic() || caller.topics().is_none());
     let page = page.ok_or_else(|| Problem::new(Kind::NotFound, "there is no such live page"))?;
+    page.check(&caller)?;
     let token = caller.name().to_owned();
     let right = Right { name: token.clone(), max: LISTENERS_MAX, token, peer: visitor.peer() };
     let share = dashboard.listeners.take(right);
     let share = share.map_err(|_| Problem::new(Kind::Unavailable, "too many pages are open; reload to see changes"))?;
     let viewer = Viewer { caller, here: asked.page };
-    let listener = Listener { dashboard, page, viewer, sent: Vec::new(), standing, share };
+    let listener = Listener { dashboard, page, viewer, sent: Vec::new(), share };
     let events = stream::unfold(listener, |mut listener| async move {
         let event = listener.next().await?;
         Some((Ok::<Event, Infallible>(event), listener))
     });
+    let events = events.take_until(Box::pin(async move { standing.ended().await }));
     // Says that we are here, also while a snapshot takes long: a page that hears nothing is not live.
     let alive = KeepAlive::new().interval(EVERY).event(Event::default().event("alive").data("1"));
     Ok(([(CACHE_CONTROL, "no-store")], Sse::new(events).keep_alive(alive)).into_response())
@@ -83,9 +83,6 @@ impl Listener {
             let wait = Duration::from_millis(u64::try_from(every - since % every).unwrap_or(1));
             let waited = self.share.taken_away.run_until_cancelled(tokio::time::sleep(wait));
             dashboard.stop.run_until_cancelled(waited).await??;
-        }
-        if self.standing.has_ended() {
-            return None;
         }
         let mut drawn = dashboard.stop.run_until_cancelled(dashboard.draw(&self.page, &self.viewer, EVERY / 2)).await?;
         drawn.parts.push(("alert".to_owned(), render::alert(drawn.alert).to_string()));

@@ -1,12 +1,13 @@
 //! Which page is asked for, and what it reads.
 //!
-//! **Guarantee.** What a caller may not see is taken out before a snapshot is kept; what is of other topics than a token's
-//! is not read for it. **Limit.** A list shows a number of rows that fits a page, and leads to the next.
+//! **Guarantee.** Who may not see a page is refused before anything kept is looked at; what a caller may not see of it is
+//! taken out before a snapshot is kept, and the snapshot is kept for those who see alike. **Limit.** A list shows a number of rows that fits a page, and leads to the next.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::snapshots::Name;
 use super::{listing, part};
 use crate::config::Scope;
 use crate::server::access::Caller;
@@ -101,17 +102,19 @@ impl Page {
         }
     }
 
-    /// What tells it apart from others, as far as its snapshot goes. Who may see payloads sees another one, and so does each
-    /// token that reads some topics.
-    pub(super) fn name(&self, caller: &Caller) -> String {
-        let redacted = if caller.may_see_payloads() { "" } else { "redacted:" };
-        let of_topics = caller.topics().map(|_| format!("of {}:", caller.name())).unwrap_or_default();
-        format!("{redacted}{of_topics}{}", self.address())
+    /// What tells its snapshot apart from others.
+    pub(super) fn name(&self, caller: &Caller) -> Name {
+        Name { sight: caller.sight(), address: self.address() }
     }
 
-    /// Whether all that it shows is of one topic or another; a token that reads some topics gets no other page.
-    pub(super) fn is_by_topic(&self) -> bool {
-        !matches!(self, Page::Now | Page::Channels(_) | Page::Instances(_) | Page::Audit { .. })
+    /// Whether this caller may see it at all, else the problem that says why not.
+    pub(super) fn check(&self, caller: &Caller) -> Result<(), Problem> {
+        match self {
+            // What operators did is for operators, as in SQL.
+            Page::Audit { .. } => caller.check(Scope::Operate).and_then(|()| reach::everything(caller, "this page")),
+            Page::Now | Page::Channels(_) | Page::Instances(_) => reach::everything(caller, "this page"),
+            _ => Ok(()),
+        }
     }
 
     fn address(&self) -> String {
@@ -150,11 +153,8 @@ impl Page {
         !is_later && !matches!(self, Page::Notifications(_) | Page::Audit { .. } | Page::Bulk { before: Some(_) })
     }
 
-    /// What it shows to this caller.
+    /// What it shows to this caller, who may see it.
     pub(super) async fn read(&self, store: &Store, caller: &Caller) -> Result<Value, Problem> {
-        if !self.is_by_topic() {
-            reach::everything(caller, "this page")?;
-        }
         let topics = caller.topics();
         let topics = topics.as_deref();
         let mut found = match self {
@@ -173,10 +173,7 @@ impl Page {
             Page::Schedules(part) => cut(store.dashboard_schedules(part, topics).await?, "schedules"),
             Page::Events(part) => cut(store.dashboard_events(part, topics).await?, "consumers"),
             Page::Instances(part) => cut(store.dashboard_instances(part).await?, "instances"),
-            Page::Audit { before } => {
-                caller.check(Scope::Operate)?;
-                store.dashboard_audit(*before).await?
-            }
+            Page::Audit { before } => store.dashboard_audit(*before).await?,
             Page::Bulk { before } => store.dashboard_bulk(*before, topics).await?,
             Page::BulkOne { id } => store.dashboard_bulk_action(*id, topics).await?,
         };

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use metrics::{counter, gauge};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
@@ -30,8 +31,6 @@ use crate::server::share::Share;
 const TOGETHER_MAX: usize = 32;
 /// How long one write may take.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
-/// Between looks whether the session by which it was let in has ended.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How long a client may take to read our last word and to answer it.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(2);
 /// What a client may send between two heartbeats: answers to pings, and pings of its own.
@@ -52,8 +51,17 @@ pub(super) struct Session {
     pub wanted: Vec<Wanted>,
     pub listener: Listener,
     pub ends: Ends,
-    /// `None`: its ticket or token has as many sessions as it may. A page sees why only if it is told after the upgrade.
-    pub share: Option<Share>,
+    pub room: Room,
+}
+
+/// What bounds the sockets that there are.
+pub(super) enum Room {
+    /// A place among the sessions.
+    Held(Share),
+    /// None: its ticket or token has as many sessions as it may. A page sees why only if it is told after the upgrade.
+    None(#[expect(dead_code, reason = "others are refused while it is held")] OwnedSemaphorePermit),
+    /// A place among those that have ended.
+    Left(#[expect(dead_code, reason = "others keep their places while it is held")] OwnedSemaphorePermit),
 }
 
 /// What a session waits for.
@@ -76,14 +84,21 @@ impl Session {
     /// Serves until either side ends it.
     pub(super) async fn run(mut self, mut socket: Socket) {
         gauge!("outboxd_live_sessions").increment(1.0);
-        let end = self.serve(&mut socket).await;
+        let end = tokio::select! {
+            biased;
+            // Whatever it does meanwhile: a busy topic, or a client that takes little, does not keep it.
+            () = self.ends.over() => End::Expired,
+            end = self.serve(&mut socket) => end,
+        };
         self.live.hub.leave(self.wanted.iter().map(|wanted| Arc::clone(&wanted.topic)), &self.listener);
-        // Others may have its place while it is told why.
-        self.share = None;
         gauge!("outboxd_live_sessions").decrement(1.0);
         counter!("outboxd_live_closed_total", "reason" => end.name()).increment(1);
         debug!(session = self.listener.number, end = end.name(), "a live session ended");
-        close(&mut socket, end).await;
+        // Others may have its place while it is told why. If too many are told already, it keeps what it has.
+        if let (Room::Held(_), Ok(left)) = (&self.room, Arc::clone(&self.live.ended).try_acquire_owned()) {
+            self.room = Room::Left(left);
+        }
+        close(&mut socket, end, if self.has_room() { CLOSE_TIME_MAX } else { Duration::ZERO }).await;
     }
 
     async fn serve(&self, socket: &mut Socket) -> End {
@@ -94,15 +109,11 @@ impl Session {
         let now = Instant::now();
         let mut pulse = Pulse { heard_at: now, ping_at: now + self.live.config.heartbeat, received: 0 };
         loop {
-            let wake_at = pulse.ping_at.min(match &self.ends {
-                Ends::At(until) => *until,
-                Ends::WithSession(_) => Instant::now() + LOOK_EVERY,
-            });
             let event = tokio::select! {
                 biased;
                 () = self.live.closing.cancelled() => Event::Shutdown,
                 () = self.taken_away() => Event::TakenAway,
-                () = sleep_until(wake_at) => Event::Time,
+                () = sleep_until(pulse.ping_at) => Event::Time,
                 received = socket.next() => Event::Received(received),
                 () = self.listener.mailbox.arrived() => Event::Arrived,
             };
@@ -121,7 +132,7 @@ impl Session {
 
     /// Joins the topics and sends what the client lacks. Returns up to where it has what is still to come.
     async fn begin(&self, socket: &mut Socket) -> Result<HashMap<Arc<str>, i64>, End> {
-        if self.share.is_none() {
+        if let Room::None(_) = self.room {
             return Err(End::TooManySessions);
         }
         let (mut positions, mut skipped) = (BTreeMap::new(), HashMap::new());
@@ -172,18 +183,8 @@ impl Session {
 
     async fn beat(&self, socket: &mut Socket, pulse: &mut Pulse) -> Result<(), End> {
         let (now, every) = (Instant::now(), self.live.config.heartbeat);
-        let is_over = match &self.ends {
-            Ends::At(until) => *until <= now,
-            Ends::WithSession(standing) => standing.has_ended(),
-        };
-        if is_over {
-            return Err(End::Expired);
-        }
         if now.duration_since(pulse.heard_at) >= every * 2 {
             return Err(End::Silent);
-        }
-        if now < pulse.ping_at {
-            return Ok(());
         }
         pulse.ping_at = now + every;
         pulse.received = 0;
@@ -201,10 +202,15 @@ impl Session {
 
     /// Waits until its place is given to another.
     async fn taken_away(&self) {
-        match &self.share {
-            Some(share) => share.taken_away.cancelled().await,
-            None => std::future::pending().await,
+        match &self.room {
+            Room::Held(share) => share.taken_away.cancelled().await,
+            Room::None(_) | Room::Left(_) => std::future::pending().await,
         }
+    }
+
+    /// Whether its socket is counted anywhere.
+    fn has_room(&self) -> bool {
+        !matches!(&self.room, Room::Held(share) if share.taken_away.is_cancelled())
     }
 
     /// Writes, and tells the mailbox while the client's socket takes no more.
@@ -264,7 +270,7 @@ fn is_wanted(frame: &Frame, skipped: &mut HashMap<Arc<str>, i64>) -> bool {
     }
 }
 
-async fn close(socket: &mut Socket, end: End) {
+async fn close(socket: &mut Socket, end: End, time_max: Duration) {
     let close = CloseFrame { code: end.code(), reason: end.reason().into() };
     let closing = async {
         if socket.send(Message::Close(Some(close))).await.is_ok() {
@@ -273,5 +279,5 @@ async fn close(socket: &mut Socket, end: End) {
         }
     };
     // Who does not answer is left without an answer.
-    let _ = timeout(CLOSE_TIME_MAX, closing).await;
+    let _ = timeout(time_max, closing).await;
 }

@@ -154,7 +154,7 @@ async fn more_requests_than_there_is_room_for_are_told_to_come_again() {
     let body = r#"{"topic": "order.paid", "recipient": "r", "payload": {}, "dedup_key": "d"}"#;
     let mut posts: tokio::task::JoinSet<_> =
         (0..140).map(|_| http::post(addr, "/v1/notifications", &[], body)).collect();
-    for _ in 0..140 - 96 {
+    for _ in 0..140 - 128 {
         let answer = posts.join_next().await.unwrap().unwrap();
         assert_problem(&answer, 503, "overloaded");
         assert_eq!(answer.header("retry-after"), Some("1"));

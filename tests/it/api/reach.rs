@@ -15,6 +15,7 @@ use crate::support::sql::{run, value};
 
 const OWN: &str = "Authorization: Bearer owner-owner-owner-owner";
 const PLAIN: &str = "Authorization: Bearer plain-plain-plain-plain";
+const READER: &str = "Authorization: Bearer reader-reader-reader";
 const HTML: &str = "Accept: text/html";
 
 /// What each of the routes that take GET is asked, by the text that the source gives it. 1, 3 and so on are the foreign
@@ -111,6 +112,9 @@ async fn scene() -> Api {
             .set("tokens.plain.token", "plain-plain-plain-plain")
             .set("tokens.plain.scope", "operate")
             .set("tokens.plain.payloads", false)
+            .set("tokens.reader.token", "reader-reader-reader")
+            .set("tokens.reader.scope", "read")
+            .set("tokens.reader.payloads", true)
     })
     .await;
     // No instance works it off meanwhile, and nothing is new for a page that was opened before.
@@ -221,6 +225,29 @@ async fn a_token_without_payloads_is_shown_no_recipient_or_payload_by_any_route(
         seen_by_ops += i32::from(ask(api.addr, path, OPS).await.contains("SECRET"));
     }
     assert!(seen_by_ops > 10, "{seen_by_ops}");
+}
+
+/// Who acted stands in the audit and beside what waits for it; both are for those who act.
+#[tokio::test]
+async fn a_reader_is_shown_who_acted_by_no_route_whoever_opened_it_before() {
+    let api = scene().await;
+    let act = "SET outboxd.token = 'ACTOR'; SELECT outboxd.pause('quiz'); RESET outboxd.token";
+    run(&api.client, &format!("{act}; SELECT outboxd.notify('quiz', 'r', '{{}}')")).await;
+    let id: i64 = value(&api.client, "SELECT max(id) FROM outboxd.notification_log").await;
+    let paused = [format!("/notifications/{id}"), format!("/live?page=/notifications/{id}")];
+    assert!(!ask(api.addr, &paused[0], READER).await.contains("ACTOR"));
+    assert!(ask(api.addr, &paused[0], OPS).await.contains("ACTOR"), "nor does a reader keep it from an operator");
+    let mut seen_by_ops = BTreeSet::new();
+    for path in addresses().into_iter().chain(paused.clone()).chain([format!("/v1/notifications/{id}")]) {
+        if ask(api.addr, &path, OPS).await.contains("ACTOR") {
+            seen_by_ops.insert(path.clone());
+        }
+        let reader = ask(api.addr, &path, READER).await;
+        assert!(!reader.contains("ACTOR") && !reader.contains("action=\"/act/"), "{path}: {reader}");
+    }
+    let wanted = ["/audit", "/v1/audit", &paused[0], &paused[1]];
+    assert!(wanted.iter().all(|path| seen_by_ops.contains(*path)), "{seen_by_ops:?}");
+    assert_eq!(api.get("/audit", &[READER, HTML]).await.status, 403);
 }
 
 #[tokio::test]

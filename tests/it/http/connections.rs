@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::{idle, with_token};
-use crate::support::http::get;
+use crate::support::http::{Answer, get};
 use crate::support::{postgres, wait};
 
 const TOKEN: &str = "Authorization: Bearer hunter2-hunter2-hunter2";
@@ -85,6 +85,45 @@ async fn a_flood_from_one_address_costs_the_connections_of_that_address_alone() 
     let mut answer = String::new();
     slow.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+/// A login whose body does not come.
+const CRAWLING: &str = "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\nContent-Type: application/x-www-form-urlencoded\r\n";
+
+const TOKENS: &str = "[tokens.weak]\ntoken = \"k3Rz8vQm1LxT5yWd\"\nscope = \"read\"\n[tokens.ops]\ntoken = \"p9Bn4cJf7HsG2aXe\"\nscope = \"operate\"\n";
+const WEAK: &str = "Authorization: Bearer k3Rz8vQm1LxT5yWd";
+const OPS: &str = "Authorization: Bearer p9Bn4cJf7HsG2aXe";
+
+#[tokio::test]
+async fn a_token_whose_requests_crawl_anywhere_leaves_connections_to_the_others() {
+    let database = postgres::database().await;
+    let mut instance = idle(&database).toml(TOKENS).start().await;
+    let addr = instance.http_addr().await;
+    let asks = async |what: &str| {
+        let ops: Answer = get(addr, "/version", &[OPS]).await;
+        assert_eq!(ops.status, 200, "{what}: {ops:?}");
+        assert_eq!(get(addr, "/login", &[]).await.status, 200, "{what}: who has no token yet");
+    };
+    let crawling = format!("{CRAWLING}{WEAK}\r\n\r\ntoken=");
+    let held = flood("127.0.0.2", addr, crawling.as_bytes(), MANY).await;
+    asks("bodies").await;
+    let crowded = get(addr, "/version", &[WEAK]).await;
+    assert_eq!((crowded.status, crowded.header("retry-after")), (503, Some("1")), "{crowded:?}");
+    assert!(crowded.body.contains("96 requests of this token"), "{crowded:?}");
+    drop(held);
+    // Those who showed it once, and then ask for something without it.
+    let mut held = Vec::new();
+    for _ in 0..MANY {
+        let mut stream = connect_from("127.0.0.2", addr).await;
+        let _ = ask_on(&mut stream, "/version", WEAK).await;
+        let _ = stream.write_all(format!("{CRAWLING}\r\ntoken=").as_bytes()).await;
+        held.push(stream);
+    }
+    asks("bodies without the token").await;
+    drop(held);
+    let live = format!("GET /live?page=/topics HTTP/1.1\r\nHost: localhost\r\n{WEAK}\r\n\r\n{crawling}");
+    let _held = flood("127.0.0.2", addr, live.as_bytes(), MANY).await;
+    asks("pages").await;
 }
 
 #[tokio::test]

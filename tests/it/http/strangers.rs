@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::Sha256;
+use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::{idle, with_token};
 use crate::support::http::{Answer, ask, get, post, post_bytes};
-use crate::support::{postgres, sql};
+use crate::support::prometheus::Scrape;
+use crate::support::sql::run;
+use crate::support::{postgres, sql, wait};
 
 const TOKEN: &str = "Authorization: Bearer hunter2-hunter2-hunter2";
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
@@ -100,14 +101,74 @@ async fn guesses_are_counted_told_once_and_answered_ever_more_slowly() {
     assert_eq!(lines.len(), 1, "{log}");
     assert!(lines[0].contains("127.0.0.1") && !lines[0].contains("guess-number"), "{}", lines[0]);
     // A probe is no guess, whatever it carries.
-    assert_eq!(get(addr, "/livez", &["Authorization: Bearer wrong-wrong-wrong"]).await.status, 200);
+    for probe in ["/livez", "/readyz"] {
+        assert_eq!(get(addr, probe, &["Authorization: Bearer wrong-wrong-wrong"]).await.status, 200);
+    }
     assert_eq!(instance.metric_with("outboxd_http_wrong_tokens_total", &[("by", "bearer")], &[TOKEN]).await, 16.0);
+    // Any other page is one, also where nobody has to be known: this one leads on whoever is.
+    assert_eq!(get(addr, "/login", &["Authorization: Bearer wrong-wrong-wrong"]).await.status, 200);
+    assert_eq!(instance.metric_with("outboxd_http_wrong_tokens_total", &[("by", "bearer")], &[TOKEN]).await, 17.0);
 }
 
-fn mac(key: &[u8], text: &[u8]) -> Vec<u8> {
-    let mut mac: Hmac<Sha256> = Hmac::new_from_slice(key).unwrap();
-    mac.update(text);
-    mac.finalize().into_bytes().to_vec()
+/// Asks for this on a connection of its own.
+async fn asked(addr: std::net::SocketAddr, path: &str, header: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    ask_on(&mut stream, path, header).await;
+    stream
+}
+
+async fn ask_on(stream: &mut TcpStream, path: &str, header: &str) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+}
+
+/// The status of the answer.
+async fn status(stream: &mut TcpStream) -> String {
+    let mut buffer = [0; 4096];
+    let read = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut buffer)).await.expect("in time").unwrap();
+    String::from_utf8_lossy(&buffer[..read])[9..12].to_owned()
+}
+
+#[tokio::test]
+async fn guesses_in_parallel_by_who_hangs_up_are_as_slow_and_keep_out_nobody_known() {
+    let (_instance, addr) = with_token().await;
+    let cookie = format!("Cookie: {}", log_in(addr).await);
+    let mut known = asked(addr, "/version", TOKEN).await;
+    assert_eq!(status(&mut known).await, "200");
+    let counted = async || {
+        let labels = [("by", "bearer")];
+        Scrape::parse(&get(addr, "/metrics", &[&cookie]).await.body).value("outboxd_http_wrong_tokens_total", &labels)
+    };
+    for n in 0..15 {
+        assert_eq!(guess(addr, n).await.status, 401);
+    }
+    let wrong = |n: usize| format!("Authorization: Bearer guess-number-{n:08}");
+    let (began, held) = (Instant::now(), Duration::from_secs(2));
+    let _guessing = join_all((100..108).map(async |n| asked(addr, "/version", &wrong(n)).await)).await;
+    wait::until("each turn is taken", async || counted().await == Some(23.0)).await;
+    // What is right is not told at once any more: what is not answered at once would be wrong.
+    let mut stranger = asked(addr, "/version", TOKEN).await;
+    let waits = tokio::spawn(async move { (status(&mut stranger).await, began.elapsed()) });
+    ask_on(&mut known, "/version", TOKEN).await;
+    assert_eq!(status(&mut known).await, "200", "it was shown on this connection before");
+    for (path, header) in [("/version", &*cookie), ("/livez", TOKEN), ("/livez", "Authorization: Bearer wrong")] {
+        assert_eq!(status(&mut asked(addr, path, header).await).await, "200", "{path} {header}");
+    }
+    assert!(!waits.is_finished(), "all these are answered before");
+    let (answer, after) = waits.await.unwrap();
+    assert!(answer == "200" && after >= held, "{answer} {after:?}");
+    // Who hangs up has had its turn, and no other comes before its time.
+    let (before, began) = (counted().await.unwrap(), Instant::now());
+    let guesser = async |from: usize| {
+        for n in from..from + 40 {
+            let mut stream = asked(addr, "/version", &wrong(n)).await;
+            let _hung_up = tokio::time::timeout(Duration::from_millis(50), stream.read(&mut [0; 64])).await;
+        }
+    };
+    join_all((0..10).map(|n| guesser(1_000 + n * 40))).await;
+    let (judged, most) = (counted().await.unwrap() - before, 8 * (1 + began.elapsed().as_secs() / held.as_secs()));
+    assert!(judged >= 8.0 && judged <= most as f64, "{judged} of 400 within {:?}", began.elapsed());
+    assert_eq!(get(addr, "/version", &[TOKEN]).await.status, 200, "once they stop, everybody has a turn");
 }
 
 /// The session cookie, as `name=value`.
@@ -116,19 +177,27 @@ async fn log_in(addr: std::net::SocketAddr) -> String {
     answer.header("set-cookie").expect("a cookie").split(';').next().unwrap().to_owned()
 }
 
+/// Made from the token alone, they would be taken wherever that token is, and guesses could be tried on them.
 #[tokio::test]
-async fn neither_a_session_nor_a_ticket_tells_whether_a_guess_is_right() {
-    let (_instance, addr) = with_token().await;
-    let cookie = log_in(addr).await;
+async fn neither_a_session_nor_a_ticket_is_good_without_the_installations_key() {
+    let database = postgres::database().await;
+    let setup = idle(&database).env("OUTBOXD_HTTP_TOKEN", "hunter2-hunter2-hunter2");
+    let mut first = setup.start().await;
+    let addr = first.http_addr().await;
+    let cookie = format!("Cookie: {}", log_in(addr).await);
     let ticket = post(addr, "/v1/live/tickets", &[TOKEN], r#"{"topics": ["order"]}"#).await;
-    let ticket = ticket.json()["ticket"].as_str().unwrap().to_owned();
-    let token = b"hunter2-hunter2-hunter2";
-    for (purpose, given) in [("session", cookie.split_once('=').unwrap().1), ("ticket", ticket.as_str())] {
-        let (said, signature) = given.rsplit_once('.').unwrap();
-        let key = mac(token, format!("outboxd {purpose} http_token").as_bytes());
-        for key in [key.as_slice(), token] {
-            assert_ne!(URL_SAFE_NO_PAD.encode(mac(key, said.as_bytes())), signature, "the token signs its {purpose}");
-        }
+    let live = format!("/v1/live?topic=order&ticket={}", ticket.json()["ticket"].as_str().unwrap());
+    assert_eq!(first.drain().await, 0);
+    let admin = database.connect().await;
+    run(&admin, "CREATE TABLE public.kept AS SELECT signing_key FROM outboxd.setting").await;
+    // Whoever is let in is told next that there is no Redis.
+    for (key, taken) in [("DEFAULT", (401, 401)), ("(SELECT signing_key FROM public.kept)", (200, 501))] {
+        run(&admin, &format!("UPDATE outboxd.setting SET signing_key = {key}")).await;
+        let mut instance = setup.start().await;
+        let addr = instance.http_addr().await;
+        assert_eq!(get(addr, "/version", &[TOKEN]).await.status, 200, "the token is the same");
+        let (session, ticket) = (get(addr, "/version", &[&cookie]).await, get(addr, &live, &[]).await);
+        assert_eq!((session.status, ticket.status), taken, "with the key {key}: {ticket:?}");
     }
 }
 
@@ -183,8 +252,7 @@ async fn one_token_does_not_take_all_live_pages() {
     let listen = |token: &str| {
         let request = format!("GET /live?page=/ HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
         async move {
-            use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-            let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+            let mut stream = TcpStream::connect(addr).await.unwrap();
             stream.write_all(request.as_bytes()).await.unwrap();
             let mut head = [0; 12];
             stream.read_exact(&mut head).await.unwrap();

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::world::World;
@@ -119,6 +120,52 @@ async fn sessions_have_a_limit_of_their_own_and_leave_room_for_other_requests() 
     until_closed(&mut scene, "gone", 10.0).await;
     for _ in 0..5 {
         scene.connect("topic=order").await.ready().await;
+    }
+}
+
+/// Goes as far as the upgrade and reads nothing of what follows; the status.
+async fn upgraded(scene: &Scene, query: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(scene.addr).await.unwrap();
+    let request = format!(
+        "GET /v1/live?{query} HTTP/1.1\r\nHost: {}\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+        scene.addr
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await.unwrap();
+    (stream, String::from_utf8_lossy(&status[9..]).into_owned())
+}
+
+#[tokio::test]
+async fn a_ticket_beyond_its_share_keeps_nobody_out_however_often_it_comes() {
+    let scene = with("live.sessions_max", 40).await;
+    let ticket = http::post(scene.addr, "/v1/live/tickets", &[], r#"{"topics": ["order"]}"#).await;
+    let query = format!("topic=order&ticket={}", ticket.json()["ticket"].as_str().unwrap());
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        let mut client = scene.connect(&query).await;
+        client.ready().await;
+        held.push(client);
+    }
+    // They do not read why they are refused, nor answer it.
+    let mut crowd = Vec::new();
+    for n in 0..200 {
+        crowd.push(upgraded(&scene, &query).await);
+        if n % 20 == 19 {
+            scene.connect("topic=order").await.ready().await;
+        }
+    }
+    let refused = crowd.iter().filter(|(_, status)| status == "503").count();
+    assert!(refused > 100, "few are let in to be told why: {refused} were refused");
+    // So do those who leave as soon as they are let in, and do not wait for the last word.
+    drop(held);
+    for n in 0..200 {
+        let (mut stream, _) = upgraded(&scene, &query).await;
+        let _ = stream.write_all(&[0xff; 64]).await;
+        crowd.push((stream, String::new()));
+        if n % 20 == 19 {
+            scene.connect("topic=order").await.ready().await;
+        }
     }
 }
 

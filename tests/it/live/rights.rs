@@ -1,11 +1,13 @@
 //! Who may listen to what: tokens, tickets, pages.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::http::{Answer, post, post_bytes};
-use crate::support::wait;
 use crate::support::world::World;
+use crate::support::{sql, wait};
 
 use super::Scene;
 use super::client::{Client, positions};
@@ -203,19 +205,79 @@ async fn a_ticket_and_a_token_have_only_so_many_sessions_and_the_next_is_told_wh
     wait::until("its place is free", async || by_ticket().await.is_served().await).await;
 }
 
-#[tokio::test]
-async fn a_logout_ends_what_was_opened_by_its_session() {
-    let scene = guarded().await;
+/// A session of the dashboard: its cookie, and the origin that it comes from.
+async fn logged_in(scene: &Scene) -> (String, String) {
     let form = ["Content-Type: application/x-www-form-urlencoded"];
     let login = post_bytes(scene.addr, "/login", &form, format!("token={AUDITOR}").as_bytes()).await;
     let cookie = login.header("set-cookie").expect("a cookie").split(';').next().unwrap().to_owned();
-    let origin = format!("http://{}", scene.addr);
-    let headers = [("Cookie", cookie.as_str()), ("Origin", origin.as_str())];
-    let mut ours = Client::connect(scene.addr, "topic=order", &headers).await.expect("it is let in");
-    ours.ready().await;
+    (cookie, format!("http://{}", scene.addr))
+}
+
+async fn log_out(scene: &Scene, cookie: &str, origin: &str) {
     let headers = [format!("Cookie: {cookie}"), format!("Origin: {origin}")];
     let out = post_bytes(scene.addr, "/logout", &[&headers[0], &headers[1]], b"").await;
     assert_eq!(out.status, 204, "{out:?}");
+}
+
+#[tokio::test]
+async fn a_logout_ends_what_was_opened_by_its_session() {
+    let scene = guarded().await;
+    let (cookie, origin) = logged_in(&scene).await;
+    let headers = [("Cookie", cookie.as_str()), ("Origin", origin.as_str())];
+    let mut ours = Client::connect(scene.addr, "topic=order", &headers).await.expect("it is let in");
+    ours.ready().await;
+    log_out(&scene, &cookie, &origin).await;
     let (code, reason, _) = ours.closed().await;
     assert_eq!(code, 4401, "{reason}");
+}
+
+#[tokio::test]
+async fn a_logout_ends_a_session_whose_topic_is_never_silent() {
+    let scene = Scene::with(|mut world| {
+        // Nothing but the logout makes it look up.
+        world.setup = world.setup.toml(TOKENS).set("live.heartbeat", "1h");
+        world
+    })
+    .await;
+    let (cookie, origin) = logged_in(&scene).await;
+    let headers = [("Cookie", cookie.as_str()), ("Origin", origin.as_str())];
+    let mut ours = Client::connect(scene.addr, "topic=order", &headers).await.expect("it is let in");
+    ours.ready().await;
+    log_out(&scene, &cookie, &origin).await;
+    let busy = async {
+        loop {
+            scene.publish("order", "k", "{}").await;
+        }
+    };
+    let (code, reason, messages) = tokio::select! {
+        closed = tokio::time::timeout(Duration::from_secs(15), ours.closed()) => closed.expect("within seconds"),
+        () = busy => unreachable!("it goes on"),
+    };
+    assert_eq!(code, 4401, "{reason}");
+    assert!(messages > 10, "it was never silent: {messages}");
+}
+
+#[tokio::test]
+async fn a_ticket_that_is_over_ends_a_session_that_is_still_being_sent_what_it_lacks() {
+    let mut scene = guarded().await;
+    // More than the kernel's buffers hold, for a client that reads nothing.
+    let large = "SELECT outboxd.publish('order', 'k', to_jsonb(repeat('x', 200000))) FROM generate_series(1, 100)";
+    sql::run(&scene.world.app, large).await;
+    scene.appended().await;
+    let given = ticket(&scene, &json!({ "topics": ["order"], "ttl": 3 })).await;
+    let _client = scene.connect(&format!("topic=order&after=0&ticket={given}")).await;
+    let scrape = format!("Authorization: Bearer {VIEWER}");
+    let mut closed = async |reason: &str| {
+        scene.instance.metric_with("outboxd_live_closed_total", &[("reason", reason)], &[&scrape]).await > 0.0
+    };
+    let ends = wait::until_ok("it ends", async || {
+        for reason in ["expired", "slow", "gone"] {
+            if closed(reason).await {
+                return Ok(reason);
+            }
+        }
+        Err("not yet")
+    })
+    .await;
+    assert_eq!(ends, "expired");
 }
