@@ -1,10 +1,12 @@
 //! How a reading ends: what it may cost the daemon, which ends count as a try, and who is ended later.
 
+use outboxd::store::migrate::{self, Install};
 use tokio_postgres::Client;
 
 use crate::support::instance::{Instance, Setup};
 use crate::support::postgres::{self, Database};
 use crate::support::sql;
+use crate::support::tls::POSTGRES;
 
 use super::{app, create, cron_at, rows_of, run_is};
 
@@ -64,6 +66,40 @@ async fn what_an_audience_says_besides_its_rows_costs_the_daemon_no_memory() {
     }
     let peak = memory(&instance, "VmHWM:");
     assert!(peak < before + 32, "{before} MiB before, {peak} MiB at most");
+}
+
+/// Reads an audience of some length by this URL, and is told of one that says too much.
+async fn is_read_by(database: &Database, url: &str) {
+    let client = app(database, 3_000).await;
+    let _instance = setup(database).database_url(url).start().await;
+    create(&client, "s", "").await;
+    reads(&client, "loud", "RAISE INFO '%', repeat('x', 2 << 20);").await;
+    run_is(&client, "s", "prepared").await;
+    assert_eq!(rows_of(&client, "s").await, (3_000, 3_000), "{url}");
+    run_is(&client, "loud", "failed").await;
+    assert!(said(&client, "loud").await.contains("more than 1 MiB"), "{url}");
+}
+
+#[tokio::test]
+async fn an_audience_is_read_over_a_socket_of_the_machine() {
+    let database = postgres::database().await;
+    let dir: String = sql::value(&database.connect().await, "SHOW unix_socket_directories").await;
+    let url = format!("host={dir} port={} user=postgres dbname={}", database.port, database.name);
+    is_read_by(&database, &url).await;
+}
+
+/// By a password that is bound to the encryption: it goes with the very certificate.
+#[tokio::test]
+async fn an_audience_is_read_over_an_encrypted_connection() {
+    let admin = postgres::connect(&format!("postgres://postgres@127.0.0.1:{}/postgres", POSTGRES.port)).await;
+    sql::run(&admin, "CREATE DATABASE audience").await;
+    let database = Database { port: POSTGRES.port, name: "audience".to_owned() };
+    let mut owner = database.connect().await;
+    migrate::run(&mut owner, Install::Always).await.unwrap();
+    sql::run(&owner, "CREATE ROLE guarded LOGIN PASSWORD 'secret' IN ROLE outboxd_service").await;
+    let root = POSTGRES.ca.display();
+    let more = format!("sslmode=verify-full&sslrootcert={root}&channel_binding=require");
+    is_read_by(&database, &format!("postgres://guarded:secret@localhost:{}/audience?{more}", database.port)).await;
 }
 
 /// Such as one that the kernel ends for want of memory.
