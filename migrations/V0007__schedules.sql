@@ -56,7 +56,7 @@ CREATE TABLE outboxd.schedule_run (
     release_at  timestamptz NOT NULL,
     state       text NOT NULL,
     attempt     integer NOT NULL DEFAULT 0,
-    -- Readings that came to no end, since the last one that did.
+    -- Readings begun since the last one that came to its end.
     tries       integer NOT NULL DEFAULT 0,
     staged      integer,
     position    bigint NOT NULL DEFAULT 0,

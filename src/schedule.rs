@@ -29,6 +29,7 @@ use tracing::{info, warn};
 
 use crate::failpoint;
 use crate::retry::rest_after;
+use crate::store::audience::Overdue;
 use crate::store::leader::LeaderLease;
 use crate::store::schedule::{Schedule, Slot};
 use crate::store::{self, Store};
@@ -91,9 +92,15 @@ impl Scheduler {
             self.work(owner, &mut counts, shutdown).await?;
         }
         if Instant::now() >= self.overdue_at {
-            let ended = self.store.end_overdue_readings().await?;
-            if ended > 0 {
-                warn!(backends = ended, "ended readings of audiences that nobody waits for any more");
+            for Overdue { pid, login, is_told } in self.store.end_overdue_readings().await? {
+                match is_told {
+                    true => warn!(pid, login, "ended a reading of an audience that nobody waits for any more"),
+                    false => warn!(
+                        login,
+                        "a reading of an audience that nobody waits for any more goes on, and we may not end it: let a \
+                         DBA run SELECT pg_terminate_backend({pid})"
+                    ),
+                }
             }
             self.overdue_at = Instant::now() + OVERDUE_INTERVAL;
         }
@@ -158,11 +165,7 @@ impl Scheduler {
                 continue;
             }
             let (store, stop) = (self.store.clone(), shutdown.clone());
-            let work = async move {
-                let prepared = stop.run_until_cancelled(preparation::prepare(&store, owner, run)).await;
-                prepared.unwrap_or(Ok(()))
-            };
-            let task = self.tasks.spawn(work);
+            let task = self.tasks.spawn(async move { preparation::prepare(&store, owner, run, &stop).await });
             self.preparing.insert(task.id(), run);
         }
         Ok(())

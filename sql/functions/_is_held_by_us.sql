@@ -16,5 +16,5 @@ BEGIN
            AND has_function_privilege(a.usesysid, 'outboxd.retry(bigint)', 'EXECUTE')
            -- In a session that reads an audience foreign code runs under the daemon's login: src/store/audience.rs.
            AND NOT EXISTS (SELECT FROM pg_locks m WHERE m.pid = l.pid AND m.locktype = 'advisory' AND m.objsubid = 2
-                              AND m.classid = 1869968482 AND m.objid = 1));
+                              AND m.classid = 1869968482));
 END $$;

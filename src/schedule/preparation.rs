@@ -6,11 +6,12 @@
 use std::time::Duration;
 
 use metrics::counter;
-use tracing::{info, warn};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
 
 use crate::failpoint;
 use crate::store::audience::Read;
-use crate::store::schedule::Copied;
+use crate::store::schedule::{Copied, Reading};
 use crate::store::{self, Store};
 
 /// Rows copied by one statement.
@@ -18,36 +19,81 @@ const CHUNK_ROWS: u32 = 2_000;
 /// After a chunk we rest for this part of the time it took.
 const REST_SHARE: u32 = 2;
 
-/// Prepares a run as far as it goes. An error of the audience ends the run, and so does the third reading that comes to
-/// no end; one of the server leaves it to a later try.
-pub(super) async fn prepare(store: &Store, owner: i32, run: i64) -> store::Result<()> {
-    if let Some(reading) = store.start_reading(owner, run).await? {
-        failpoint::hit("before_reading").await;
-        let error = match store.read_audience(run, &reading).await? {
-            Ok(Read::Staged(recipients)) => {
-                info!(run, recipients, "read an audience");
-                None
-            }
-            Ok(Read::Void) => return Ok(()),
-            Ok(Read::Lost(reason)) => {
-                // What it says may quote a row: that stands in the view alone.
-                warn!(run, "an audience came to no end; see outboxd.schedule_runs");
-                let failed = store.give_up_reading(owner, run, reading.attempt, &reason).await?;
-                note_failure(failed, run);
-                return Ok(());
-            }
-            Ok(Read::TooMany) => {
-                let rows_max = reading.rows_max;
-                Some(format!("the audience has more than {rows_max} rows (outboxd.setting.audience_rows_max)"))
-            }
-            Err(error) => Some(error),
-        };
-        if let Some(error) = error {
-            return fail(store, owner, run, Some(reading.attempt), &error).await;
-        }
-        failpoint::hit("after_reading").await;
+/// Readings that come to no end, after which the run does: as in `give_up_reading.sql`.
+const TRIES_MAX: i32 = 3;
+/// So long a try is being taken back at most, when we stop or the server is away.
+const TAKE_BACK_MAX: Duration = Duration::from_secs(2);
+
+/// Prepares a run as far as it goes, or until `stop`. An error of the audience ends the run, and so does the third reading
+/// that comes to no end; one of the server leaves it to a later try.
+pub(super) async fn prepare(store: &Store, owner: i32, run: i64, stop: &CancellationToken) -> store::Result<()> {
+    if let Some(reading) = store.start_reading(owner, run).await?
+        && !read(store, owner, run, &reading, stop).await?
+    {
+        return Ok(());
     }
-    copy(store, owner, run).await
+    stop.run_until_cancelled(copy(store, owner, run)).await.unwrap_or(Ok(()))
+}
+
+/// Reads the audience; whether it is staged.
+async fn read(
+    store: &Store,
+    owner: i32,
+    run: i64,
+    reading: &Reading,
+    stop: &CancellationToken,
+) -> store::Result<bool> {
+    failpoint::hit("before_reading").await;
+    let read = match reading.tries {
+        // Whoever read it those times is not there any more to say how it ended.
+        tries if tries > TRIES_MAX => {
+            Ok(Ok(Read::Lost("the instance that read the audience ended before it had read it".to_owned())))
+        }
+        _ => match stop.run_until_cancelled(store.read_audience(run, reading)).await {
+            Some(read) => read,
+            None => {
+                take_back_try(store, run).await;
+                return Ok(false);
+            }
+        },
+    };
+    let error = match read {
+        Ok(Ok(Read::Staged(recipients))) => {
+            info!(run, recipients, "read an audience");
+            failpoint::hit("after_reading").await;
+            return Ok(true);
+        }
+        Ok(Ok(Read::Void)) => {
+            take_back_try(store, run).await;
+            return Ok(false);
+        }
+        Ok(Ok(Read::Lost(reason))) => {
+            // What it says may quote a row: that stands in the view alone.
+            warn!(run, "an audience came to no end; see outboxd.schedule_runs");
+            let failed = store.give_up_reading(owner, run, reading.attempt, &reason).await?;
+            note_failure(failed, run);
+            return Ok(false);
+        }
+        Ok(Ok(Read::TooMany)) => {
+            let rows_max = reading.rows_max;
+            format!("the audience has more than {rows_max} rows (outboxd.setting.audience_rows_max)")
+        }
+        Ok(Err(error)) => error,
+        Err(error) => {
+            take_back_try(store, run).await;
+            return Err(error);
+        }
+    };
+    fail(store, owner, run, Some(reading.attempt), &error).await?;
+    Ok(false)
+}
+
+/// If it cannot be taken back, it counts.
+async fn take_back_try(store: &Store, run: i64) {
+    let taken = tokio::time::timeout(TAKE_BACK_MAX, store.take_back_try(run)).await;
+    if let Ok(Err(error)) = taken {
+        debug!(run, %error, "a try stays counted");
+    }
 }
 
 async fn copy(store: &Store, owner: i32, run: i64) -> store::Result<()> {

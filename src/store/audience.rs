@@ -5,6 +5,8 @@
 //! daemon (deferred triggers, cursors WITH HOLD, NOTIFY), and no name of ours is resolved after it has run, whatever it
 //! set. Another session stages what was read. Between the two, a batch is held here and no more: the stream waits.
 //!
+//! No message of the session is long (`connect/bounded.rs`): foreign code chooses how long a notice or an error is.
+//!
 //! The session ends with the reading. Behind a transaction-mode pooler its backend would go on to serve others, with
 //! what no rollback undoes: prepared statements, advisory locks of the session. So the backend is terminated there,
 //! while the transaction still has it. So is one that does not end in time: a function can swallow a cancel, but not
@@ -14,12 +16,10 @@
 //! us: the run fails at once and says so. The statement is limited in time, a row in length; what the audience takes of
 //! the server's disk and memory is limited by the server's settings.
 
-use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::TryStreamExt as _;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, SimpleQueryMessage};
@@ -31,9 +31,10 @@ use super::schedule::Reading;
 use super::session::{Purpose, Settings};
 use super::{Error, Result, Store, pool_error, query};
 
-/// Marks the session for `_is_held_by_us.sql`: a lock that it holds is the audience's and not ours. Held to the end of the
-/// transaction, and by nothing to be given up before it. `outb` in ASCII, and 1.
-const MARK: &str = "SELECT pg_catalog.pg_advisory_xact_lock_shared(1869968482, 1)";
+/// What marks the session: an advisory lock of two numbers, of which this is the first. A lock that a session so marked
+/// holds is the audience's and not ours (`_is_held_by_us.sql`, `migrate/lock.rs`, `end_overdue_readings.sql`). It is held
+/// to the end of the transaction, and by nothing to be given up before it. `outb` in ASCII.
+const MARK: i32 = 1_869_968_482;
 /// Rows staged by one statement.
 const BATCH_ROWS: usize = 1_000;
 /// Of their texts, about so many bytes.
@@ -54,14 +55,29 @@ pub enum Read {
     Lost(String),
 }
 
+/// A session that goes on reading although nobody waits for it any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overdue {
+    /// Its backend.
+    pub pid: i32,
+    /// Its login.
+    pub login: String,
+    /// Whether it was told to end; else we may not.
+    pub is_told: bool,
+}
+
 /// Why rows stopped coming.
 enum Stopped {
     /// The session that reads says so.
     Reading(tokio_postgres::Error),
+    /// The session that reads says nothing.
+    Silent,
     /// The session that stages says so.
     Staging(tokio_postgres::Error),
     /// A row cannot be taken.
     Row(String),
+    /// There are more than may be.
+    TooMany,
     /// Our side of the server is away.
     Away(Error),
 }
@@ -70,7 +86,8 @@ enum Stopped {
 struct Reader {
     client: Client,
     backend: Backend,
-    driver: AbortHandle,
+    /// Ends with the connection, and says why that ended.
+    driver: JoinHandle<Option<tokio_postgres::Error>>,
 }
 
 impl Drop for Reader {
@@ -87,48 +104,52 @@ struct Stage<'a> {
     attempt: i32,
     client: Option<super::pool::Pooled>,
     rows: u64,
-    /// Whether we wait for this session, and not for the audience.
-    is_busy: &'a AtomicBool,
 }
 
 impl Store {
     /// Reads an audience and stages it. The outer error is ours or the server's, the inner one the audience's.
     pub async fn read_audience(&self, run: i64, reading: &Reading) -> Result<std::result::Result<Read, String>> {
-        let reader = self.open_reader(reading).await?;
-        let is_staging = AtomicBool::new(false);
-        let work = self.transfer(&reader, run, reading, &is_staging);
-        let outcome = self.outlast(work, Some(&reader.backend), reading.time_max + END_GRACE).await;
-        let is_silent = outcome.is_none();
-        let ended = match is_silent || self.is_pooled {
+        let mut reader = self.open_reader(reading).await?;
+        let mut stage = Stage { store: self, run, attempt: reading.attempt, client: None, rows: 0 };
+        let mut read = self.transfer(&reader, reading, &mut stage).await;
+        let ended = match matches!(read, Err(Stopped::Silent)) || self.is_pooled {
             true => self.end_reading(&reader.backend).await?,
             false => None,
         };
-        drop(reader);
-        match (outcome, ended) {
-            (None, _) if is_staging.load(Ordering::Relaxed) => {
-                Err(Error::Unavailable("no answer while an audience was staged".to_owned()))
-            }
-            (None, None) => Err(Error::Unavailable("no answer while an audience was read".to_owned())),
-            (None, Some(false)) => Ok(Err(format!("{}; its backend cannot be ended: a DBA has to", too_long(reading)))),
-            (None, Some(true)) => {
-                Ok(Ok(Read::Lost(format!("{}, did not end when told to, and was terminated", too_long(reading)))))
-            }
-            (Some(Ok(read)), _) => Ok(Ok(read)),
-            (Some(Err(stopped)), _) => blame(stopped, reading),
+        // Why the connection ended its driver knows.
+        if let Err(Stopped::Reading(error)) = &mut read
+            && reader.client.is_closed()
+            && error.as_db_error().is_none()
+            && let Ok(Some(said)) = (&mut reader.driver).await
+        {
+            *error = said;
         }
+        // Before the last rows are staged: nothing of what the audience holds outlasts its reading.
+        drop(reader);
+        let staged = match read {
+            Ok(rest) => stage.finish(&rest).await,
+            Err(stopped) => Err(stopped),
+        };
+        staged.map_or_else(|stopped| blame(stopped, ended, reading), |read| Ok(Ok(read)))
     }
 
     async fn open_reader(&self, reading: &Reading) -> Result<Reader> {
-        let opened = self.liveness.target.open(self.liveness.timeout, "").await?;
-        let (client, connection) = (opened.client, opened.connection);
-        let mut connection = connection;
+        let (client, mut connection) = self.liveness.target.connect_bounded(self.liveness.timeout).await?;
         // What the audience has to say besides its rows is nobody's: notices are dropped.
         let driver = tokio::spawn(async move {
-            while let Some(Ok(_)) = std::future::poll_fn(|context| connection.poll_message(context)).await {}
+            loop {
+                match std::future::poll_fn(|context| connection.poll_message(context)).await {
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => return Some(error),
+                    None => return None,
+                }
+            }
         });
-        let driver = driver.abort_handle();
         let begin = Settings::new(Purpose::Audience, reading.time_max).begin();
-        let begin = format!("{begin}; {MARK}; {WHO}");
+        // Any login may take any advisory lock. So it is not waited for, and nobody knows its number before it is taken.
+        let number: i32 = rand::random();
+        let mark = format!("SELECT pg_catalog.pg_try_advisory_xact_lock({MARK}, {number}) AS is_marked");
+        let begin = format!("{begin}; {mark}; {WHO}");
         let answered = tokio::time::timeout(self.call_timeout, client.simple_query(&begin)).await;
         let messages = match answered {
             Ok(Ok(messages)) => messages,
@@ -141,37 +162,47 @@ impl Store {
                 return Err(Error::Unavailable("no answer to BEGIN".to_owned()));
             }
         };
-        let mut rows = messages.into_iter().filter_map(|message| match message {
+        let row = |message| match message {
             SimpleQueryMessage::Row(row) => Some(row),
             _ => None,
-        });
-        let backend = rows.find_map(|row| Backend::told(&row));
-        let backend = backend.ok_or_else(|| Error::Bug("a session does not say who serves it".to_owned()))?;
-        Ok(Reader { client, backend, driver })
+        };
+        let rows: Vec<_> = messages.into_iter().filter_map(row).collect();
+        let is_marked = rows.iter().any(|row| row.try_get("is_marked").ok().flatten() == Some("t"));
+        let reader = match rows.iter().find_map(Backend::told) {
+            Some(backend) => Reader { client, backend, driver },
+            None => {
+                driver.abort();
+                return Err(Error::Bug("a session does not say who serves it".to_owned()));
+            }
+        };
+        if !is_marked {
+            return Err(Error::Unavailable("somebody holds the very lock that was to mark a reading".to_owned()));
+        }
+        Ok(reader)
     }
 
-    /// From the audience to the table, batch by batch.
+    /// From the audience to the table, batch by batch; what is left, less than a batch. Of two sessions the one is asked for
+    /// an answer that owes it.
     async fn transfer(
         &self,
         reader: &Reader,
-        run: i64,
         reading: &Reading,
-        is_staging: &AtomicBool,
-    ) -> std::result::Result<Read, Stopped> {
+        stage: &mut Stage<'_>,
+    ) -> std::result::Result<Vec<Row>, Stopped> {
+        let deadline = Instant::now() + reading.time_max + END_GRACE;
         let query = query!("schedule/read_audience", Durable, [TEXT, TIMESTAMPTZ, INT8]);
         let params: [&(dyn ToSql + Sync); 3] = [&reading.audience, &reading.slot, &reading.rows_max];
         // One round trip and nothing prepared.
         let typed = params.into_iter().zip(query.types.iter().cloned());
-        let rows = reader.client.query_typed_raw(query.sql, typed).await.map_err(Stopped::Reading)?;
-        let mut rows = pin!(rows);
-        let mut stage =
-            Stage { store: self, run, attempt: reading.attempt, client: None, rows: 0, is_busy: is_staging };
+        let asked = reader.client.query_typed_raw(query.sql, typed);
+        let rows = self.read(reader, deadline, asked).await?;
+        let mut rows = std::pin::pin!(rows);
         let rows_max = u64::try_from(reading.rows_max).unwrap_or(0);
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        while let Some(row) = rows.try_next().await.map_err(Stopped::Reading)? {
+        while let Some(row) = self.read(reader, deadline, rows.try_next()).await? {
             let rows_read = stage.rows + batch.len() as u64 + 1;
             if rows_read > rows_max {
-                return Ok(Read::TooMany);
+                return Err(Stopped::TooMany);
             }
             bytes += length(&row, rows_read)?;
             batch.push(row);
@@ -180,11 +211,19 @@ impl Store {
                 (batch, bytes) = (Vec::new(), 0);
             }
         }
-        if !self.is_pooled {
-            reader.client.batch_execute("ROLLBACK").await.map_err(Stopped::Reading)?;
-        }
-        stage.write(&batch).await?;
-        stage.finish().await
+        Ok(batch)
+    }
+
+    /// What the session that reads answers, if it does so in time.
+    async fn read<T>(
+        &self,
+        reader: &Reader,
+        deadline: Instant,
+        work: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+    ) -> std::result::Result<T, Stopped> {
+        let limit = deadline.saturating_duration_since(Instant::now());
+        let answer = self.outlast(work, Some(&reader.backend), limit).await;
+        answer.ok_or(Stopped::Silent)?.map_err(Stopped::Reading)
     }
 
     /// Terminates a backend that reads an audience. `None`: it is not there; false: it goes on.
@@ -193,9 +232,12 @@ impl Store {
         rows.first().map(|row| row.value(0)).transpose()
     }
 
-    /// Terminates what reads an audience although nobody waits for it any more; how many.
-    pub async fn end_overdue_readings(&self) -> Result<u64> {
-        Ok(self.query(query!("schedule/end_overdue_readings", Relaxed, []), &[]).await?.len() as u64)
+    /// Terminates what reads an audience although nobody waits for it any more.
+    pub async fn end_overdue_readings(&self) -> Result<Vec<Overdue>> {
+        let rows = self.query(query!("schedule/end_overdue_readings", Relaxed, []), &[]).await?;
+        let overdue =
+            |row: &Row| Ok(Overdue { pid: row.value(0)?, login: row.value(1)?, is_told: row.value(2)? });
+        rows.iter().map(overdue).collect()
     }
 }
 
@@ -204,29 +246,30 @@ impl Stage<'_> {
         let column = |index| move |row| text(row, index);
         let recipients = batch.iter().map(column(0)).collect::<std::result::Result<Vec<_>, _>>()?;
         let payloads = batch.iter().map(column(1)).collect::<std::result::Result<Vec<_>, _>>()?;
-        self.is_busy.store(true, Ordering::Relaxed);
         let before = i64::try_from(self.rows).unwrap_or(i64::MAX);
         let (run, attempt) = (self.run, self.attempt);
         let query = query!("schedule/stage_audience", Durable, [INT8, INT4, INT8, TEXT_ARRAY, TEXT_ARRAY]);
         let params: [&(dyn ToSql + Sync); 5] = [&run, &attempt, &before, &recipients, &payloads];
         let typed: Vec<_> = params.into_iter().zip(query.types.iter().cloned()).collect();
+        let store = self.store;
         let client = self.client().await?;
-        client.execute_typed(query.sql, &typed).await.map_err(Stopped::Staging)?;
+        answer(store, client, client.execute_typed(query.sql, &typed)).await?;
         self.rows += batch.len() as u64;
-        self.is_busy.store(false, Ordering::Relaxed);
         Ok(())
     }
 
-    /// What is staged stands, or nothing is.
-    async fn finish(mut self) -> std::result::Result<Read, Stopped> {
-        self.is_busy.store(true, Ordering::Relaxed);
+    /// Stages the last rows. What is staged stands, or nothing is.
+    async fn finish(mut self, rest: &[Row]) -> std::result::Result<Read, Stopped> {
+        self.write(rest).await?;
         let (run, attempt, rows) = (self.run, self.attempt, i64::try_from(self.rows).unwrap_or(i64::MAX));
         let query = query!("schedule/finish_reading", Durable, [INT8, INT4, INT8]);
         let params: [&(dyn ToSql + Sync); 3] = [&run, &attempt, &rows];
         let typed: Vec<_> = params.into_iter().zip(query.types.iter().cloned()).collect();
+        let store = self.store;
         let client = self.client().await?;
-        let stands = !client.query_typed(query.sql, &typed).await.map_err(Stopped::Staging)?.is_empty();
-        client.batch_execute(if stands { "COMMIT" } else { "ROLLBACK" }).await.map_err(Stopped::Staging)?;
+        let stands = !answer(store, client, client.query_typed(query.sql, &typed)).await?.is_empty();
+        let end = if stands { "COMMIT" } else { "ROLLBACK" };
+        answer(store, client, client.batch_execute(end)).await?;
         Ok(if stands { Read::Staged(self.rows) } else { Read::Void })
     }
 
@@ -236,10 +279,22 @@ impl Stage<'_> {
             let connections = &self.store.durable;
             let client = connections.pool.get().await.map_err(|error| Stopped::Away(pool_error(error)))?;
             let client = Object::take(client);
-            client.batch_execute(&connections.begin).await.map_err(Stopped::Staging)?;
+            answer(self.store, &client, client.batch_execute(&connections.begin)).await?;
             self.client = Some(client);
         }
         self.client.as_ref().ok_or_else(|| Stopped::Away(Error::Bug("no session to stage in".to_owned())))
+    }
+}
+
+/// What the session that stages answers.
+async fn answer<T>(
+    store: &Store,
+    client: &super::pool::Pooled,
+    work: impl Future<Output = std::result::Result<T, tokio_postgres::Error>>,
+) -> std::result::Result<T, Stopped> {
+    match store.outlast(work, client.backend.as_ref(), store.call_timeout).await {
+        Some(answered) => answered.map_err(Stopped::Staging),
+        None => Err(Stopped::Away(Error::Unavailable("no answer while an audience was staged".to_owned()))),
     }
 }
 
@@ -271,10 +326,18 @@ fn too_long(reading: &Reading) -> String {
 /// The audience's fault (wrong columns, its own error, too slow) or the server's (away, out of space, restarting). What
 /// an audience's session says may be the audience's own words, so it is never taken for an outage of the server: those
 /// that may pass are tried again, and counted.
-fn blame(stopped: Stopped, reading: &Reading) -> Result<std::result::Result<Read, String>> {
+fn blame(stopped: Stopped, ended: Option<bool>, reading: &Reading) -> Result<std::result::Result<Read, String>> {
     let unreadable = |said: String| format!("the audience cannot be read: {said}");
     match stopped {
+        Stopped::Silent => match ended {
+            None => Err(Error::Unavailable("no answer while an audience was read".to_owned())),
+            Some(false) => Ok(Err(format!("{}; its backend cannot be ended: a DBA has to", too_long(reading)))),
+            Some(true) => {
+                Ok(Ok(Read::Lost(format!("{}, did not end when told to, and was terminated", too_long(reading)))))
+            }
+        },
         Stopped::Away(error) => Err(error),
+        Stopped::TooMany => Ok(Ok(Read::TooMany)),
         Stopped::Row(reason) => Ok(Err(unreadable(reason))),
         Stopped::Staging(error) => match (Error::of(&error), error.as_db_error()) {
             (Error::Value(_) | Error::Bug(_), Some(db)) => {

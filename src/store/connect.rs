@@ -27,6 +27,8 @@ use super::endpoint::{self, Endpoint};
 use crate::config::conninfo;
 use crate::tls::postgres as tls;
 
+pub(super) mod bounded;
+
 /// The stream of an encrypted connection.
 pub type TlsStream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
 
@@ -48,11 +50,11 @@ pub struct Target {
 }
 
 /// A connection, and what the server answered to its first statements.
-pub struct Opened {
+pub struct Opened<C = Connection<Socket, TlsStream>> {
     /// For statements.
     pub client: Client,
     /// Moves them; nothing happens unless it is driven.
-    pub connection: Connection<Socket, TlsStream>,
+    pub connection: C,
     /// The rows of the first statements.
     pub rows: Vec<SimpleQueryRow>,
 }
@@ -103,9 +105,31 @@ impl Target {
     /// address has `timeout` for all of that, beginning a second after the one before it. While one is silent, those
     /// that say that they are standbys are asked again.
     pub async fn open(&self, timeout: Duration, first: &str) -> Result<Opened, Error> {
+        let connect = |config: tokio_postgres::Config| {
+            let tls = self.tls.clone();
+            async move { config.connect(tls).await.map_err(|error| classify(&error)) }
+        };
+        self.open_by(timeout, first, connect).await
+    }
+
+    /// The same, where `connect` makes the connection to one address.
+    async fn open_by<C, F>(
+        &self,
+        timeout: Duration,
+        first: &str,
+        connect: impl Fn(tokio_postgres::Config) -> F,
+    ) -> Result<Opened<C>, Error>
+    where
+        C: Future<Output = Result<(), tokio_postgres::Error>> + Unpin,
+        F: Future<Output = Result<(Client, C), Error>>,
+    {
         let wants_primary = self.config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite
             || endpoint::hosts(&self.config) > 1;
         let first = if wants_primary { format!("{IS_STANDBY}; {first}") } else { first.to_owned() };
+        let attempt = |endpoint: Endpoint| {
+            let greeting = tokio::time::timeout(timeout, greet(connect(endpoint.config.clone()), &first));
+            async move { (endpoint, greeting.await.unwrap_or_else(|_| Err(silent(timeout)))) }
+        };
         let endpoints = tokio::time::timeout(timeout, endpoint::all(&self.config)).await;
         let mut endpoints = endpoints.map_err(|_| silent(timeout))?.map_err(|reason| Error::Unreachable { reason })?;
         endpoint::begin_with(&mut endpoints, self.preferred.load(Ordering::Relaxed));
@@ -115,7 +139,7 @@ impl Target {
         loop {
             if attempts.is_empty() {
                 match waiting.pop_front() {
-                    Some(next) => attempts.push(self.attempt(next, timeout, &first)),
+                    Some(next) => attempts.push(attempt(next)),
                     None => return Err(failure.unwrap_or_else(|| silent(timeout))),
                 }
             }
@@ -136,39 +160,39 @@ impl Target {
                     }
                 },
                 () = next_is_due, if !waiting.is_empty() => {
-                    attempts.extend(waiting.pop_front().map(|next| self.attempt(next, timeout, &first)));
+                    attempts.extend(waiting.pop_front().map(&attempt));
                 }
             }
         }
     }
+}
 
-    async fn attempt(&self, endpoint: Endpoint, timeout: Duration, first: &str) -> (Endpoint, Result<Opened, Error>) {
-        let made = tokio::time::timeout(timeout, self.greet(&endpoint.config, first)).await;
-        (endpoint, made.unwrap_or_else(|_| Err(silent(timeout))))
+/// Runs the first statements on a connection that is being made.
+async fn greet<C>(
+    connecting: impl Future<Output = Result<(Client, C), Error>>,
+    first: &str,
+) -> Result<Opened<C>, Error>
+where
+    C: Future<Output = Result<(), tokio_postgres::Error>> + Unpin,
+{
+    let (client, mut connection) = connecting.await?;
+    let answered = tokio::select! {
+        answered = client.simple_query(first), if !first.is_empty() => answered,
+        ended = &mut connection, if !first.is_empty() => match ended {
+            Err(error) => Err(error),
+            Ok(()) => return Err(Error::Unreachable { reason: "the connection was closed".to_owned() }),
+        },
+        else => Ok(Vec::new()),
+    };
+    let row = |message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    };
+    let rows: Vec<SimpleQueryRow> = answered.map_err(|error| classify(&error))?.into_iter().filter_map(row).collect();
+    if rows.iter().any(|row| row.try_get("is_standby").ok().flatten() == Some("t")) {
+        return Err(Error::Standby);
     }
-
-    async fn greet(&self, config: &tokio_postgres::Config, first: &str) -> Result<Opened, Error> {
-        let made = config.connect(self.tls.clone()).await;
-        let (client, mut connection) = made.map_err(|error| classify(&error))?;
-        let answered = tokio::select! {
-            answered = client.simple_query(first), if !first.is_empty() => answered,
-            ended = &mut connection, if !first.is_empty() => match ended {
-                Err(error) => Err(error),
-                Ok(()) => return Err(Error::Unreachable { reason: "the connection was closed".to_owned() }),
-            },
-            else => Ok(Vec::new()),
-        };
-        let row = |message| match message {
-            SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
-        };
-        let rows: Vec<SimpleQueryRow> =
-            answered.map_err(|error| classify(&error))?.into_iter().filter_map(row).collect();
-        if rows.iter().any(|row| row.try_get("is_standby").ok().flatten() == Some("t")) {
-            return Err(Error::Standby);
-        }
-        Ok(Opened { client, connection, rows })
-    }
+    Ok(Opened { client, connection, rows })
 }
 
 impl Error {

@@ -51,6 +51,8 @@ pub struct Slot {
 pub struct Reading {
     /// Its number: a later one voids it.
     pub attempt: i32,
+    /// Readings begun since one came to its end, with this one.
+    pub tries: i32,
     /// What to read.
     pub audience: String,
     /// For a function that wants to know.
@@ -150,6 +152,7 @@ impl Store {
         let Some(row) = rows.first() else { return Ok(None) };
         Ok(Some(Reading {
             attempt: row.value("attempt")?,
+            tries: row.value("tries")?,
             audience: row.value("audience")?,
             slot: row.value("slot")?,
             rows_max: row.value("rows_max")?,
@@ -176,7 +179,13 @@ impl Store {
         rows.first().map(|row| row.value(0)).transpose()
     }
 
-    /// Counts a reading that came to no end; the schedule's name, if the run ends with that.
+    /// Takes back a try that is not the audience's fault.
+    pub async fn take_back_try(&self, run: i64) -> Result<()> {
+        self.query(query!("schedule/take_back_try", Relaxed, [INT8]), &[&run]).await?;
+        Ok(())
+    }
+
+    /// A reading came to no end; the schedule's name, if the run ends with that.
     pub async fn give_up_reading(&self, owner: i32, run: i64, attempt: i32, reason: &str) -> Result<Option<String>> {
         let query = query!("schedule/give_up_reading", Durable, [INT4, INT8, INT4, TEXT]);
         let rows = self.query(query, &[&owner, &run, &attempt, &reason]).await?;

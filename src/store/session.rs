@@ -148,7 +148,9 @@ impl Settings {
             }
             // A command tells its user what the functions note.
             Purpose::Command => all.push(("client_min_messages", "notice".to_owned())),
-            Purpose::Idle | Purpose::Audience | Purpose::Migration => {}
+            // Nobody listens; the audience may say otherwise, and is then bounded by the connection.
+            Purpose::Audience => all.push(("client_min_messages", "error".to_owned())),
+            Purpose::Idle | Purpose::Migration => {}
         }
         all
     }

@@ -15,6 +15,7 @@ mod crash;
 mod hostile;
 mod judged;
 mod pause;
+mod reading;
 
 /// An app with members, whom the view `app.audience` shows to outboxd.
 pub async fn app(database: &Database, members: u32) -> Client {

@@ -1,5 +1,5 @@
--- An audience, read by a session that does nothing else: see src/store/audience.rs. This line is how end_reading and
--- end_overdue_readings know such a session in pg_stat_activity; nothing that runs in it can change what stands there.
+-- An audience, read by a session that does nothing else: see src/store/audience.rs. This line is how end_reading knows such
+-- a session in pg_stat_activity; nothing that runs in it can change what stands there.
 -- What is too long comes cut off, so that a row has its bounds before it is sent; payload_bytes tells the payload's.
 -- The names were resolved before the audience's code ran, and nothing is resolved after it.
 -- $1 audience · $2 slot · $3 rows at most (one more shows that there are too many)

@@ -16,9 +16,12 @@ const LOCK: i64 = 0x6f75_7462_6f78_6401;
 const LOCK_POLL: Duration = Duration::from_millis(100);
 /// Who holds it, and whether they could be migrating: those who may act for the owner of the schema, or create it while
 /// there is none, and the daemon, which looks whether there is something to migrate. Those first. A prepared transaction
-/// has no session, and none of ours is one.
+/// has no session, and none of ours is one. In a session that reads an audience foreign code runs under the daemon's login:
+/// it is told by its mark, as in `_is_held_by_us.sql`.
 const HOLDERS: &str = "SELECT coalesce(CASE WHEN n.nspowner IS NULL THEN has_database_privilege(a.usesysid, current_database(), 'CREATE')
-                              ELSE pg_has_role(a.usesysid, n.nspowner, 'MEMBER') OR coalesce(pg_has_role(a.usesysid, s.oid, 'MEMBER'), false) END, false) AS is_ours,
+                              ELSE pg_has_role(a.usesysid, n.nspowner, 'MEMBER') OR coalesce(pg_has_role(a.usesysid, s.oid, 'MEMBER'), false) END, false)
+        AND NOT EXISTS (SELECT FROM pg_locks m WHERE m.pid = l.pid AND m.locktype = 'advisory' AND m.objsubid = 2
+                           AND m.classid = 1869968482) AS is_ours,
         CASE WHEN a.pid IS NULL THEN 'a prepared transaction' ELSE format('pid %s of %s', a.pid, pg_get_userbyid(a.usesysid)) END
    FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
    LEFT JOIN pg_namespace n ON n.nspname = $2 LEFT JOIN pg_roles s ON s.rolname = 'outboxd_service'
@@ -41,7 +44,7 @@ pub(super) async fn take(client: &Client) -> Result<(), Error> {
         let holders = client.query(HOLDERS, &[&LOCK, &SCHEMA]).await?;
         match holders.first().map(|holder| (holder.get::<_, bool>(0), holder.get::<_, String>(1))) {
             Some((false, who)) => {
-                warn!(who, "somebody who may not migrate holds the lock of migrations; going on without it");
+                warn!(who, "somebody who does not migrate holds the lock of migrations; going on without it");
                 return Ok(());
             }
             Some((true, _)) if !is_told => {

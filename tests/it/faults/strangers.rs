@@ -1,5 +1,10 @@
 //! Any login of the database may take any advisory lock: one that a stranger holds delays nothing of ours.
 
+use std::time::Duration;
+
+use outboxd::store::migrate::{self, Install};
+
+use crate::support::instance::Instance;
 use crate::support::sql::{run, until, value, values};
 use crate::support::world::{Carrier, World};
 
@@ -18,26 +23,59 @@ async fn a_stranger_who_holds_the_lock_of_a_key_delays_none_of_its_rows() {
     until(&world.app, "SELECT bool_and(status = 'SENT') FROM outboxd.notification_log").await;
 }
 
-/// Its code runs under the daemon's own login.
-#[tokio::test]
-async fn a_lock_that_an_audience_holds_delays_none_of_a_keys_rows() {
-    let world = World::new(Carrier::Memory).await;
-    let hoard = TAKEN.replace("SELECT", "PERFORM");
+/// Takes this lock and keeps it, as an audience: its code runs under the daemon's own login.
+async fn hoard(world: &World, taken: &str) -> Instance {
     let audience = format!(
         "CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
          CREATE FUNCTION evil.hoard() RETURNS TABLE (recipient text, payload jsonb) LANGUAGE plpgsql AS $$
-         BEGIN {hoard}; PERFORM pg_sleep(600); END $$;
-         SELECT outboxd.create_schedule('hoard', '* * * * *', 'UTC', 'other', 'evil.hoard')"
+         BEGIN {}; PERFORM pg_sleep(600); END $$;
+         SELECT outboxd.create_schedule('hoard', '* * * * *', 'UTC', 'other', 'evil.hoard')",
+        taken.replace("SELECT", "PERFORM")
     );
     run(&world.app, &audience).await;
-    let _instance = world.setup.start().await;
-    let held = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-                                WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND a.datname = current_database()
-                                  AND a.wait_event = 'PgSleep')";
-    until(&world.app, held).await;
+    let instance = world.setup.start().await;
+    until(&world.app, HOARDED).await;
+    instance
+}
+
+const HOARDED: &str = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+                                       WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND a.datname = current_database()
+                                         AND a.wait_event = 'PgSleep')";
+
+#[tokio::test]
+async fn a_lock_that_an_audience_holds_delays_none_of_a_keys_rows() {
+    let world = World::new(Carrier::Memory).await;
+    let _instance = hoard(&world, TAKEN).await;
     run(&world.app, KEYED).await;
     until(&world.app, "SELECT bool_and(status = 'SENT') FROM outboxd.notification_log WHERE topic = 'orders'").await;
-    assert!(value::<bool>(&world.app, held).await, "it holds it still");
+    assert!(value::<bool>(&world.app, HOARDED).await, "it holds it still");
+}
+
+#[tokio::test]
+async fn a_lock_that_an_audience_holds_delays_no_migration() {
+    let world = World::new(Carrier::Memory).await;
+    let _instance = hoard(&world, "SELECT pg_advisory_lock(x'6f7574626f786401'::bit(64)::bigint)").await;
+    let mut owner = world.database.connect().await;
+    let migrated = tokio::time::timeout(Duration::from_secs(30), migrate::run(&mut owner, Install::Always)).await;
+    migrated.expect("nobody waits for an audience").unwrap();
+    assert!(value::<bool>(&world.app, HOARDED).await, "it holds it still");
+}
+
+/// Whatever marks a session that reads an audience, a stranger cannot take it first.
+#[tokio::test]
+async fn a_stranger_who_holds_the_locks_of_readings_delays_no_schedule() {
+    let world = World::new(Carrier::Memory).await;
+    let stranger = world.database.connect_as_stranger().await;
+    run(&stranger, "SELECT pg_advisory_lock(1869968482, n) FROM generate_series(0, 1000) n").await;
+    run(
+        &world.app,
+        "CREATE VIEW public.people AS SELECT 'r'::text AS recipient, '{}'::jsonb AS payload;
+         GRANT SELECT ON public.people TO outboxd_audience;
+         SELECT outboxd.create_schedule('s', '* * * * *', 'UTC', 'other', 'public.people')",
+    )
+    .await;
+    let _instance = world.setup.start().await;
+    until(&world.app, "SELECT coalesce(bool_or(state IN ('prepared', 'released')), false) FROM outboxd.schedule_runs").await;
 }
 
 #[tokio::test]

@@ -79,6 +79,11 @@ impl Server {
         self.postgres.url_as(user, database)
     }
 
+    /// All that it has written to its log.
+    pub fn log(&self) -> String {
+        self.postgres.log()
+    }
+
     /// `pg_ctl stop -m immediate`: no checkpoint, every session cut.
     pub async fn stop_immediately(&mut self) {
         self.postgres.signal("QUIT").expect("it runs");
