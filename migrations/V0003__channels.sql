@@ -6,6 +6,8 @@ CREATE TABLE outboxd.channel_state (
     paused_at   timestamptz,
     held_until  timestamptz,
     reason      text,
+    -- Whether held_until is what the provider asked for (Retry-After).
+    is_asked    boolean NOT NULL DEFAULT false,
     -- Since when it is held, however often the circuit opened again.
     since       timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- A keyed digest of what the channel called with when the circuit opened: url, headers, body, secrets, constants. The

@@ -224,9 +224,12 @@ TABLE channel_state
     paused_at timestamp with time zone
     held_until timestamp with time zone
     reason text
+    is_asked boolean NOT NULL DEFAULT false
     since timestamp with time zone NOT NULL DEFAULT clock_timestamp()
     credentials text
     openings integer NOT NULL DEFAULT 0
+    refused integer NOT NULL DEFAULT 0
+    refused_at timestamp with time zone
     probe_by integer
     probe_until timestamp with time zone
     changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp()

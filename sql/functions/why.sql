@@ -56,11 +56,11 @@ BEGIN
         text_of := format('The provider of %s asked to wait (Retry-After) until %s.', target, to_char(w.until, 'YYYY-MM-DD HH24:MI:SS TZ'));
         todo := 'It goes by itself';
     WHEN 'circuit open' THEN
-        SELECT h.reason, h.held_until INTO head FROM outboxd.channel_state h
+        SELECT h.reason, h.held_until, h.is_asked INTO head FROM outboxd.channel_state h
          WHERE h.channel = w.channel AND h.origin IN ('', w.origin) AND h.reason <> 'retry_after' ORDER BY h.origin LIMIT 1;
         text_of := format('The circuit of %s is open: %s. %s', target,
             CASE head.reason WHEN 'unauthorized' THEN 'the provider refuses our credentials (401 or 403)' ELSE 'too many calls failed in a row' END,
-            CASE WHEN head.held_until > now() THEN 'The provider is probed at ' || to_char(head.held_until, 'YYYY-MM-DD HH24:MI:SS TZ') || '.'
+            CASE WHEN head.held_until > now() THEN 'The provider ' || CASE WHEN head.is_asked THEN 'asked to wait and ' ELSE '' END || 'is probed at ' || to_char(head.held_until, 'YYYY-MM-DD HH24:MI:SS TZ') || '.'
                  ELSE 'The next notification probes the provider.' END);
         todo := format(CASE head.reason WHEN 'unauthorized' THEN 'Renew the credentials and restart every instance, which probes at once; with the old ones: SELECT outboxd.probe_channel(%s)'
                                         ELSE 'It goes by itself once a probe succeeds; SELECT outboxd.probe_channel(%s) probes now' END,

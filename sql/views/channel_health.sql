@@ -27,6 +27,7 @@ SELECT k.channel, nullif(k.origin, '') AS origin,
        CASE WHEN h.held_until > now() THEN h.held_until END AS held_until,
        CASE h.reason WHEN 'retry_after' THEN CASE WHEN h.held_until > now() THEN 'the provider asked to wait' END
                      WHEN 'failures' THEN 'calls fail: too many failures in a row'
+                                          || CASE WHEN h.is_asked AND h.held_until > now() THEN '; the provider asked to wait' ELSE '' END
                      WHEN 'unauthorized' THEN 'the provider refuses the credentials: too many 401 or 403 in a row'
                      ELSE h.reason END AS held_because,
        CASE WHEN h.reason <> 'retry_after' OR h.held_until > now() THEN h.since END AS held_since,

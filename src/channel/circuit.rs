@@ -8,8 +8,8 @@
 //!                                            └── it fails: open for twice as long ──┘
 //! ```
 //!
-//! It is open for at most `open_max`. `Retry-After` opens it in the same way but needs no probe: the provider said when
-//! to come back. 401/403 are counted where all instances see them: see [`CircuitChange::Refused`].
+//! It is open for at most `open_max`, or for as long as the provider asked for (`Retry-After`) if that is longer.
+//! `Retry-After` alone opens it in the same way but needs no probe: the provider said when to come back. 401/403 are counted where all instances see them: see [`CircuitChange::Refused`].
 
 use std::time::{Duration, Instant};
 
@@ -98,6 +98,8 @@ pub enum CircuitChange {
         reason: OpenReason,
         /// How often in a row; to be kept with it.
         openings: u32,
+        /// The provider asked for this wait.
+        is_asked: bool,
     },
     /// The circuit closed: calls go out again.
     Close,
@@ -269,7 +271,7 @@ impl Circuit {
         self.set_open(Open { until, reason, openings });
         self.failures = 0;
         self.is_refused = false;
-        CircuitChange::Open { wait: until.duration_since(now), reason, openings }
+        CircuitChange::Open { wait: until.duration_since(now), reason, openings, is_asked: until > now + wait }
     }
 
     /// Open for as long as the provider asked for; an open circuit stays one.
@@ -280,7 +282,7 @@ impl Circuit {
         }
         let (reason, openings) = self.open.map_or((OpenReason::RetryAfter, 0), |open| (open.reason, open.openings));
         self.set_open(Open { until: now + wait, reason, openings });
-        Some(CircuitChange::Open { wait, reason, openings })
+        Some(CircuitChange::Open { wait, reason, openings, is_asked: true })
     }
 }
 

@@ -128,6 +128,7 @@ pub struct CircuitConfig {
     pub unauthorized: u32,
     /// How long it stays open before a single probe.
     pub open_for: Duration,
-    /// The longest that it stays open: each probe that fails doubles the time. Never less than `open_for`.
+    /// The longest that it stays open, unless the provider asks for more: each probe that fails doubles the time. Never
+    /// less than `open_for`.
     pub open_max: Duration,
 }

@@ -100,7 +100,7 @@ pub const KEYS: &[Key] = &[
     key("channels.*.circuit.failures", Integer(1, 100_000), Value("10"), "Failures in a row that open the circuit."),
     key("channels.*.circuit.unauthorized", Integer(1, 100_000), Value("5"), "401 and 403 in a row, over all instances, that open the circuit."),
     key("channels.*.circuit.open_for", Duration(100, DAY), Value("30s"), "How long the circuit stays open before a single probe; each probe that fails doubles it."),
-    key("channels.*.circuit.open_max", Duration(100, DAY), Value("5m"), "The longest that the circuit stays open before the next probe; never less than open_for."),
+    key("channels.*.circuit.open_max", Duration(100, DAY), Value("5m"), "The longest that the circuit stays open before the next probe, unless the provider asks for more (retry_after_max); never less than open_for."),
     key("routes.*.channels", Texts, Required("list the channels in failover order"), "The channels in failover order."),
     key("routes.*.max_attempts", Integer(1, 100), Value("10"), "Attempts per channel: the first and its retries. With the default waits ten take 43 minutes."),
     key("routes.*.attempts_before_failover", Integer(1, 100), Derived("3, or max_attempts if that is less"), "Attempts on every channel but the last before moving on."),

@@ -31,6 +31,21 @@ pub struct ChannelState {
     pub probe_elsewhere: Option<Duration>,
 }
 
+/// How a circuit opens.
+#[derive(Debug, Clone, Copy)]
+pub struct Opened<'a> {
+    /// For how long.
+    pub wait: Duration,
+    /// Why.
+    pub reason: &'a str,
+    /// How often in a row.
+    pub openings: u32,
+    /// The provider asked for this wait.
+    pub is_asked: bool,
+    /// A digest of what it was called with.
+    pub credentials: Option<&'a str>,
+}
+
 /// What all instances know of topics.
 #[derive(Debug, Clone, Default)]
 pub struct KnownTopics {
@@ -68,19 +83,14 @@ impl Store {
         Ok((states, topics))
     }
 
-    /// An origin is not to be called for this long, by any instance.
-    pub async fn open_circuit(
-        &self,
-        channel: &str,
-        origin: &str,
-        wait: Duration,
-        reason: &str,
-        openings: u32,
-        credentials: Option<&str>,
-    ) -> Result<()> {
-        let query = query!("channel/open_circuit", Durable, [TEXT, TEXT, INT8, TEXT, INT4, TEXT]);
-        let openings = i32::try_from(openings).unwrap_or(i32::MAX);
-        self.query(query, &[&channel, &origin, &millis(wait), &reason, &openings, &credentials]).await.map(|_| ())
+    /// An origin is not to be called for so long, by any instance.
+    pub async fn open_circuit(&self, channel: &str, origin: &str, opened: &Opened<'_>) -> Result<()> {
+        let query = query!("channel/open_circuit", Durable, [TEXT, TEXT, INT8, TEXT, INT4, TEXT, BOOL]);
+        let Opened { wait, reason, openings, is_asked, credentials } = opened;
+        let openings = i32::try_from(*openings).unwrap_or(i32::MAX);
+        self.query(query, &[&channel, &origin, &millis(*wait), reason, &openings, credentials, is_asked])
+            .await
+            .map(|_| ())
     }
 
     /// The provider refused our credentials: how often in a row by now, over all instances. `None`: calls are held, so

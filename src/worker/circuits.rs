@@ -12,6 +12,7 @@ use crate::channel::Outcome;
 use crate::channel::availability::{Held, May, PAUSED_WAIT};
 use crate::channel::circuit::{CircuitChange, OpenReason, Pass};
 use crate::channel::circuits::{PROBE_SLACK, STREAK_MAX_AGE};
+use crate::store::circuit::Opened;
 
 /// Of all instances one makes the probe. `Wait`: another does, or that could not be asked. Whoever takes it and dies
 /// keeps it for no longer than the call may take.
@@ -105,11 +106,12 @@ async fn tell(worker: &Worker, channel: &str, origin: &str, change: CircuitChang
     // Empty: the whole channel.
     let shown = Some(origin).filter(|origin| !origin.is_empty());
     let told = match change {
-        CircuitChange::Open { wait, reason, openings } => {
+        CircuitChange::Open { wait, reason, openings, is_asked } => {
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             warn!(channel, origin = shown, reason = reason.name(), wait_ms, "calls are held");
             let credentials = worker.availability.credentials(channel);
-            worker.store.open_circuit(channel, origin, wait, reason.name(), openings, credentials).await
+            let opened = Opened { wait, reason: reason.name(), openings, is_asked, credentials };
+            worker.store.open_circuit(channel, origin, &opened).await
         }
         CircuitChange::Close => {
             info!(channel, origin = shown, "calls go on");

@@ -86,7 +86,11 @@ fn template_error() -> Outcome {
 }
 
 fn opens(wait: Duration, reason: OpenReason, openings: u32) -> Option<CircuitChange> {
-    Some(CircuitChange::Open { wait, reason, openings })
+    Some(CircuitChange::Open { wait, reason, openings, is_asked: false })
+}
+
+fn asked(wait: Duration, reason: OpenReason, openings: u32) -> Option<CircuitChange> {
+    Some(CircuitChange::Open { wait, reason, openings, is_asked: true })
 }
 
 #[test]
@@ -203,13 +207,13 @@ fn retry_after_opens_without_a_probe_and_many_of_them_open_once() {
     let mut table = Table::new();
     let busy = status(429, Failure::Transient, Some(20));
     let twenty = Duration::from_secs(20);
-    assert_eq!(table.report(Pass::Normal, &busy), opens(twenty, OpenReason::RetryAfter, 0));
+    assert_eq!(table.report(Pass::Normal, &busy), asked(twenty, OpenReason::RetryAfter, 0));
     table.pass(Duration::from_millis(100));
     assert_eq!(table.reports(50, &busy), None);
     assert_eq!(table.report(Pass::Normal, &sent()), None, "a success does not shorten what was asked for");
     assert!(matches!(table.verdict(), Verdict::OpenUntil(_)));
     let longer = status(429, Failure::Transient, Some(60));
-    assert_eq!(table.report(Pass::Normal, &longer), opens(Duration::from_secs(60), OpenReason::RetryAfter, 0));
+    assert_eq!(table.report(Pass::Normal, &longer), asked(Duration::from_secs(60), OpenReason::RetryAfter, 0));
     table.pass(Duration::from_secs(60));
     assert_eq!(table.verdict(), Verdict::Go);
     assert_eq!(table.verdict(), Verdict::Go);
@@ -219,10 +223,18 @@ fn retry_after_opens_without_a_probe_and_many_of_them_open_once() {
 fn retry_after_prolongs_an_open_circuit() {
     let table = Table::new();
     table.reports(4, &down());
-    let asked = Duration::from_secs(300);
-    let change = table.report(Pass::Normal, &status(503, Failure::Transient, Some(300)));
-    assert_eq!(change, opens(asked, OpenReason::Failures, 1));
-    assert_eq!(table.verdict(), Verdict::OpenUntil(table.now + asked));
+    let hour = Duration::from_secs(3600);
+    let change = table.report(Pass::Normal, &status(503, Failure::Transient, Some(3600)));
+    assert_eq!(change, asked(hour, OpenReason::Failures, 1), "longer than open_max");
+    assert_eq!(table.verdict(), Verdict::OpenUntil(table.now + hour));
+}
+
+#[test]
+fn a_circuit_that_opens_while_the_provider_asked_to_wait_is_open_for_as_long() {
+    let table = Table::new();
+    let minute = Duration::from_secs(60);
+    table.report(Pass::Normal, &status(429, Failure::Transient, Some(60)));
+    assert_eq!(table.reports(5, &down()), asked(minute, OpenReason::Failures, 1));
 }
 
 #[test]

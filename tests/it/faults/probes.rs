@@ -257,3 +257,37 @@ async fn a_probe_that_was_not_made_because_its_row_expired_is_the_next_rows() {
     world.provider.wait_for(3, SOON).await;
     world.until_ended().await.assert_nothing_lost();
 }
+
+#[tokio::test]
+async fn a_provider_that_fails_and_asks_to_wait_is_not_probed_before_and_it_says_so() {
+    let mut world = World::new(Carrier::Memory).await;
+    world.setup = world
+        .setup
+        .clone()
+        .set("channels.webhook.circuit.failures", 2)
+        .set("channels.webhook.circuit.open_for", "100ms")
+        .set("channels.webhook.circuit.open_max", "200ms");
+    world.provider.answer(Reply::status(503));
+    let _instance = world.setup.start().await;
+    world.notify(3).await;
+    let held = |because| format!("SELECT count(*) = 1 FROM outboxd.channel_health WHERE held_because = '{because}'");
+    let (fails, asks) = (
+        "calls fail: too many failures in a row",
+        "calls fail: too many failures in a row; the provider asked to wait",
+    );
+    sql::until(&world.app, &held(fails)).await;
+    world.provider.answer(Reply::status(503).header("retry-after", "600"));
+    sql::until(&world.app, &held(asks)).await;
+    let long = "SELECT next_probe_at > now() + interval '9 min' AND circuit = 'open' FROM outboxd.channel_health";
+    assert!(sql::value::<bool>(&world.app, long).await, "longer than circuit.open_max");
+    let told = "SELECT bool_and(w.explanation LIKE '%The provider asked to wait and is probed at %')
+                  FROM outboxd.outbox o, outboxd.why(o.id) w WHERE w.reason = 'circuit open'";
+    sql::until(&world.app, told).await;
+    // Whoever knows better need not wait, and what the provider said then holds no longer.
+    world.provider.answer(Reply::status(503));
+    let operator = world.database.connect_as_member_of("outboxd_operator").await;
+    sql::run(&operator, "SELECT outboxd.probe_channel('webhook')").await;
+    sql::until(&world.app, &held(fails)).await;
+    world.provider.answer(Reply::ok());
+    world.until_ended().await.assert_nothing_lost();
+}
