@@ -251,7 +251,8 @@ async fn counting_50_000_rows_beside_1_000_routes_carries_no_routes_along() {
         "INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics)
          SELECT 1, 0, array_agg('topic-' || n) FROM generate_series(1, 1000) n;
          INSERT INTO outboxd.route SELECT 'topic-' || n, 0, 'push' FROM generate_series(1, 1000) n;
-         SELECT count(outboxd.notify('topic-' || n % 1001, 'r', '{}')) FROM generate_series(1, 50000) n; ANALYZE",
+         SELECT count(outboxd.notify('topic-' || n % 1001, 'r', '{}')) FROM generate_series(1, 50000) n;
+         UPDATE outboxd.notification_log SET created_at = now() - interval '1 min', send_at = now() - interval '1 min'; ANALYZE",
     )
     .await;
     let counted = "SELECT concat_ws(' ', count(*), sum(count)) FROM outboxd._count_waiting()";
