@@ -146,6 +146,8 @@ ALTER SEQUENCE outboxd.outbox_seq OWNED BY outboxd.outbox.seq;
 -- Fresh rows, topic by topic, until their work ends: what has a key or a time is outside it.
 CREATE INDEX outbox_fresh ON outboxd.outbox (topic, seq) WHERE ordering_key IS NULL AND retry_at IS NULL;
 CREATE INDEX outbox_due ON outboxd.outbox (topic, retry_at) WHERE retry_at IS NOT NULL;
+-- Of what was put back for an origin: what waits for that one.
+CREATE INDEX outbox_waits_for ON outboxd.outbox (waits_for, retry_at) WHERE waits_for <> '';
 -- As notification_log_second_due.
 CREATE INDEX outbox_second_due ON outboxd.outbox (date_bin('1 s', retry_at, '2000-01-01+00'), topic) WHERE retry_at IS NOT NULL;
 -- A key belongs to its topic: the same one in another topic is another key.

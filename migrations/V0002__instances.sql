@@ -49,7 +49,9 @@ CREATE TABLE outboxd.instance_report (
     lacked_since           timestamptz,
     lacked_at              timestamptz,
     -- The channels at a limit, each as [the limit, calls that can be expected to start in a second]. NULL: none is.
-    limits                 jsonb
+    limits                 jsonb,
+    -- The topics that have their share of its calls, each with the calls that can be expected to start in a second.
+    shares                 jsonb
 ) WITH (fillfactor = 50);
 
 -- Leader leases that one instance does at a time for all: a lease, by the database's clock. A row lock or an advisory

@@ -75,14 +75,6 @@ CREATE TABLE outboxd.snapshot_count (
     PRIMARY KEY (topic, status)
 );
 
--- What waits for a channel that is held (origin '': as a whole), or for an origin of it.
-CREATE TABLE outboxd.snapshot_held (
-    channel text NOT NULL,
-    origin  text NOT NULL,
-    waiting bigint NOT NULL,
-    PRIMARY KEY (channel, origin)
-);
-
 -- The same by topic, with what was done in the last hour. Empty unless the snapshot is large.
 CREATE TABLE outboxd.snapshot_topic (
     topic         text PRIMARY KEY,
@@ -102,6 +94,8 @@ CREATE TABLE outboxd.snapshot_waiting (
     topic       text NOT NULL,
     -- NULL: it has no channel yet.
     channel     text,
+    -- Of what is held on purpose: what of the channel is, '' as a whole.
+    origin      text,
     limited_by  text,
     per_second  double precision,
     is_lag      boolean NOT NULL,

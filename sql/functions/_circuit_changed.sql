@@ -1,4 +1,4 @@
--- What follows an operator's change of a circuit: rows that wait for the channel are due at once, up to `rows_max`; the
+-- What follows an operator's change of a circuit: rows that wait for it are due at once, up to `rows_max`; the
 -- action is on record; the instances read it. A notice if the channel, or this origin of it, was not held; over HTTP,
 -- where nobody sees a notice, it is refused.
 -- Locks: what _hasten() locks.
@@ -13,7 +13,7 @@ BEGIN
             USING HINT = 'outboxd.channel_health lists what is held.';
         RETURN;
     END IF;
-    PERFORM outboxd._hasten(channel, rows_max);
+    PERFORM outboxd._hasten(channel, origin, rows_max);
     INSERT INTO outboxd.audit (action, subject, affected)
     VALUES (_circuit_changed.action, concat_ws(' ', channel, nullif(origin, '')), 1);
     PERFORM pg_notify('outboxd', 'control');

@@ -34,9 +34,9 @@ BEGIN
             HINT = 'Use a name such as Asia/Seoul or UTC; pg_timezone_names lists them.';
     END IF;
     PERFORM outboxd._reject_audience(what, s.audience);
-    SELECT CASE WHEN (SELECT NOT r.published && ARRAY[s.topic, 'default'] OR NOT r.called && ARRAY[s.topic, 'default'] FROM outboxd._routed r)
+    SELECT CASE WHEN (SELECT NOT r.published ?| ARRAY[s.topic, 'default'] OR NOT r.called ?| ARRAY[s.topic, 'default'] FROM outboxd._routed r)
                 THEN 'anywhere'
-                ELSE format('on %s of %s instances: %s', count(*) FILTER (WHERE c.lacks), count(c.topics),
+                ELSE format('on %s of %s: %s', count(*) FILTER (WHERE c.lacks), outboxd._plural(count(c.topics), 'instance'),
                             array_to_string((array_agg(format('%s on %s', c.id, c.host) ORDER BY c.id) FILTER (WHERE c.lacks))[1:5], ', ')) END
       INTO bad
       FROM (SELECT w.id, w.host, w.topics, coalesce(NOT w.topics && ARRAY[s.topic, 'default'], false) AS lacks FROM outboxd._carrier w) c

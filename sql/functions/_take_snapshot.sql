@@ -1,6 +1,6 @@
 -- Counts and writes it down, if it is time: every 5 s, more rarely if a count takes long, every 20 s at the latest. Any number of
 -- instances may call it; one counts. Returns whether this call did.
--- Locks: the one row of snapshot, skipped if another holds it. Index: see _count_active(), _count_held(), _count_waiting().
+-- Locks: the one row of snapshot, skipped if another holds it. Index: see _count_active(), _count_waiting().
 CREATE OR REPLACE FUNCTION outboxd._take_snapshot() RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -11,19 +11,16 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    -- The daemon's sessions avoid sequential scans; a whole outbox is best read by one.
+    -- The daemon's sessions avoid sequential scans; what _count_active() reads whole is best read by one.
     PERFORM set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true);
     DELETE FROM outboxd.snapshot_count;
     INSERT INTO outboxd.snapshot_count (topic, status, count, oldest_since)
     SELECT n.topic, n.status, n.count, n.oldest_since FROM outboxd._count_active() n;
-    DELETE FROM outboxd.snapshot_held;
-    INSERT INTO outboxd.snapshot_held (channel, origin, waiting) SELECT n.channel, n.origin, n.waiting FROM outboxd._count_held() n;
     DELETE FROM outboxd.snapshot_waiting;
-    INSERT INTO outboxd.snapshot_waiting (reason, topic, channel, limited_by, per_second, is_lag, count, waits_since, ready_since)
-    SELECT n.reason, n.topic, n.channel, n.limited_by, n.per_second, n.is_lag, n.count, n.waits_since, n.ready_since
-      FROM outboxd._count_waiting() n;
+    INSERT INTO outboxd.snapshot_waiting (reason, topic, channel, origin, limited_by, per_second, is_lag, count, waits_since, ready_since)
+    SELECT n.* FROM outboxd._count_waiting() n;
     UPDATE outboxd.snapshot c SET taken_at = began, cost = clock_timestamp() - began, ready = r.ready, ready_since = r.ready_since,
-           rows = n.rows, is_large = n.rows > 20000 OR n.topics > 500 OR n.done > 20000
+           rows = n.rows, is_large = n.rows > 5000 OR n.topics > 500 OR n.done > 20000
       FROM (SELECT coalesce(sum(w.count), 0) AS ready, min(w.ready_since) AS ready_since FROM outboxd.snapshot_waiting w WHERE w.is_lag) r,
            (SELECT coalesce(sum(s.count), 0) + (SELECT coalesce(sum(w.count), 0) FROM outboxd.snapshot_waiting w WHERE w.reason = 'came with a copy') AS rows,
                     count(DISTINCT s.topic) AS topics,

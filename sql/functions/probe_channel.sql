@@ -1,6 +1,6 @@
 -- Lets the next call of a channel, or of one origin of it, go out as a probe: open → half-open, now instead of at the
 -- end of its time. Its outcome closes the circuit, or opens it again for longer. A probe that fails uses up no attempt
--- of its notification. A few rows that wait for the channel are due at once, so that there is one to probe with.
+-- of its notification. A few rows that wait for it are due at once, so that there is one to probe with.
 -- Interleavings: a probe that is under way stays the only one.
 -- Locks: the channel's row; what _circuit_changed() locks. Index: channel_state_pkey.
 CREATE OR REPLACE FUNCTION outboxd.probe_channel(channel text, origin text DEFAULT '') RETURNS void

@@ -2,8 +2,12 @@
 -- command line, the API and the dashboard ask this function, so that they say what `stuck` says. Who paused something
 -- is told only to a login that may read the audit; an error is told up to where it may quote a row, as readers ask too.
 -- No row: it does not wait, it has ended, or there is no such notification.
+--
+-- Its place is told where rows go in a known order: those that are new and have no key, and those that are due while no
+-- limit is reached. At a limit as many of each other topic of the line go before it, because topics take turns, and of
+-- those of its own that were put back; how many others there are says the last snapshot.
 -- Locks: none. Index: those of _wait; outbox_fresh and outbox_due for its place (up to 100,000 entries of its topic);
--- attempt_notification; audit_at.
+-- a_key_has_at_most_one_live_row and outbox_key; attempt_notification; audit_at.
 CREATE OR REPLACE FUNCTION outboxd.why(id bigint)
 RETURNS TABLE (reason text, explanation text, action text, since timestamptz, until timestamptz, behind bigint, place bigint,
                channel text, origin text, worker integer, paused_by text)
@@ -18,6 +22,7 @@ DECLARE
     target    text;
     roles     text[];
     lacking   text;
+    before    text;
     text_of   text;
     todo      text;
 BEGIN
@@ -30,8 +35,20 @@ BEGIN
     SELECT array_agg(DISTINCT r.name) INTO roles FROM outboxd.instance i CROSS JOIN LATERAL unnest(i.roles) r(name)
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl;
     roles := coalesce(roles, '{}');
-    reason := w.reason; since := w.since; until := w.until; channel := w.channel; origin := nullif(w.origin, ''); worker := w.instance;
+    reason := w.reason; since := w.since; until := CASE WHEN w.until > now() THEN w.until END; channel := w.channel; origin := nullif(w.origin, ''); worker := w.instance;
     target := coalesce(w.channel || coalesce(' at ' || nullif(w.origin, ''), ''), 'its channel');
+    IF o.state = 'ready' AND w.reason IN ('at its limit', 'waiting for the relay') THEN
+        IF o.ordering_key IS NULL AND o.retry_at IS NULL THEN
+            SELECT count(*) INTO place FROM (
+                SELECT FROM outboxd.outbox v
+                 WHERE v.topic = o.topic AND v.ordering_key IS NULL AND v.retry_at IS NULL AND v.seq < o.seq AND v.state = 'ready' LIMIT place_max) v;
+        ELSIF w.reason = 'waiting for the relay' AND o.retry_at <= now() THEN
+            SELECT count(*) INTO place FROM (
+                SELECT FROM outboxd.outbox v WHERE v.topic = o.topic AND v.retry_at < o.retry_at AND v.state = 'ready' LIMIT place_max) v;
+        END IF;
+        before := CASE WHEN place >= place_max THEN format('at least %s of its topic stand before it', place_max)
+                       WHEN place = 1 THEN '1 of its topic stands before it' ELSE place || ' of its topic stand before it' END;
+    END IF;
 
     CASE w.reason
     WHEN 'not due yet' THEN
@@ -70,8 +87,9 @@ BEGIN
                           '; the last attempt' || coalesce(' on ' || last.channel, '') || ' failed: ' || rtrim(outboxd._cause(last.error), '.'));
         todo := 'It goes by itself';
     WHEN 'waiting behind key' THEN
-        SELECT v.id INTO behind FROM outboxd.outbox v
-         WHERE v.topic = o.topic AND v.ordering_key = o.ordering_key AND (v.has_turn OR v.seq < o.seq) ORDER BY v.has_turn DESC, v.seq LIMIT 1;
+        behind := coalesce(
+            (SELECT v.id FROM outboxd.outbox v WHERE v.topic = o.topic AND v.ordering_key = o.ordering_key AND v.has_turn),
+            (SELECT v.id FROM outboxd.outbox v WHERE v.topic = o.topic AND v.ordering_key = o.ordering_key ORDER BY v.seq LIMIT 1));
         SELECT x.reason INTO head FROM outboxd._wait x WHERE x.id = behind;
         text_of := format('It waits behind notification %s of its ordering key%s.', behind, ', which is ' || CASE head.reason
             WHEN 'topic paused' THEN 'held: topic paused' WHEN 'no route' THEN 'held: no route' WHEN 'channel paused' THEN 'held: channel paused'
@@ -80,31 +98,36 @@ BEGIN
             ELSE head.reason END);
         todo := format('It goes once that one has ended: SELECT * FROM outboxd.why(%s)', behind);
     WHEN 'at its limit' THEN
-        SELECT count(*) INTO place FROM (
-            SELECT FROM outboxd.outbox v WHERE v.topic = o.topic AND o.retry_at IS NULL AND o.ordering_key IS NULL AND v.ordering_key IS NULL
-               AND v.retry_at IS NULL AND v.seq < o.seq LIMIT place_max) before;
-        IF o.retry_at IS NOT NULL THEN
-            SELECT count(*) INTO place FROM (
-                SELECT FROM outboxd.outbox v WHERE v.topic = o.topic AND v.retry_at < o.retry_at LIMIT place_max) before;
-        END IF;
         text_of := format('%s%s%s.',
             CASE w.limited_by WHEN 'rate_limit' THEN format('%s is at its rate_limit', target)
                  WHEN 'max_in_flight' THEN format('%s has as many calls under way as its max_in_flight allows', target)
                  WHEN 'max_in_flight_per_origin' THEN format('%s has as many calls under way as max_in_flight_per_origin allows', target)
+                 WHEN 'share of topic' THEN format('%s has its share of the calls that the instances may have under way', w.topic)
                  WHEN 'concurrency' THEN 'The instances have as many calls under way as worker.concurrency allows'
                  ELSE format('It waits for its turn at %s', target) END,
             CASE WHEN w.per_second > 0 THEN format(' (%s calls a second)', round(w.per_second::numeric, CASE WHEN w.per_second < 10 THEN 1 ELSE 0 END)) END,
-            CASE WHEN place >= place_max THEN format('; at least %s of its topic stand before it', place_max)
-                 WHEN place = 1 THEN '; 1 of its topic stands before it' ELSE format('; %s of its topic stand before it', place) END);
-        until := coalesce(until, CASE WHEN place < w.per_second * 2592000 THEN now() + place / w.per_second * interval '1 s' END);
-        todo := CASE w.limited_by WHEN 'concurrency' THEN 'It goes by itself; more instances or a higher worker.concurrency make it faster'
-                     WHEN 'rate_limit' THEN 'It goes by itself; raise rate_limit if the provider allows more'
+            coalesce('; ' || before, CASE WHEN o.retry_at > now() THEN '; it comes up again at ' || to_char(o.retry_at, 'YYYY-MM-DD HH24:MI:SS TZ') END));
+        SELECT now() + n.before / w.per_second * interval '1 s' INTO until
+          FROM (SELECT place + coalesce(sum(least(t.count, place + 1)), 0) AS before
+                  FROM (SELECT sum(x.count) AS count FROM outboxd.snapshot_waiting x
+                         WHERE x.reason = 'at its limit' AND x.channel = w.channel AND x.topic <> w.topic AND w.limited_by <> 'share of topic'
+                         GROUP BY x.topic
+                        UNION ALL
+                        SELECT count(*) FROM (SELECT FROM outboxd.outbox v WHERE v.topic = o.topic AND v.retry_at IS NOT NULL
+                                                 AND v.waits_for IS NOT NULL AND v.state = 'ready' LIMIT place + 1) v) t) n
+         WHERE place < place_max AND n.before < w.per_second * 2592000
+           AND (SELECT c.taken_at > now() - interval '1 min' FROM outboxd.snapshot c);
+        todo := CASE WHEN w.limited_by IN ('concurrency', 'share of topic')
+                     THEN 'It goes by itself; more instances or a higher worker.concurrency make it faster'
+                     WHEN w.limited_by = 'rate_limit' THEN 'It goes by itself; raise rate_limit if the provider allows more'
                      ELSE 'It goes by itself' END;
     WHEN 'waiting for the relay', 'never published' THEN
         text_of := CASE WHEN NOT 'relay' = ANY (roles) THEN 'It is ready, and no instance with the role relay runs.'
                         WHEN w.reason = 'never published' THEN format('It has been ready since %s, and no instance has published it.',
                                                                       to_char(w.since, 'YYYY-MM-DD HH24:MI:SS TZ'))
                         WHEN o.retry_at > now() THEN format('It was put back and is published at %s.', to_char(o.retry_at, 'YYYY-MM-DD HH24:MI:SS TZ'))
+                        WHEN o.state = 'blocked' THEN 'It is the first of its ordering key and gets its turn next.'
+                        WHEN place > 0 THEN format('It is ready; %s.', before)
                         ELSE 'It is ready and is published next.' END;
         todo := CASE WHEN NOT 'relay' = ANY (roles) THEN 'Start an instance with the role relay: outboxd run'
                      WHEN w.reason = 'never published' THEN 'Look at outboxd.health and the logs of the instances with the role relay' END;
@@ -148,4 +171,4 @@ END $$;
 
 COMMENT ON FUNCTION outboxd.why IS
     'Why a notification waits: the reason as in outboxd.stuck and outboxd.waiting, an explanation, what to do, since when and until about when, '
-    'the notification that it waits behind, how many of its topic stand before it. No row: it does not wait.';
+    'the notification that it waits behind, how many of its topic stand before it where that is known. No row: it does not wait.';

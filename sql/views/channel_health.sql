@@ -1,6 +1,6 @@
 -- How each channel, and each origin of it where the URL comes from data, fares: the statistics of the last 5 minutes,
 -- and why it is held now, the worst first. Channels of the routes in use are listed even when idle. What waits is
--- counted as in queue_state: on the spot, or by the last snapshot if there is much.
+-- counted as in `waiting`.
 -- Locks: none. Index: none beyond those of what it reads; there is a row of channel_state only for what is or was held.
 CREATE OR REPLACE VIEW outboxd.channel_health AS
 WITH called AS (
@@ -13,12 +13,10 @@ WITH called AS (
     SELECT c.channel, c.origin FROM called c
     UNION SELECT h.channel, h.origin FROM outboxd.channel_state h
     UNION SELECT r.channel, '' FROM outboxd.route r
-), snapshot AS MATERIALIZED (
-    SELECT c.is_large AND c.taken_at > now() - interval '1 min' AND (SELECT l.any FROM outboxd._alive l) AS serves FROM outboxd.snapshot c
 ), waiting AS MATERIALIZED (
-    SELECT n.channel, n.origin, n.waiting FROM outboxd._count_held() n WHERE NOT (SELECT c.serves FROM snapshot c)
-    UNION ALL
-    SELECT n.channel, n.origin, n.waiting FROM outboxd.snapshot_held n WHERE (SELECT c.serves FROM snapshot c)
+    SELECT w.channel, w.origin, sum(w.count) AS waiting FROM outboxd._waits w
+     WHERE w.origin IS NOT NULL AND EXISTS (SELECT FROM outboxd.channel_state h WHERE h.reason IS NOT NULL OR h.paused_at IS NOT NULL)
+     GROUP BY 1, 2
 )
 SELECT k.channel, nullif(k.origin, '') AS origin,
        CASE WHEN h.reason IS NULL OR h.reason = 'retry_after' THEN 'closed'

@@ -14,12 +14,24 @@ WITH alive AS MATERIALIZED (
     SELECT r.published, r.called FROM outboxd._routed r
 ), waits AS MATERIALIZED (
     SELECT w.* FROM outboxd._waits w
-), line AS MATERIALIZED ( -- what waits at a limit, by channel
-    SELECT w.channel, max(w.limited_by) AS limited_by, sum(w.count)::bigint AS count,
-           CASE WHEN sum(w.count) < max(w.per_second) * 2592000 THEN now() + sum(w.count) / max(w.per_second) * interval '1 s' END AS ends_at
-      FROM waits w WHERE w.reason = 'at its limit' GROUP BY 1
+), line AS MATERIALIZED ( -- what waits at a limit, by what has the limit
+    SELECT x.name, sum(x.count)::bigint AS count, max(x.ends_at) AS ends_at,
+           bool_or(x.limited_by IS NOT NULL AND x.ends_at IS NULL AND x.waits_since < now() - interval '10 min') AS is_endless
+      FROM (SELECT w.*, CASE w.limited_by WHEN 'concurrency' THEN 'worker.concurrency, for ' || w.channel WHEN 'share of topic' THEN 'the share of topic ' || w.topic
+                                          ELSE coalesce('the ' || w.limited_by, 'a limit') || ' of ' || w.channel END AS name
+              FROM waits w WHERE w.reason = 'at its limit') x GROUP BY x.name
+), held AS MATERIALIZED ( -- each circuit that is open, with what waits for it
+    SELECT x.channel, x.origin, max(x.reason) AS reason, max(x.since) AS since, max(x.held_until) AS held_until, coalesce(sum(x.waiting), 0)::bigint AS waiting
+      FROM (SELECT s.channel, s.origin, s.reason, s.since, s.held_until, NULL::bigint AS waiting FROM outboxd.channel_state s WHERE s.reason <> 'retry_after'
+            UNION ALL
+            SELECT w.channel, w.origin, NULL, NULL, NULL, w.count FROM waits w WHERE w.origin IS NOT NULL) x
+     GROUP BY 1, 2 HAVING max(x.reason) IS NOT NULL
 ), measured AS MATERIALIZED ( -- each once, however often it is spoken of
-    SELECT (SELECT now() - min(d.due_at) FROM outboxd._due d WHERE d.due_at <= now()) AS late,
+    SELECT -- By how much more came than went within the hour, if so in each quarter of it.
+           (SELECT sum(q.more) FROM (SELECT sum(t.queued - t.sent - t.failed) AS more FROM outboxd.throughput t
+                                      GROUP BY floor(extract(epoch FROM now() - t.minute) / 900)) q
+            HAVING count(*) = 4 AND min(q.more) > 0) AS grown,
+           (SELECT now() - min(d.due_at) FROM outboxd._due d WHERE d.due_at <= now()) AS late,
            (SELECT count(*) FROM (SELECT FROM outboxd.notification_log l WHERE l.failed_at > now() - interval '1 hour'
                                    ORDER BY l.failed_at DESC LIMIT 10000) f) AS dead
 ), checks (ordinal, name, level, value, meaning, action) AS (
@@ -32,20 +44,25 @@ WITH alive AS MATERIALIZED (
                    (SELECT count(*) FROM outboxd.instance i WHERE i.stopped_at IS NULL AND i.heartbeat_at < now() - i.ttl
                        AND i.heartbeat_at > now() - interval '1 hour') AS dead) w
     UNION ALL
-    SELECT 2, 'relay_lag', CASE WHEN l.oldest > interval '1 min' THEN 2 WHEN l.oldest > interval '10 s' THEN 1 ELSE 0 END,
-           format('%s ready, the oldest for %s s%s', outboxd._plural(l.ready, 'row'), round(extract(epoch FROM l.oldest), 1),
-                  (SELECT string_agg(format('; %s at %s of %s%s', n.count, coalesce('the ' || n.limited_by, 'a limit'), n.channel,
-                                            ', until about ' || to_char(n.ends_at, 'YYYY-MM-DD HH24:MI:SS TZ')), '' ORDER BY n.count DESC, n.channel)
-                     FROM (SELECT x.* FROM line x ORDER BY x.count DESC, x.channel LIMIT 3) n)),
-           'Committed rows that could be in the queue and are not yet. A short wait in a burst is normal. What is paused, has no '
-           'route, or waits for a circuit, its time or its channel''s limit does not count; what waits for worker.concurrency does.',
+    SELECT 2, 'relay_lag', CASE WHEN l.oldest > interval '1 min' THEN 2 WHEN l.oldest > interval '10 s' OR n.is_endless OR n.grows THEN 1 ELSE 0 END,
+           format('%s ready, the oldest for %s s%s%s', outboxd._plural(l.ready, 'row'), round(extract(epoch FROM l.oldest), 1), n.names,
+                  CASE WHEN n.grows THEN '; for an hour more has come than gone' END),
+           'Committed rows that could be in the queue and are not yet. A short wait in a burst is normal. What is paused, has no route, or '
+           'waits for a circuit, its time, a limit or a free call does not count. What waits for a limit or a call is told with its expected '
+           'end; it is a warning if for ten minutes nobody can know one, or for an hour more comes than goes.',
            CASE WHEN l.oldest > interval '10 s'
-                THEN 'SELECT * FROM outboxd.waiting ORDER BY count DESC; '
-                     || CASE WHEN l.has_few_calls THEN 'more instances or a higher worker.concurrency: their calls are all under way'
-                             ELSE 'is an instance with the role relay at work? SELECT * FROM outboxd.workers' END END
+                THEN 'SELECT * FROM outboxd.waiting ORDER BY count DESC; is an instance with the role relay at work? SELECT * FROM outboxd.workers'
+                WHEN n.is_endless OR n.grows
+                THEN 'SELECT * FROM outboxd.waiting WHERE reason = ''at its limit'' ORDER BY count DESC; raise the limit, or look at the provider. '
+                     'Of worker.concurrency or a share of it: more instances, or a higher worker.concurrency' END
       FROM (SELECT coalesce(sum(w.count) FILTER (WHERE w.is_lag), 0)::bigint AS ready,
-                   greatest(clock_timestamp() - min(w.ready_since) FILTER (WHERE w.is_lag), '0') AS oldest,
-                   bool_or(w.is_lag AND w.limited_by = 'concurrency') AS has_few_calls FROM waits w) l
+                   greatest(clock_timestamp() - min(w.ready_since) FILTER (WHERE w.is_lag), '0') AS oldest FROM waits w) l
+     CROSS JOIN (
+           SELECT string_agg(format('; %s at %s%s%s', x.count, x.name, ', until about ' || to_char(x.ends_at, 'YYYY-MM-DD HH24:MI:SS TZ'),
+                                    CASE WHEN x.is_endless THEN ', and nobody can know until when' END), '' ORDER BY x.place) FILTER (WHERE x.place <= 3)
+                  || CASE WHEN count(*) > 3 THEN format('; and at %s more', count(*) - 3) ELSE '' END AS names,
+                  coalesce(bool_or(x.is_endless), false) AS is_endless, coalesce(sum(x.count) * 2 > max(d.grown), false) AS grows
+             FROM (SELECT y.*, row_number() OVER (ORDER BY y.is_endless DESC, y.count DESC, y.name) AS place FROM line y) x CROSS JOIN measured d) n
     UNION ALL
     SELECT 3, 'overdue', CASE WHEN d.late > interval '1 min' THEN 2 WHEN d.late > interval '10 s' THEN 1 ELSE 0 END,
            CASE WHEN d.late IS NULL THEN 'nothing is due'
@@ -64,8 +81,7 @@ WITH alive AS MATERIALIZED (
     UNION ALL
     SELECT 5, 'circuits', CASE WHEN c.holding > 0 THEN 2 WHEN c.channels + c.origins > 0 OR f.names IS NOT NULL THEN 1 ELSE 0 END,
            CASE WHEN c.channels + c.origins = 0 THEN 'all closed' || coalesce(', but most calls fail by ' || f.names, '')
-                ELSE format('%s: %s%s%s', concat_ws(' and ', CASE c.channels WHEN 0 THEN NULL WHEN 1 THEN '1 channel' ELSE c.channels || ' channels' END,
-                                                    CASE c.origins WHEN 0 THEN NULL WHEN 1 THEN '1 single endpoint' ELSE c.origins || ' single endpoints' END),
+                ELSE format('%s: %s%s%s', concat_ws(' and ', outboxd._plural(nullif(c.channels, 0), 'channel'), outboxd._plural(nullif(c.origins, 0), 'single endpoint')),
                             n.names, CASE WHEN c.channels + c.origins > 5 THEN format('; and %s more', c.channels + c.origins - 5) END,
                             '; waits for the next notification to probe with: ' || c.idle) END,
            'Providers that failed so often in a row that they are left alone. Their work goes to the next channel of its route; '
@@ -76,22 +92,19 @@ WITH alive AS MATERIALIZED (
                      'or renew the credentials if it says 401 or 403 and restart; or SELECT outboxd.probe_channel(' || n.first || ')'
                 WHEN f.names IS NOT NULL THEN 'SELECT channel, success_percent, last_error FROM outboxd.channel_health' END
       FROM (SELECT count(*) FILTER (WHERE h.origin = '') AS channels, count(*) FILTER (WHERE h.origin <> '') AS origins,
-                   count(*) FILTER (WHERE h.has_work) AS holding,
+                   count(*) FILTER (WHERE h.origin = '' AND h.waiting > 0) AS holding,
                    array_to_string((array_agg(h.channel ORDER BY h.channel)
-                       FILTER (WHERE h.origin = '' AND h.held_until <= now() AND NOT h.has_work))[1:5], ', ') AS idle
-              FROM (SELECT s.channel, s.origin, s.held_until, s.origin = '' AND s.channel = ANY (ARRAY(
-                           SELECT w.channel FROM outboxd.snapshot_held w WHERE w.origin = '')) AS has_work
-                      FROM outboxd.channel_state s WHERE s.reason <> 'retry_after') h) c
+                       FILTER (WHERE h.origin = '' AND h.held_until <= now() AND h.waiting = 0))[1:5], ', ') AS idle FROM held h) c
            CROSS JOIN (
            SELECT string_agg(w.what, ', ' ORDER BY w.place) AS names, (array_agg(w.target ORDER BY w.place))[1] AS first
              FROM (SELECT concat_ws(', ', quote_literal(s.channel), quote_literal(nullif(s.origin, ''))) AS target,
-                          row_number() OVER (ORDER BY s.origin <> '', coalesce(n.waiting, 0) DESC, s.channel COLLATE "C", s.origin COLLATE "C") AS place,
+                          row_number() OVER (ORDER BY s.origin <> '', s.waiting DESC, s.channel COLLATE "C", s.origin COLLATE "C") AS place,
                           format('%s is %s since %s (%s)', concat_ws(' ', s.channel, nullif(s.origin, '')),
                                  CASE WHEN s.held_until > now() THEN 'open' ELSE 'half-open' END, to_char(s.since, 'YYYY-MM-DD HH24:MI:SS TZ'),
-                                 concat_ws(', ', CASE s.reason WHEN 'unauthorized' THEN 'credentials refused' ELSE 'calls fail' END, n.waiting || ' waiting',
+                                 concat_ws(', ', CASE s.reason WHEN 'unauthorized' THEN 'credentials refused' ELSE 'calls fail' END,
+                                           nullif(s.waiting, 0) || ' waiting',
                                            CASE WHEN s.held_until > now() THEN to_char(s.held_until, '"next probe at "YYYY-MM-DD HH24:MI TZ') END)) AS what
-                     FROM outboxd.channel_state s LEFT JOIN outboxd.snapshot_held n ON n.channel = s.channel AND n.origin = s.origin
-                    WHERE s.reason <> 'retry_after' ORDER BY place LIMIT 5) w) n
+                     FROM held s ORDER BY place LIMIT 5) w) n
            CROSS JOIN (
            SELECT string_agg(s.channel, ', ' ORDER BY s.channel) AS names
              FROM (SELECT s.channel FROM outboxd.statistics_channel s WHERE s.minute > now() - interval '5 min'
@@ -116,8 +129,8 @@ WITH alive AS MATERIALIZED (
                              WHEN q.alone > 0 OR q.share > 0.75 THEN 1 ELSE 0 END,
            CASE WHEN s.count > 0 THEN format('%s published for over a minute, and no worker takes them; ', outboxd._plural(s.count, 'row')) ELSE '' END ||
            CASE WHEN q.reports = 0 THEN 'no instance has reported'
-                WHEN q.down > 0 THEN format('%s of %s instances cannot reach Redis: %s', q.down, q.reports, q.error)
-                WHEN q.alone > 0 THEN format('%s of %s instances go on without Redis, the first since %s%s', q.alone, q.reports,
+                WHEN q.down > 0 THEN format('Redis cannot be reached by %s of %s: %s', q.down, outboxd._plural(q.reports, 'instance'), q.error)
+                WHEN q.alone > 0 THEN format('%s of %s without Redis, the first since %s%s', q.alone, outboxd._plural(q.reports, 'instance'),
                                              to_char(q.since, 'YYYY-MM-DD HH24:MI:SS TZ'), ': ' || q.error)
                 WHEN q.policy IS NULL THEN 'in the process; there is no Redis'
                 ELSE format('Redis answers, maxmemory-policy %s, %s used of %s', q.policy, pg_size_pretty(q.used),
@@ -140,7 +153,7 @@ WITH alive AS MATERIALIZED (
     SELECT 8, 'vacuum_pin', CASE WHEN v.held_for > interval '1 hour' OR v.age_xids > 10000000 THEN 2
                                  WHEN v.held_for > interval '5 min' OR v.age_xids > 1000000 THEN 1 ELSE 0 END,
            CASE WHEN v.who IS NULL THEN 'nothing'
-                ELSE format('%s: %s transactions old%s%s', v.who, v.age_xids,
+                ELSE format('%s: %s old%s%s', v.who, outboxd._plural(v.age_xids, 'transaction'),
                             ', open for ' || round(extract(epoch FROM v.held_for)) || ' s',
                             ', last query at ' || to_char(v.query_start, 'YYYY-MM-DD HH24:MI:SS TZ')) END,
            'The oldest snapshot in this database. Dead rows younger than it cannot be removed, so tables and indexes grow and '
@@ -226,15 +239,15 @@ WITH alive AS MATERIALIZED (
                      CROSS JOIN LATERAL (
                            SELECT count(l.topics) AS instances, count(*) FILTER (WHERE l.lacks) AS lacking,
                                   -- Nobody publishes it, or nobody calls for it.
-                                  (SELECT NOT r.published && ARRAY[t.topic, 'default'] OR NOT r.called && ARRAY[t.topic, 'default'] FROM routed r) AS is_stuck,
+                                  (SELECT NOT r.published ?| ARRAY[t.topic, 'default'] OR NOT r.called ?| ARRAY[t.topic, 'default'] FROM routed r) AS is_stuck,
                                   array_to_string((array_agg(format('%s on %s', l.id, l.host) ORDER BY l.id) FILTER (WHERE l.lacks))[1:5], ', ') AS names
                              FROM (SELECT c.id, c.host, c.topics, coalesce(NOT c.topics && ARRAY[t.topic, 'default'], false) AS lacks
                                      FROM carrier c) l) i
                      WHERE i.lacking > 0 ORDER BY 1 DESC, t.topic LIMIT 5) w) r
     UNION ALL
     SELECT 15, 'events', CASE WHEN e.waits > interval '5 min' THEN 2 WHEN e.waits > interval '30 s' THEN 1 ELSE 0 END,
-           CASE WHEN e.waits IS NOT NULL THEN format('%s wait, the oldest for %s s', CASE WHEN e.events > 9999 THEN 'at least 10000'
-                                                      ELSE e.events::text END, round(extract(epoch FROM e.waits), 1))
+           CASE WHEN e.waits IS NOT NULL THEN format('%s, the oldest for %s s', CASE WHEN e.events > 9999 THEN 'at least 10000 wait' WHEN e.events = 1 THEN '1 waits'
+                                                      ELSE e.events || ' wait' END, round(extract(epoch FROM e.waits), 1))
                 ELSE 'none waits' END || CASE WHEN e.without_redis THEN '; no running instance has Redis' ELSE '' END,
            'Events of publish() that are not yet in the Redis stream of their topic. They wait safely.',
            CASE WHEN e.waits > interval '30 s' THEN CASE WHEN e.without_redis
@@ -250,8 +263,8 @@ WITH alive AS MATERIALIZED (
     UNION ALL
     SELECT 16, 'event_streams', CASE WHEN p.lost_at > now() - interval '1 hour' OR p.is_restoring THEN 1 ELSE 0 END,
            CASE WHEN p.lost_at IS NULL THEN 'nothing was lost'
-                WHEN p.is_restoring THEN format('lost events at %s; %s are back, more to come', to_char(p.lost_at, 'YYYY-MM-DD HH24:MI:SS TZ'), p.restored)
-                ELSE format('lost events at %s; %s were appended again until %s', to_char(p.lost_at, 'YYYY-MM-DD HH24:MI:SS TZ'), p.restored,
+                WHEN p.is_restoring THEN format('lost events at %s; %s back, more to come', to_char(p.lost_at, 'YYYY-MM-DD HH24:MI:SS TZ'), p.restored)
+                ELSE format('lost events at %s; %s appended again until %s', to_char(p.lost_at, 'YYYY-MM-DD HH24:MI:SS TZ'), p.restored,
                             to_char(p.restored_at, 'YYYY-MM-DD HH24:MI:SS TZ')) END,
            'Whether Redis lost events that it had (FLUSHALL, a restart without persistence, a failover). They are appended again '
            'from Postgres, in order, as far as the streams keep them.',
@@ -261,9 +274,9 @@ WITH alive AS MATERIALIZED (
       FROM (SELECT g.*, g.lost_at IS NOT NULL AND g.restored_at IS NULL AS is_restoring FROM outboxd.event_progress g) p
     UNION ALL
     SELECT 17, 'event_consumers', CASE WHEN c.cut > 0 THEN 2 WHEN c.late > 0 THEN 1 ELSE 0 END,
-           CASE WHEN c.cut > 0 THEN format('%s of %s groups %s events: %s on %s lacks %s', c.cut, c.groups, CASE WHEN c.cut = 1 THEN 'lacks' ELSE 'lack' END, w.name, w.topic, w.cut_events)
+           CASE WHEN c.cut > 0 THEN format('%s of %s %s events: %s on %s lacks %s', c.cut, outboxd._plural(c.groups, 'group'), CASE WHEN c.cut = 1 THEN 'lacks' ELSE 'lack' END, w.name, w.topic, w.cut_events)
                 WHEN w.name IS NULL THEN 'no consumer group'
-                ELSE format('%s groups; %s on %s is %s behind, its stream keeps about %s', c.groups, w.name, w.topic, w.behind, w.stream_max) END,
+                ELSE format('%s; %s on %s is %s behind, its stream keeps about %s', outboxd._plural(c.groups, 'group'), w.name, w.topic, w.behind, w.stream_max) END,
            'Consumer groups of event streams. One that falls behind by more than its stream keeps does not get what was dropped.',
            CASE WHEN c.cut > 0 AND w.cut_from IS NULL THEN 'What it lacks is no longer kept; raise events.stream_max and retention.events'
                 WHEN c.cut > 0 THEN format('SELECT outboxd.replay_events(%L, %L) appends it again', w.topic, w.cut_from)
@@ -285,15 +298,15 @@ WITH alive AS MATERIALIZED (
                                    WHEN f.lacked_at > now() - interval '1 hour' OR f.files_max < f.files_wanted THEN 1 ELSE 0 END,
            CASE WHEN f.id IS NULL THEN 'no instance has reported'
                 WHEN f.lacked_at > now() - interval '1 hour'
-                THEN format('%s (%s) on %s of %s instances: %s calls went back since %s, the last at %s; first %s on %s', f.lacked,
+                THEN format('%s (%s) on %s of %s: %s went back since %s, the last at %s; first %s on %s', f.lacked,
                             CASE f.lacked WHEN 'EMFILE' THEN 'too many open files in the process'
                                           WHEN 'ENFILE' THEN 'too many open files on the machine'
                                           WHEN 'ENOBUFS' THEN 'no network buffers' WHEN 'ENOMEM' THEN 'no memory in the kernel'
                                           ELSE 'no port left to connect from' END,
-                            f.lacking, f.instances, f.calls, to_char(f.first, 'YYYY-MM-DD HH24:MI:SS TZ'),
+                            f.lacking, outboxd._plural(f.instances, 'instance'), outboxd._plural(f.calls::bigint, 'call'), to_char(f.first, 'YYYY-MM-DD HH24:MI:SS TZ'),
                             to_char(f.lacked_at, 'YYYY-MM-DD HH24:MI:SS TZ'), f.id, f.host)
                 WHEN f.files_max < f.files_wanted
-                THEN format('%s open files on %s of %s instances, which may use %s; first %s on %s', f.files_max, f.small, f.instances,
+                THEN format('%s open files on %s of %s, which may use %s; first %s on %s', f.files_max, f.small, outboxd._plural(f.instances, 'instance'),
                             f.files_wanted, f.id, f.host)
                 ELSE format('%s open files or more, enough for worker.concurrency', f.files_max) END,
            'Open files, ports and buffers of the instances: each connection takes one. When a call lacks one it goes back and is '
@@ -319,7 +332,7 @@ WITH alive AS MATERIALIZED (
                 WHEN o.phase IN ('returning', 'canceling')
                 THEN format('adopted as %s: %s of %s', o.adopted_as, CASE o.phase WHEN 'returning' THEN 'the backlog goes on' ELSE 'the backlog is being canceled' END, n.rows)
                 ELSE format('copied or moved here, noticed at %s: %s and %s that came with it wait', to_char(o.noticed_at, 'YYYY-MM-DD HH24:MI:SS TZ'), n.rows,
-                            CASE n.schedules WHEN 1 THEN '1 schedule' ELSE n.schedules || ' schedules' END) END,
+                            outboxd._plural(n.schedules, 'schedule')) END,
            'Whether this is the database that the installation lives in, by the server''s identifier and the database''s oid. In a copy, '
            'or after a move or an upgrade of the server, what it brought waits until somebody says whose it is, events too; notifications '
            'written since go out.',
@@ -327,7 +340,7 @@ WITH alive AS MATERIALIZED (
                 THEN 'The same installation, moved or upgraded: outboxd adopt --same. A clone, whose original goes on elsewhere: outboxd adopt --new '
                      'cancels what came with it. In SQL: SELECT * FROM outboxd.adopt(''same'')' END
       FROM outboxd.origin o CROSS JOIN LATERAL (
-           SELECT CASE WHEN count(*) > 100000 THEN 'more than 100000 notifications' WHEN count(*) = 1 THEN '1 notification' ELSE count(*) || ' notifications' END AS rows,
+           SELECT CASE WHEN count(*) > 100000 THEN 'more than 100000 notifications' ELSE outboxd._plural(count(*), 'notification') END AS rows,
                   (SELECT count(*) FROM outboxd.schedule s WHERE s.id <= o.schedules_through AND s.paused_at IS NULL) AS schedules
              FROM (SELECT FROM outboxd.copied LIMIT 100001) c) n
 )

@@ -89,17 +89,17 @@ pub struct SharedCircuit {
 pub struct Freed {
     /// Something closed.
     pub has_closed: bool,
-    /// Channels of which something closed before its time: what waits for that time need not.
-    pub closed_early: BTreeSet<String>,
-    /// Channels that are to be probed before their time.
-    pub probed: BTreeSet<String>,
+    /// By channel and origin, what closed before its time: what waits for that time need not.
+    pub closed_early: BTreeSet<(String, Arc<str>)>,
+    /// What is to be probed before its time.
+    pub probed: BTreeSet<(String, Arc<str>)>,
 }
 
 impl Freed {
-    fn note_closed(&mut self, channel: &str, entry: &mut Entry, now: Instant) {
+    fn note_closed(&mut self, channel: &str, origin: &Arc<str>, entry: &mut Entry, now: Instant) {
         self.has_closed |= entry.circuit.opened().is_some();
         if entry.circuit.take_waits(now) {
-            self.closed_early.insert(channel.to_owned());
+            self.closed_early.insert((channel.to_owned(), Arc::clone(origin)));
         }
     }
 
@@ -214,13 +214,13 @@ impl Circuits {
             origins.retain(|origin, entry| {
                 if entry.circuit.opened().is_none() {
                     // Closed here, perhaps.
-                    freed.note_closed(channel, entry, now);
+                    freed.note_closed(channel, origin, entry, now);
                 }
                 if known.contains_key(&(channel.as_str(), &**origin)) || entry.is_own_word(now) {
                     return true;
                 }
                 // Closed elsewhere, or by an operator. A streak that opened nothing yet is known here only.
-                freed.note_closed(channel, entry, now);
+                freed.note_closed(channel, origin, entry, now);
                 entry.circuit.opened().is_none() && now.saturating_duration_since(entry.seen_at) < STREAK_MAX_AGE
             });
         }
@@ -228,8 +228,10 @@ impl Circuits {
             let origins = entries.entry(seen.channel.clone()).or_default();
             let Some(reason) = seen.reason else {
                 let is_ended = |entry: &Entry| entry.circuit.opened().is_some() && entry.takes(seen, now);
-                for (_, mut entry) in origins.extract_if(|origin, entry| **origin == *seen.origin && is_ended(entry)) {
-                    freed.note_closed(&seen.channel, &mut entry, now);
+                for (origin, mut entry) in
+                    origins.extract_if(|origin, entry| **origin == *seen.origin && is_ended(entry))
+                {
+                    freed.note_closed(&seen.channel, &origin, &mut entry, now);
                 }
                 continue;
             };
@@ -238,7 +240,7 @@ impl Circuits {
                 continue;
             }
             if seen.left.is_zero() && entry.is_in_force(now) {
-                freed.probed.insert(seen.channel.clone());
+                freed.probed.insert((seen.channel.clone(), Arc::from(seen.origin.as_str())));
             }
             entry.circuit.set_open(Open { until: now + seen.left, reason, openings: seen.openings });
             if let Some(left) = seen.probe_elsewhere {

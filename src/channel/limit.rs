@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 mod stops;
 
 pub use self::stops::Limit;
-use self::stops::Stops;
+pub(super) use self::stops::Stops;
 use super::CHANNEL_WIDE;
 use crate::config::{ChannelConfig, RateLimit};
 
@@ -178,7 +178,7 @@ impl Limits {
         let per_second = match limit {
             Limit::Rate => state.rate.as_ref().map(Window::per_second),
             Limit::Channel | Limit::Concurrency => Some(state.channel.per_second(in_flight, now)),
-            Limit::Origin => None,
+            Limit::Origin | Limit::Share => None,
         };
         Some(Reached { limit, per_second })
     }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::limit::{CLAIM_COUNTED, Load, ON_THEIR_WAY};
+use super::limit::{CLAIM_COUNTED, Limit, Load, ON_THEIR_WAY, Stops};
 
 /// An instance with fewer calls than this has none to spare.
 const SHARED_FROM: usize = 16;
@@ -37,6 +37,8 @@ struct Topic {
     load: Load,
     /// Messages that wait in the worker.
     waiting: usize,
+    /// How long its share kept them.
+    stops: Stops,
     /// When messages were first pushed lately, and how many since.
     published: Option<(Instant, usize)>,
 }
@@ -73,11 +75,15 @@ impl Shares {
             return Err(NoShare::Instance);
         }
         let in_flight = state.topics.get(topic).map_or(0, |topic| topic.load.in_flight());
-        if in_flight >= self.share(&state, in_flight) {
+        let is_full = in_flight >= self.share(&state, in_flight);
+        let known = state.topic(topic);
+        if is_full {
+            known.stops.begin(Limit::Share, now);
             return Err(NoShare::Topic);
         }
+        known.stops.end(now);
+        known.load.begin();
         state.in_flight += 1;
-        state.topic(topic).load.begin();
         Ok(Share { shares: Arc::clone(self), topic: Arc::clone(topic), granted: now, started: None })
     }
 
@@ -98,6 +104,17 @@ impl Shares {
         // Calls that hang say nothing of those that may still start beside them: they may be all to one host.
         let free = load.quick().per_second(share - load.in_flight(), now);
         (load.per_second(share, now).max(free).ceil() as usize).max(1)
+    }
+
+    /// The topics whose messages their share kept waiting since this was asked last, or shortly before, each with the
+    /// calls that can be expected to start in a second.
+    pub fn reached(&self, now: Instant) -> Vec<(Arc<str>, f64)> {
+        let mut state = self.lock();
+        let reached = |(name, topic): (&Arc<str>, &mut Topic)| {
+            topic.stops.take(topic.waiting > 0, now)?;
+            Some((Arc::clone(name), topic.load.per_second(topic.load.in_flight().max(1), now)))
+        };
+        state.topics.iter_mut().filter_map(reached).collect()
     }
 
     /// When a message that cannot start within a second should come back: one after the other.

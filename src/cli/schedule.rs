@@ -6,6 +6,7 @@ use clap::Subcommand;
 use tokio_postgres::types::Type;
 
 use crate::config::Sources;
+use crate::notification::counted;
 use crate::printable;
 use crate::store::command::Session;
 
@@ -165,7 +166,7 @@ async fn create(session: &Session, new: &Create) -> Result<String, tokio_postgre
 async fn pause(session: &Session, name: &str) -> Result<String, tokio_postgres::Error> {
     let rows = session.query("SELECT outboxd.pause_schedule($1)", &[(&name, Type::TEXT)]).await?;
     let canceled: i64 = rows.first().map_or(0, |row| row.get(0));
-    Ok(format!("{name} is paused; {canceled} prepared notifications were canceled\n"))
+    Ok(format!("{name} is paused; {} canceled\n", counted(canceled, "prepared notification")))
 }
 
 async fn resume(session: &Session, name: &str) -> Result<String, tokio_postgres::Error> {
@@ -176,7 +177,7 @@ async fn resume(session: &Session, name: &str) -> Result<String, tokio_postgres:
 async fn drop_schedule(session: &Session, name: &str) -> Result<String, tokio_postgres::Error> {
     let rows = session.query("SELECT outboxd.drop_schedule($1)", &[(&name, Type::TEXT)]).await?;
     let canceled: i64 = rows.first().map_or(0, |row| row.get(0));
-    Ok(format!("dropped {name}; {canceled} prepared notifications were canceled\n"))
+    Ok(format!("dropped {name}; {} canceled\n", counted(canceled, "prepared notification")))
 }
 
 /// What the function said, with its hint.

@@ -55,6 +55,7 @@ impl Instance {
             instance: self.heartbeat.instance.clone(),
             routes: reports::routes(&self.config.routes),
             router: Arc::clone(&self.router),
+            shares: Arc::clone(self.availability.shares()),
         }
     }
 

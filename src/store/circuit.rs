@@ -112,9 +112,10 @@ impl Store {
         self.query(query!("channel/close_circuit", Durable, [TEXT, TEXT]), &[&channel, &origin]).await.map(|_| ())
     }
 
-    /// What waits for a channel is due now; says how many rows, at most `rows_max`.
-    pub async fn hasten(&self, channel: &str, rows_max: i32) -> Result<i64> {
-        let rows = self.query(query!("channel/hasten", Relaxed, [TEXT, INT4]), &[&channel, &rows_max]).await?;
+    /// What waits for a channel, or an origin of it, is due now; says how many rows, at most `rows_max`.
+    pub async fn hasten(&self, channel: &str, origin: &str, rows_max: i32) -> Result<i64> {
+        let query = query!("channel/hasten", Relaxed, [TEXT, TEXT, INT4]);
+        let rows = self.query(query, &[&channel, &origin, &rows_max]).await?;
         rows.first().map_or(Ok(0), |row| row.value("hastened"))
     }
 

@@ -42,7 +42,7 @@ macro_rules! sql_files {
 /// Public and internal functions, each after those it calls.
 pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
     "_ring", "_ring_at_insert", "_refuse_id", "_is_held_by_us", "_reject_headers", "_reject", "_items", "_reject_items", "_admit", "_requeue",
-    "_cancel", "_discard", "_reject_filter", "_pick_dead", "_pick_waiting", "_bulk_start", "_bulk_where", "_bulk_step", "_count_active", "_count_held", "_count_waiting",
+    "_cancel", "_discard", "_reject_filter", "_pick_dead", "_pick_waiting", "_bulk_start", "_bulk_where", "_bulk_step", "_count_active", "_count_waiting",
     "_take_snapshot", "_sees_all", "_planned_for", "_masked", "_cause",
     "_owns_lease", "_begin_retention_step", "_end_retention_step", "_delete_older_by_id", "_delete_older_by_time",
     "_plural", "notify", "notify_many", "_post_many", "_post", "status", "why", "_status_for", "publish", "replay_events", "_receipts_of",
@@ -56,7 +56,7 @@ pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
 
 /// The operators' views, and internal ones (`_…`), each after those it reads.
 pub const VIEWS: &[(&str, &str)] = sql_files!("views":
-    "_alive", "notifications", "attempts", "dead_letters", "instances", "workers", "_due", "_counts", "queue_state", "_topic_counts", "_topics", "_carrier", "_routed", "_wait", "stuck", "_waits", "waiting", "outbox_lag",
+    "_alive", "notifications", "attempts", "dead_letters", "instances", "workers", "_due", "_counts", "queue_state", "_topic_counts", "_topics", "_carrier", "_routed", "_route", "_live", "_wait", "stuck", "_waits", "waiting", "outbox_lag",
     "throughput", "_spans", "latency", "channel_health", "bulk_actions", "events_waiting", "event_consumers",
     "schedules", "schedule_runs", "_vacuum_pins", "health",
 );

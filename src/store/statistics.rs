@@ -1,8 +1,10 @@
 //! What an instance counted and sees, for the views: counts by the minute, its queue's server, its routes, the
 //! snapshot.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::instance::millis;
 use super::refusal::Values;
@@ -27,6 +29,8 @@ pub struct Report {
     pub files: FilesReport,
     /// The channels whose messages wait for a limit.
     pub limits: Vec<(String, Reached)>,
+    /// The topics whose messages wait for their share, each with the calls that can be expected to start in a second.
+    pub shares: Vec<(Arc<str>, f64)>,
 }
 
 /// Whether an instance has what its calls need.
@@ -100,12 +104,15 @@ impl Store {
         row.value(0)
     }
 
-    /// Writes down what an instance sees.
-    pub async fn report(&self, instance: i32, report: &Report) -> Result<()> {
+    /// Writes down what an instance sees. Says whether the views know a route of each of its topics.
+    pub async fn report(&self, instance: i32, report: &Report) -> Result<bool> {
         let query = query!(
             "upkeep/report_instance",
             Relaxed,
-            [INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8, BOOL, TEXT_ARRAY, INT8, INT8, TEXT, INT8, INT8, INT8, TEXT]
+            [
+                INT4, INT4, BOOL, TEXT, TEXT, INT8, INT8, BOOL, TEXT_ARRAY, INT8, INT8, TEXT, INT8, INT8, INT8, TEXT,
+                TEXT
+            ]
         );
         let (is_reachable, error, facts) = match &report.queue {
             QueueReport::InProcess => (None, None, None),
@@ -120,8 +127,8 @@ impl Store {
         let (lacked, calls) = (short.map(|short| short.error), short.map(|short| count(short.calls)));
         let (since, last) =
             (short.map(|short| millis(short.since.elapsed())), short.map(|short| millis(short.last.elapsed())));
-        let limits = limits(&report.limits);
-        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 16] = [
+        let (limits, shares) = (limits(&report.limits), shares(&report.shares));
+        let params: [&(dyn tokio_postgres::types::ToSql + Sync); 17] = [
             &instance,
             clock_skew_ms,
             &is_reachable,
@@ -138,17 +145,19 @@ impl Store {
             &since,
             &last,
             &limits,
+            &shares,
         ];
-        self.query(query, &params).await.map(|_| ())
+        let rows = self.query(query, &params).await?;
+        rows.first().map_or(Ok(true), |row| row.value("has_routes"))
     }
 
-    /// Writes down the routes in use: topic, position, channel.
-    pub async fn write_routes(&self, routes: &[(String, i16, String)]) -> Result<()> {
-        let query = query!("upkeep/write_routes", Relaxed, [TEXT_ARRAY, INT2_ARRAY, TEXT_ARRAY]);
+    /// Writes down the routes in use by an instance: topic, position, channel.
+    pub async fn write_routes(&self, instance: i32, routes: &[(String, i16, String)]) -> Result<()> {
+        let query = query!("upkeep/write_routes", Relaxed, [TEXT_ARRAY, INT2_ARRAY, TEXT_ARRAY, INT4]);
         let topics: Vec<&str> = routes.iter().map(|(topic, ..)| topic.as_str()).collect();
         let positions: Vec<i16> = routes.iter().map(|(_, position, _)| *position).collect();
         let channels: Vec<&str> = routes.iter().map(|(.., channel)| channel.as_str()).collect();
-        self.query(query, &[&topics, &positions, &channels]).await.map(|_| ())
+        self.query(query, &[&topics, &positions, &channels, &instance]).await.map(|_| ())
     }
 
     /// Counts the active set, if it is time and nobody else is at it.
@@ -168,9 +177,16 @@ fn count(n: u64) -> i64 {
 
 /// As the views read them: by channel the name of the limit, and the calls that can be expected to start in a second.
 fn limits(reached: &[(String, Reached)]) -> Option<String> {
-    let limits: serde_json::Map<String, serde_json::Value> = reached
-        .iter()
-        .map(|(channel, reached)| (channel.clone(), json!([reached.limit.name(), reached.per_second])))
-        .collect();
-    (!limits.is_empty()).then(|| serde_json::Value::Object(limits).to_string())
+    let limits =
+        reached.iter().map(|(name, reached)| (name.clone(), json!([reached.limit.name(), reached.per_second])));
+    object(limits.collect())
+}
+
+/// By topic the calls that can be expected to start in a second.
+fn shares(reached: &[(Arc<str>, f64)]) -> Option<String> {
+    object(reached.iter().map(|(topic, per_second)| (topic.to_string(), json!(per_second))).collect())
+}
+
+fn object(values: Map<String, Value>) -> Option<String> {
+    (!values.is_empty()).then(|| Value::Object(values).to_string())
 }

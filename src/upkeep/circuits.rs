@@ -5,6 +5,7 @@
 //! take effect here within a second. **Limit.** While Postgres is away, what was read last holds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -63,17 +64,17 @@ pub async fn pass(store: &Store, instance: &InstanceId, availability: &Availabil
     Ok(freed)
 }
 
-/// What waits for a channel that was closed before its time is due at once, and a few of those that wait for one that
+/// What waits for a circuit that was closed before its time is due at once, and a few of those that wait for one that
 /// is to be probed. Postgres made them due already; but who did not know of it yet sent some back until the old time,
 /// and now does.
-async fn hasten(store: &Store, freed: Freed, unfinished: &mut BTreeSet<String>) -> Result<()> {
-    for channel in freed.probed {
-        store.hasten(&channel, PROBE_ROWS).await?;
+async fn hasten(store: &Store, freed: Freed, unfinished: &mut BTreeSet<(String, Arc<str>)>) -> Result<()> {
+    for (channel, origin) in freed.probed {
+        store.hasten(&channel, &origin, PROBE_ROWS).await?;
     }
     unfinished.extend(freed.closed_early);
-    for channel in unfinished.clone() {
-        if store.hasten(&channel, HASTEN_ROWS).await? < i64::from(HASTEN_ROWS) {
-            unfinished.remove(&channel);
+    for (channel, origin) in unfinished.clone() {
+        if store.hasten(&channel, &origin, HASTEN_ROWS).await? < i64::from(HASTEN_ROWS) {
+            unfinished.remove(&(channel, origin));
         }
         store.wake_relay();
     }

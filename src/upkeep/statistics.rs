@@ -12,6 +12,7 @@ use tracing::warn;
 
 use crate::channel::descriptors::Descriptors;
 use crate::channel::failover::Router;
+use crate::channel::share::Shares;
 use crate::config::{DEFAULT_ROUTE, RouteConfig};
 use crate::failpoint;
 use crate::notification::Status;
@@ -57,6 +58,8 @@ pub struct Reporter {
     pub routes: Vec<(String, i16, String)>,
     /// Its channels, asked which limits are reached.
     pub router: Arc<Router>,
+    /// How topics share its calls, asked which have their share.
+    pub shares: Arc<Shares>,
 }
 
 /// The routes of a configuration, as the views need them.
@@ -148,8 +151,7 @@ impl Reporter {
     async fn report(&self, told: &mut Told) -> Result<()> {
         // Who has none only relays, and does not speak for the others.
         if !told.has_routes && !self.routes.is_empty() {
-            self.store.write_routes(&self.routes).await?;
-            told.has_routes = true;
+            self.store.write_routes(self.instance.get(), &self.routes).await?;
         }
         let clock_skew_ms = self.add_counts(told).await?;
         let queue = match self.queue.server().await {
@@ -157,13 +159,15 @@ impl Reporter {
             Ok(Some(facts)) => QueueReport::Reachable(facts),
             Err(error) => QueueReport::Unreachable(error.to_string()),
         };
-        let limits = self.router.limits_reached(Instant::now());
+        let now = Instant::now();
+        let (limits, shares) = (self.router.limits_reached(now), self.shares.reached(now));
         let sessions_shared = self.ask_for_pooler(told).await;
         let topics: BTreeSet<&String> = self.routes.iter().map(|(topic, ..)| topic).collect();
         let topics = (!topics.is_empty()).then(|| topics.into_iter().cloned().collect());
         let files = FilesReport { limit: self.files.limit, wanted: self.files.wanted, short: self.shortages.last() };
-        let report = Report { clock_skew_ms, queue, sessions_shared, topics, files, limits };
-        self.store.report(self.instance.get(), &report).await
+        let report = Report { clock_skew_ms, queue, sessions_shared, topics, files, limits, shares };
+        told.has_routes = self.store.report(self.instance.get(), &report).await?;
+        Ok(())
     }
 
     /// The start refuses one. Connections that are made later may be led through it all the same.

@@ -215,14 +215,14 @@ impl Dispatcher {
     /// What a call needs, or what is full.
     fn permits(&self, line: &Line, rate_wait: &mut Option<Duration>) -> Result<Permits, Level> {
         let now = Instant::now();
-        let share = self.worker.availability.shares().try_acquire(&line.topic, now).map_err(|full| {
-            if let Some((provider, _)) = &line.destination {
-                provider.limits.stopped_by_concurrency(now);
+        let share = self.worker.availability.shares().try_acquire(&line.topic, now).map_err(|full| match full {
+            NoShare::Instance => {
+                if let Some((provider, _)) = &line.destination {
+                    provider.limits.stopped_by_concurrency(now);
+                }
+                Level::Instance
             }
-            match full {
-                NoShare::Instance => Level::Instance,
-                NoShare::Topic => Level::Topic,
-            }
+            NoShare::Topic => Level::Topic,
         })?;
         let limit = line.destination.as_ref().map(|(provider, origin)| provider.limits.try_acquire(origin, now));
         let limit = limit.transpose().map_err(|full| match full {

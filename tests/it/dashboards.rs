@@ -38,6 +38,17 @@ fn rules() -> Vec<(String, String)> {
     names.zip(expressions).collect()
 }
 
+/// The alerts that fire, once they have lasted, of those that are about the value of one series: `max(metric) > 1`.
+pub fn firing(value: impl Fn(&str) -> Option<f64>) -> Vec<String> {
+    let fires = |rule: &str| {
+        let (series, limit) = rule.strip_prefix("max(")?.split_once(") ")?;
+        let (how, limit) = limit.split_once(' ')?;
+        let (value, limit) = (value(series)?, limit.parse::<f64>().ok()?);
+        Some(if how == "==" { value == limit } else { value > limit })
+    };
+    rules().into_iter().filter(|(_, rule)| fires(rule) == Some(true)).map(|(name, _)| name).collect()
+}
+
 #[test]
 fn every_metric_of_the_alerts_exists_and_each_alert_says_what_to_do() {
     let rules = rules();
@@ -88,6 +99,7 @@ async fn every_check_that_an_alert_names_is_one_of_the_health_view() {
         "origin",
         "paused",
         "pooler",
+        "relay_lag",
         "routes",
         "schedules",
     ];

@@ -68,7 +68,7 @@ async fn a_group_is_told_at_80_percent_of_the_cap_and_before_it_loses_anything()
     let (level, value, _) = scene.health().await;
     assert_eq!(
         (level.as_str(), value.as_str()),
-        ("ok", "1 groups; billing on order is 79 behind, its stream keeps about 100")
+        ("ok", "1 group; billing on order is 79 behind, its stream keeps about 100")
     );
     scene.publish(1).await;
     scene.seen_behind(80).await;
@@ -108,7 +108,7 @@ async fn a_group_that_was_cut_is_critical_until_what_it_lacks_is_replayed() {
     let (level, value, action) = scene.health().await;
     let left = i64::try_from(stream::read(scene.redis, &scene.key).await.len()).unwrap();
     assert_eq!(level, "critical");
-    assert_eq!(value, format!("1 of 1 groups lacks events: billing on order lacks {}", 350 - left));
+    assert_eq!(value, format!("1 of 1 group lacks events: billing on order lacks {}", 350 - left));
     let replay = action.unwrap().replace(" appends it again", "");
     assert!(replay.starts_with("SELECT outboxd.replay_events('order', '20"), "{replay}");
     assert_eq!(sql::value::<i64>(&scene.world.app, &replay).await, 350, "all that it lacks");

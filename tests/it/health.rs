@@ -415,7 +415,7 @@ async fn what_instances_report_of_queue_and_clock_is_judged() {
         ),
         (
             "queue_policy = 'noeviction', queue_reachable = false, queue_error = 'refused'",
-            "1 of 1 instances cannot reach Redis: refused",
+            "Redis cannot be reached by 1 of 1 instance: refused",
             "critical",
         ),
     ] {
@@ -425,7 +425,7 @@ async fn what_instances_report_of_queue_and_clock_is_judged() {
     }
     run(&client, "UPDATE outboxd.instance SET fallback_since = '2027-01-02 03:04:05'").await;
     let (found, measured, action) = check(&client, "queue").await;
-    let wanted = "1 of 1 instances go on without Redis, the first since 2027-01-02 03:04:05 UTC: refused";
+    let wanted = "1 of 1 instance without Redis, the first since 2027-01-02 03:04:05 UTC: refused";
     assert_eq!((found.as_str(), measured.as_str()), ("warn", wanted));
     assert!(action.unwrap().contains("as soon as it answers"));
     run(&client, "UPDATE outboxd.instance_report SET clock_skew_ms = -2500").await;
@@ -458,6 +458,37 @@ async fn events_that_wait_too_long_are_told_and_so_is_a_missing_redis() {
     assert!(!measured.contains("Redis") && action.unwrap().contains("outboxd.events_waiting"), "{measured}");
 }
 
+#[tokio::test]
+async fn one_of_something_is_told_in_the_singular() {
+    let client = postgres::database().await.connect().await;
+    run(&client, INSTANCE).await;
+    run(
+        &client,
+        "SELECT outboxd.publish('order', 'k', '{}'), outboxd.notify('order', 'r', '{}');
+         INSERT INTO outboxd.route VALUES ('default', 0, 'sms');
+         INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now() + interval '1 min', 'failures');
+         INSERT INTO outboxd.event_group (topic, name, delivered_id, gone, behind, stream_max) VALUES ('order', 'billing', '0-0', 0, 1, 100);
+         UPDATE outboxd.event_progress SET lost_at = now(), restored_at = now(), restored = 1;
+         UPDATE outboxd.origin SET phase = 'waiting', noticed_at = now();
+         INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics, queue_reachable, queue_error, files_max, files_wanted,
+                                              lacked, lacked_calls, lacked_since, lacked_at)
+         VALUES (1, 0, '{default}', false, 'refused', 100, 200, 'EMFILE', 1, now(), now())",
+    )
+    .await;
+    for (name, told) in [
+        ("circuits", "1 channel: sms is open since "),
+        ("queue", "Redis cannot be reached by 1 of 1 instance: refused"),
+        ("events", "1 waits, the oldest for "),
+        ("event_streams", "; 1 appended again until "),
+        ("event_consumers", "1 group; billing on order is 1 behind"),
+        ("descriptors", " on 1 of 1 instance: 1 call went back since "),
+        ("origin", ": 0 notifications and 0 schedules that came with it wait"),
+    ] {
+        let (_, measured, _) = check(&client, name).await;
+        assert!(measured.contains(told), "{name}: {measured}");
+    }
+}
+
 /// A server of its own: snapshots and slots of other tests would show.
 #[tokio::test]
 async fn whoever_pins_vacuum_is_named() {
@@ -473,7 +504,7 @@ async fn whoever_pins_vacuum_is_named() {
     let (level, measured, _) = check(&admin, "vacuum_pin").await;
     assert_eq!(level, "ok", "not for long yet");
     assert!(measured.starts_with(&format!("session pid {holder_pid} of postgres (report): ")), "{measured}");
-    assert!(measured.contains(" transactions old, open for ") && measured.contains(", last query at "), "{measured}");
+    assert!(measured.contains(" old, open for ") && measured.contains(", last query at "), "{measured}");
 
     let plain = database.connect_as_member_of("outboxd_operator").await;
     let (_, measured, _) = check(&plain, "vacuum_pin").await;

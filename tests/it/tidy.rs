@@ -161,6 +161,25 @@ fn names_of_tests_are_sentences_of_at_most_80_characters() {
     assert_eq!(long, [""; 0], "say it shorter");
 }
 
+/// Words for several after a figure that may be one.
+#[test]
+fn figures_stand_beside_words_that_fit_one_as_well() {
+    let root = root();
+    let mut texts = files(&root.join("src/server/dashboard/templates"), "html");
+    texts.extend(files(&root.join("sql/views"), "sql"));
+    texts.push(root.join("deploy/prometheus/outboxd.rules.yml"));
+    for path in texts {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for figure in ["%s ", "}} "] {
+            for rest in text.split(figure).skip(1) {
+                let word = rest.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+                let is_for_several = ["are", "were", "wait", "have", "go"].contains(&word);
+                assert!(!is_for_several, "{}: …{figure}{}", path.display(), rest.chars().take(60).collect::<String>());
+            }
+        }
+    }
+}
+
 #[test]
 fn values_of_rows_are_read_without_a_panic() {
     for path in files(&root().join("src/store"), "rs").iter().filter(|path| !path.ends_with("migrate.rs")) {

@@ -13,7 +13,6 @@ WITH held AS MATERIALIZED (
     UPDATE outboxd.channel_state h
        SET held_until = least(h.held_until, clock_timestamp()), openings = 0, credentials = c.digest, changed_at = clock_timestamp()
       FROM held c WHERE h.channel = c.channel AND h.origin = c.origin
-    RETURNING h.channel
+    RETURNING h.channel, h.origin
 )
-SELECT c.channel, c.circuits, outboxd._hasten(c.channel, least(c.circuits * 10, 10000)::int) AS hastened
-  FROM (SELECT channel, count(*) AS circuits FROM changed GROUP BY 1) c
+SELECT c.channel, count(*) AS circuits, sum(outboxd._hasten(c.channel, c.origin, 10)) AS hastened FROM changed c GROUP BY 1

@@ -45,7 +45,7 @@ WITH carrier AS MATERIALIZED (
            (SELECT json_agg(r.channel ORDER BY r.position) FROM outboxd.route r
              WHERE r.topic = CASE WHEN EXISTS (SELECT FROM outboxd.route o WHERE o.topic = l.topic) THEN l.topic ELSE 'default' END) AS route,
            -- Nobody publishes it, or nobody calls for it.
-           (SELECT NOT r.published && ARRAY[l.topic, 'default'] OR NOT r.called && ARRAY[l.topic, 'default'] FROM routed r) AS is_routeless,
+           (SELECT NOT r.published ?| ARRAY[l.topic, 'default'] OR NOT r.called ?| ARRAY[l.topic, 'default'] FROM routed r) AS is_routeless,
            (SELECT json_build_object('instances', count(c.topics), 'lacking', count(*) FILTER (WHERE c.lacks),
                                      'names', array_to_string((array_agg(format('%s on %s', c.id, c.host) ORDER BY c.id) FILTER (WHERE c.lacks))[1:5], ', '))
               FROM (SELECT w.id, w.host, w.topics, coalesce(NOT w.topics && ARRAY[l.topic, 'default'], false) AS lacks FROM carrier w) c)

@@ -1,4 +1,5 @@
-//! Which limit keeps messages waiting, for the views: the one that kept them longest since the last report.
+//! Which limit keeps messages of a channel, or of a topic, waiting, for the views: the one that kept them longest since
+//! the last report.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ const STOPPED_MIN: Duration = Duration::from_millis(200);
 /// A limit that kept messages waiting so lately is told of still.
 const TOLD_FOR: Duration = Duration::from_secs(6);
 
-/// What keeps messages of a channel waiting.
+/// What keeps messages waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     /// The channel's rate.
@@ -16,19 +17,22 @@ pub enum Limit {
     Channel,
     /// The calls that an origin may have under way.
     Origin,
+    /// The topic's share of the instance's calls.
+    Share,
     /// The calls that the instance may have under way.
     Concurrency,
 }
 
 impl Limit {
-    const ALL: [Limit; 4] = [Limit::Rate, Limit::Channel, Limit::Origin, Limit::Concurrency];
+    const ALL: [Limit; 5] = [Limit::Rate, Limit::Channel, Limit::Origin, Limit::Share, Limit::Concurrency];
 
-    /// The setting that makes it.
+    /// What views call it: the setting that makes it, if there is one.
     pub fn name(self) -> &'static str {
         match self {
             Limit::Rate => "rate_limit",
             Limit::Channel => "max_in_flight",
             Limit::Origin => "max_in_flight_per_origin",
+            Limit::Share => "share of topic",
             Limit::Concurrency => "concurrency",
         }
     }
@@ -36,7 +40,7 @@ impl Limit {
 
 /// How long messages could not start, by the limit that kept them, since that was asked last.
 #[derive(Debug, Default)]
-pub(super) struct Stops {
+pub(in crate::channel) struct Stops {
     /// What keeps them now, and since when.
     now: Option<(Limit, Instant)>,
     spans: [Duration; Limit::ALL.len()],
@@ -45,14 +49,14 @@ pub(super) struct Stops {
 }
 
 impl Stops {
-    pub(super) fn begin(&mut self, limit: Limit, now: Instant) {
+    pub(in crate::channel) fn begin(&mut self, limit: Limit, now: Instant) {
         if self.now.is_none_or(|(known, _)| known != limit) {
             self.end(now);
             self.now = Some((limit, now));
         }
     }
 
-    pub(super) fn end(&mut self, now: Instant) {
+    pub(in crate::channel) fn end(&mut self, now: Instant) {
         if let Some((limit, since)) = self.now.take() {
             self.spans[limit as usize] += now.saturating_duration_since(since);
         }
@@ -60,7 +64,7 @@ impl Stops {
 
     /// The limit that kept them longest. A line that is empty for a moment, because the relay brings the next, has not
     /// ended.
-    pub(super) fn take(&mut self, is_waiting: bool, now: Instant) -> Option<Limit> {
+    pub(in crate::channel) fn take(&mut self, is_waiting: bool, now: Instant) -> Option<Limit> {
         match (is_waiting, self.now) {
             (true, Some((limit, _))) => {
                 self.end(now);

@@ -11,6 +11,7 @@ use axum::http::header::{HeaderMap, SET_COOKIE};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use super::{Dashboard, FLASH_COOKIE, THEME_COOKIE, cookie, own_page, takes_html, words};
+use crate::notification::counted;
 use crate::server::access::Caller;
 use crate::server::api::actions::ACT_ON;
 use crate::server::api::reach;
@@ -119,7 +120,7 @@ async fn perform(store: &Store, caller: &Caller, verb: &str, fields: &Fields) ->
         }
         "replay_events" => {
             let events = store.replay_events(token, name, text("since")).await?;
-            format!("{events} events of {name} are appended again.")
+            format!("Appended again of {name}: {}.", counted(events, "event"))
         }
         "stop_bulk" => {
             let id = number(text("id"))?;

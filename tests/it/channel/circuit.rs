@@ -38,6 +38,10 @@ impl Table {
         (0..count).map(|_| self.report(Pass::Normal, outcome)).last().flatten()
     }
 
+    fn key(&self) -> (String, Arc<str>) {
+        ("push".to_owned(), Arc::clone(&self.origin))
+    }
+
     fn pass(&mut self, time: Duration) {
         self.now += time;
     }
@@ -309,7 +313,7 @@ fn what_an_operator_does_after_our_own_decision_counts_at_once() {
     assert_eq!(table.report(Pass::Probe, &down()), opens(OPEN_FOR * 2, OpenReason::Failures, 2));
     table.pass(Duration::from_millis(100));
     let freed = table.circuits.apply(&[closed(&table, table.now)], table.now);
-    assert!(freed.has_closed && freed.closed_early.contains("push"), "it may go on: {freed:?}");
+    assert!(freed.has_closed && freed.closed_early.contains(&table.key()), "it may go on: {freed:?}");
     assert_eq!(table.verdict(), Verdict::Go);
     // A streak that begins after that is not forgotten with each snapshot.
     for _ in 0..4 {
@@ -327,12 +331,12 @@ fn a_circuit_closed_before_its_time_is_told_once_by_whoever_closed_or_learned_it
     for table in [&mut here, &mut there] {
         table.pass(Duration::from_secs(1));
         let probe = SharedCircuit { changed_at: Some(table.now), ..table.shared(Duration::ZERO, OpenReason::Failures) };
-        assert!(table.circuits.apply(&[probe], table.now).probed.contains("push"));
+        assert!(table.circuits.apply(&[probe], table.now).probed.contains(&table.key()));
     }
     assert_eq!(here.verdict(), Verdict::Probe);
     assert_eq!(here.report(Pass::Probe, &sent()), Some(CircuitChange::Close));
     for table in [&here, &there] {
-        assert!(table.circuits.apply(&[], table.now).closed_early.contains("push"));
+        assert!(table.circuits.apply(&[], table.now).closed_early.contains(&table.key()));
         assert_eq!(table.circuits.apply(&[], table.now), Freed::default(), "once");
     }
 }

@@ -146,6 +146,32 @@ async fn what_300_topics_did_is_counted_by_the_name_of_each() {
 }
 
 #[tokio::test]
+async fn what_is_not_counted_by_name_has_no_row_no_action_and_no_verdict() {
+    let mut desk = platform(3, 3).await;
+    let app = &desk.world.app;
+    sql::run(
+        app,
+        "INSERT INTO outboxd.statistics_topic (minute, topic, sent, failed) VALUES (date_trunc('minute', now()), '(other)', 41, 1);
+         INSERT INTO outboxd.statistics_channel (minute, channel, origin, failed) VALUES (date_trunc('minute', now()), 'webhook', '(other)', 43)",
+    )
+    .await;
+    let addr = desk.instance.http_addr().await;
+    for (path, beyond) in [
+        ("/topics", "Beyond these, sent in the last hour: 41, failed: 1, of more topics than"),
+        ("/channels", "Beyond these, 43 calls went to more origins than"),
+        ("/", ""),
+    ] {
+        let page = get(addr, path, &[HTML]).await.body;
+        assert!(page.contains(beyond) && !page.contains("(other)"), "{path}: {page}");
+    }
+    for name in ["topics", "channels"] {
+        let found = get(addr, &format!("/{name}?name=other"), &[HTML]).await.body;
+        assert!(!found.contains("<tr data-row") && !found.contains("/act/pause"), "{name}: {found}");
+    }
+    desk.end().await;
+}
+
+#[tokio::test]
 async fn nothing_is_cut_off_beside_1_000_topics_on_a_wide_or_a_narrow_screen() {
     let mut desk = platform(1_000, 300).await;
     sql::run(&desk.world.app, include_str!("many_more.sql")).await;

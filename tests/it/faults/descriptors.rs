@@ -74,7 +74,7 @@ async fn a_call_for_which_the_process_lacks_a_file_goes_back_and_uses_up_no_atte
     .await;
     take_files_away(&instance, 10);
     notify_hosts(&app, &provider, HOSTS).await;
-    let told = "SELECT level = 'critical' AND value LIKE 'EMFILE (too many open files in the process) on 1 of 1 instances: % calls went back%'
+    let told = "SELECT level = 'critical' AND value LIKE 'EMFILE (too many open files in the process) on 1 of 1 instance: % went back%'
                        AND action LIKE 'Raise the limit on open files to %' FROM outboxd.health WHERE name = 'descriptors'";
     sql::until(&app, told).await;
     let waiting = format!(

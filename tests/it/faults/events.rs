@@ -107,7 +107,7 @@ async fn a_loss_of_events_is_told_once_in_the_log_and_shown_in_health() {
     assert_eq!(log.matches("what Redis lost is back").count(), 1, "{log}");
     let (level, value) = scene.health().await;
     assert_eq!(level, "warn");
-    assert!(value.starts_with("lost events at 20") && value.contains("; 5 were appended again until 20"), "{value}");
+    assert!(value.starts_with("lost events at 20") && value.contains("; 5 appended again until 20"), "{value}");
     let past = "UPDATE outboxd.event_progress SET lost_at = lost_at - interval '2 h', restored_at = restored_at - interval '2 h'";
     sql::run(&scene.world.app, past).await;
     assert_eq!(scene.health().await.0, "ok", "after an hour it is history");
@@ -143,7 +143,7 @@ async fn an_owner_killed_in_the_middle_of_a_repair_leaves_the_rest_to_the_next()
     first.drain().await;
     redis.run::<String>("FLUSHALL").await;
     scene.world.setup.clone().failpoints("after_append=abort@2").spawn().exit_code().await;
-    assert!(scene.health().await.1.ends_with("500 are back, more to come"), "{:?}", scene.health().await);
+    assert!(scene.health().await.1.ends_with("500 back, more to come"), "{:?}", scene.health().await);
     let mut second = scene.world.setup.start().await;
     second.wait_for_log("what Redis lost is back").await;
     assert!(!second.log().contains("Redis lost events"), "told by the first: {}", second.log());

@@ -111,7 +111,7 @@ async fn each_way_is_told_once_and_health_shows_and_clears_it() {
     sql::until(&world.app, since).await;
     sql::until(&world.app, "SELECT level = 'warn' FROM outboxd.health WHERE name = 'queue'").await;
     let (_, measured) = health(&world).await;
-    assert!(measured.starts_with("1 of 1 instances go on without Redis, the first since 20"), "{measured}");
+    assert!(measured.starts_with("1 of 1 instance without Redis, the first since 20"), "{measured}");
     assert_eq!(sql::value::<String>(&world.app, "SELECT queue FROM outboxd.workers").await, "memory");
     world.notify(10).await;
     world.provider.wait_for(10, SOON).await;
@@ -156,7 +156,7 @@ async fn of_two_instances_one_that_is_cut_off_from_redis_goes_on_alone() {
     assert_eq!(times(&other, LEFT), 0);
     let (level, measured) = health(&world).await;
     assert_eq!(level, "warn");
-    assert!(measured.starts_with("1 of 2 instances go on without Redis"), "{measured}");
+    assert!(measured.starts_with("1 of 2 instances without Redis"), "{measured}");
     proxy.heal();
     until_told(&cut_off, BACK, 1).await;
     world.notify(300).await;

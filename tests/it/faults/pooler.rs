@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use outboxd::channel::descriptors::Descriptors;
 use outboxd::channel::failover::Router;
+use outboxd::channel::share::Shares;
 use outboxd::queue;
 use outboxd::store::Store;
 use outboxd::store::instance::InstanceId;
@@ -119,6 +120,7 @@ async fn a_pooler_that_comes_later_is_told_by_health() {
             instance: InstanceId::new(register(&client).await),
             routes: Vec::new(),
             router: Router::new(&BTreeMap::new(), &BTreeMap::new()).unwrap().into(),
+            shares: Shares::new(1),
         };
         reporter.pass(&mut Told::default()).await.unwrap();
         let shown = sql::value::<String>(&client, shown).await;

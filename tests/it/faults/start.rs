@@ -42,7 +42,7 @@ async fn a_start_without_redis_delivers_and_goes_through_it_when_it_answers() {
         assert_eq!(times(&instance, LEFT), 1);
         assert_eq!(readyz(&mut instance).await, 200);
         let said: String = sql::value(&world.app, "SELECT value FROM outboxd.health WHERE name = 'queue'").await;
-        assert!(said.starts_with("1 of 1 instances go on without Redis"), "{said}");
+        assert!(said.starts_with("1 of 1 instance without Redis"), "{said}");
         // An event waits for it.
         sql::run(&world.app, "SELECT outboxd.publish('order', 'k', '{}')").await;
         server.restart();
