@@ -17,7 +17,8 @@ BEGIN
     INSERT INTO outboxd.snapshot_count (topic, status, count, oldest_since)
     SELECT n.topic, n.status, n.count, n.oldest_since FROM outboxd._count_active() n;
     DELETE FROM outboxd.snapshot_held;
-    INSERT INTO outboxd.snapshot_held (channel, origin, waiting) SELECT n.channel, n.origin, n.waiting FROM outboxd._count_held() n;
+    INSERT INTO outboxd.snapshot_held (channel, origin, waiting) SELECT h.channel, h.origin, n.waiting
+      FROM outboxd._count_held() n JOIN outboxd.channel_state h ON h.ctid = n.held;
     DELETE FROM outboxd.snapshot_waiting;
     INSERT INTO outboxd.snapshot_waiting (reason, topic, channel, limited_by, per_second, is_lag, count, waits_since, ready_since)
     SELECT n.reason, n.topic, n.channel, n.limited_by, n.per_second, n.is_lag, n.count, n.waits_since, n.ready_since

@@ -1,6 +1,7 @@
 -- Why a notification waits, in words: the reason that _wait has for it, what it waits behind, and what to do. The
 -- command line, the API and the dashboard ask this function, so that they say what `stuck` says. Who paused something
--- is told only to a login that may read the audit; an error is told up to where it may quote a row, as readers ask too.
+-- is told only to a login that may read the audit; an error is told up to where it may quote a row, as readers ask too, and
+-- they see the ends of an origin's host.
 -- No row: it does not wait, it has ended, or there is no such notification.
 -- Locks: none. Index: those of _wait; outbox_fresh and outbox_due for its place (up to 100,000 entries of its topic);
 -- attempt_notification; audit_at.
@@ -15,6 +16,7 @@ DECLARE
     o         record;
     head      record;
     last      record;
+    shown     text;
     target    text;
     roles     text[];
     lacking   text;
@@ -30,8 +32,11 @@ BEGIN
     SELECT array_agg(DISTINCT r.name) INTO roles FROM outboxd.instance i CROSS JOIN LATERAL unnest(i.roles) r(name)
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl;
     roles := coalesce(roles, '{}');
-    reason := w.reason; since := w.since; until := w.until; channel := w.channel; origin := nullif(w.origin, ''); worker := w.instance;
-    target := coalesce(w.channel || coalesce(' at ' || nullif(w.origin, ''), ''), 'its channel');
+    reason := w.reason; since := w.since; until := w.until; channel := w.channel; worker := w.instance;
+    shown := CASE WHEN has_function_privilege(session_user, 'outboxd.retry(bigint)', 'EXECUTE') THEN nullif(w.origin, '')
+                  ELSE outboxd._masked_origin(nullif(w.origin, '')) END;
+    origin := shown;
+    target := coalesce(w.channel || coalesce(' at ' || shown, ''), 'its channel');
 
     CASE w.reason
     WHEN 'not due yet' THEN
@@ -64,7 +69,7 @@ BEGIN
                  ELSE 'The next notification probes the provider.' END);
         todo := format(CASE head.reason WHEN 'unauthorized' THEN 'Renew the credentials and restart every instance, which probes at once; with the old ones: SELECT outboxd.probe_channel(%s)'
                                         ELSE 'It goes by itself once a probe succeeds; SELECT outboxd.probe_channel(%s) probes now' END,
-                       concat_ws(', ', quote_literal(w.channel), quote_literal(nullif(w.origin, ''))));
+                       concat_ws(', ', quote_literal(w.channel), quote_literal(shown)));
     WHEN 'waiting for retry' THEN
         text_of := format('It is tried again at %s%s.', to_char(w.until, 'YYYY-MM-DD HH24:MI:SS TZ'),
                           '; the last attempt' || coalesce(' on ' || last.channel, '') || ' failed: ' || rtrim(outboxd._cause(last.error), '.'));

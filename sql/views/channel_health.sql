@@ -16,11 +16,12 @@ WITH called AS (
 ), snapshot AS MATERIALIZED (
     SELECT c.is_large AND c.taken_at > now() - interval '1 min' AND (SELECT l.any FROM outboxd._alive l) AS serves FROM outboxd.snapshot c
 ), waiting AS MATERIALIZED (
-    SELECT n.channel, n.origin, n.waiting FROM outboxd._count_held() n WHERE NOT (SELECT c.serves FROM snapshot c)
+    SELECT n.held, n.waiting FROM outboxd._count_held() n WHERE NOT (SELECT c.serves FROM snapshot c)
     UNION ALL
-    SELECT n.channel, n.origin, n.waiting FROM outboxd.snapshot_held n WHERE (SELECT c.serves FROM snapshot c)
+    SELECT h.ctid, n.waiting FROM outboxd.snapshot_held n JOIN outboxd.channel_state h ON h.channel = n.channel AND h.origin = n.origin
+     WHERE (SELECT c.serves FROM snapshot c)
 )
-SELECT k.channel, nullif(k.origin, '') AS origin,
+SELECT k.channel, CASE WHEN outboxd._sees_all() THEN nullif(k.origin, '') ELSE outboxd._masked_origin(nullif(k.origin, '')) END AS origin,
        CASE WHEN h.reason IS NULL OR h.reason = 'retry_after' THEN 'closed'
             WHEN h.held_until > now() THEN 'open' ELSE 'half-open' END AS circuit,
        h.paused_at IS NOT NULL AS paused,
@@ -38,7 +39,7 @@ SELECT k.channel, nullif(k.origin, '') AS origin,
   LEFT JOIN called c ON c.channel = k.channel AND c.origin = k.origin
   LEFT JOIN outboxd.channel_state h ON h.channel = k.channel AND h.origin = k.origin
   LEFT JOIN outboxd._spans s ON s.measure = 'call' AND s.subject = k.channel AND s.origin = k.origin
-  LEFT JOIN waiting w ON w.channel = k.channel AND w.origin = k.origin
+  LEFT JOIN waiting w ON w.held = h.ctid
  WHERE outboxd._planned_for(outboxd._sees_all())
  ORDER BY CASE WHEN h.reason IS NULL THEN 3 WHEN h.reason = 'retry_after' THEN 2 WHEN k.origin <> '' THEN 1 ELSE 0 END, coalesce(w.waiting, 0) DESC, h.held_until,
           k.channel COLLATE "C", k.origin COLLATE "C";
@@ -47,7 +48,7 @@ COMMENT ON VIEW outboxd.channel_health IS 'How each channel fares: calls of the 
 COMMENT ON COLUMN outboxd.channel_health.channel IS 'As named in the configuration.';
 COMMENT ON COLUMN outboxd.channel_health.origin IS
     'scheme://host:port, where the URL comes from data; NULL: the whole channel; (other): origins beyond the first '
-    '10,000 that one instance called within two seconds.';
+    '10,000 that one instance called within two seconds. For readers with the ends of the host.';
 COMMENT ON COLUMN outboxd.channel_health.circuit IS
     'closed: calls go out; open: held; half-open: the next call is a probe.';
 COMMENT ON COLUMN outboxd.channel_health.paused IS

@@ -84,13 +84,15 @@ WITH alive AS MATERIALIZED (
                       FROM outboxd.channel_state s WHERE s.reason <> 'retry_after') h) c
            CROSS JOIN (
            SELECT string_agg(w.what, ', ' ORDER BY w.place) AS names, (array_agg(w.target ORDER BY w.place))[1] AS first
-             FROM (SELECT concat_ws(', ', quote_literal(s.channel), quote_literal(nullif(s.origin, ''))) AS target,
+             FROM (SELECT concat_ws(', ', quote_literal(s.channel), quote_literal(s.shown)) AS target,
                           row_number() OVER (ORDER BY s.origin <> '', coalesce(n.waiting, 0) DESC, s.channel COLLATE "C", s.origin COLLATE "C") AS place,
-                          format('%s is %s since %s (%s)', concat_ws(' ', s.channel, nullif(s.origin, '')),
+                          format('%s is %s since %s (%s)', concat_ws(' ', s.channel, s.shown),
                                  CASE WHEN s.held_until > now() THEN 'open' ELSE 'half-open' END, to_char(s.since, 'YYYY-MM-DD HH24:MI:SS TZ'),
                                  concat_ws(', ', CASE s.reason WHEN 'unauthorized' THEN 'credentials refused' ELSE 'calls fail' END, n.waiting || ' waiting',
                                            CASE WHEN s.held_until > now() THEN to_char(s.held_until, '"next probe at "YYYY-MM-DD HH24:MI TZ') END)) AS what
-                     FROM outboxd.channel_state s LEFT JOIN outboxd.snapshot_held n ON n.channel = s.channel AND n.origin = s.origin
+                     FROM (SELECT h.*, CASE WHEN outboxd._sees_all() THEN nullif(h.origin, '') ELSE outboxd._masked_origin(nullif(h.origin, '')) END AS shown
+                             FROM outboxd.channel_state h) s
+                     LEFT JOIN outboxd.snapshot_held n ON n.channel = s.channel AND n.origin = s.origin
                     WHERE s.reason <> 'retry_after' ORDER BY place LIMIT 5) w) n
            CROSS JOIN (
            SELECT string_agg(s.channel, ', ' ORDER BY s.channel) AS names
@@ -332,7 +334,7 @@ WITH alive AS MATERIALIZED (
              FROM (SELECT FROM outboxd.copied LIMIT 100001) c) n
 )
 SELECT c.name, (ARRAY['ok', 'warn', 'critical'])[coalesce(c.level, 0) + 1] AS level, c.value, c.meaning, c.action
-  FROM checks c ORDER BY c.ordinal;
+  FROM checks c WHERE outboxd._planned_for(outboxd._sees_all()) ORDER BY c.ordinal;
 
 COMMENT ON VIEW outboxd.health IS
     'One row per check: is it well, what was measured, what does it mean, what to do. Says more to members of '

@@ -29,6 +29,15 @@ pub struct Part {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 pub struct Place(pub i64, pub i64, pub i64, pub String);
 
+/// What whoever asks may know of the origins that rows named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origins {
+    /// All of it.
+    Whole,
+    /// The ends: none is found by a part of it, or by its place in the order.
+    Masked,
+}
+
 impl Store {
     /// The checks of `health`, worst first, with what their buttons need.
     pub async fn dashboard_health(&self) -> Answer<Value> {
@@ -41,8 +50,9 @@ impl Store {
     }
 
     /// The channels and what holds them.
-    pub async fn dashboard_channels(&self, part: &Part) -> Answer<Value> {
-        self.read_part(query!("dashboard/read_channels", Request, [TEXT, INT8, INT8, INT8, TEXT]), part, &[]).await
+    pub async fn dashboard_channels(&self, part: &Part, origins: Origins) -> Answer<Value> {
+        let query = query!("dashboard/read_channels", Request, [TEXT, INT8, INT8, INT8, TEXT, BOOL]);
+        self.read_part(query, part, &[&(origins == Origins::Whole)]).await
     }
 
     /// The topics.

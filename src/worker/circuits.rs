@@ -12,6 +12,7 @@ use crate::channel::Outcome;
 use crate::channel::availability::{Held, May, PAUSED_WAIT};
 use crate::channel::circuit::{CircuitChange, OpenReason, Pass};
 use crate::channel::circuits::PROBE_SLACK;
+use crate::masked;
 
 /// Of all instances one makes the probe. `Wait`: another does, or that could not be asked. Whoever takes it and dies
 /// keeps it for no longer than the call may take.
@@ -71,7 +72,7 @@ pub(super) async fn on_outcome(
 
 async fn tell(worker: &Worker, channel: &str, origin: &str, change: CircuitChange) {
     // Empty: the whole channel.
-    let shown = Some(origin).filter(|origin| !origin.is_empty());
+    let shown = Some(origin).filter(|origin| !origin.is_empty()).map(masked::hosts);
     let told = match change {
         CircuitChange::Open { wait, reason, openings } => {
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);

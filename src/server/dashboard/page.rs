@@ -13,7 +13,7 @@ use crate::server::access::Caller;
 use crate::server::api::{notifications, reach, redact};
 use crate::server::problem::Problem;
 use crate::store::Store;
-use crate::store::dashboard::Part;
+use crate::store::dashboard::{Origins, Part};
 
 /// A page with its filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,7 +165,10 @@ impl Page {
                 json!({"health": health, "work": work})
             }
             Page::Dead(part) => cut(store.dashboard_dead_groups(part, topics).await?, "groups"),
-            Page::Channels(part) => cut(store.dashboard_channels(part).await?, "channels"),
+            Page::Channels(part) => {
+                let origins = if caller.may_see_payloads() { Origins::Whole } else { Origins::Masked };
+                cut(store.dashboard_channels(part, origins).await?, "channels")
+            }
             Page::Topics(part) => cut(store.dashboard_topics(part, topics).await?, "topics"),
             Page::Schedules(part) => cut(store.dashboard_schedules(part, topics).await?, "schedules"),
             Page::Events(part) => cut(store.dashboard_events(part, topics).await?, "consumers"),
