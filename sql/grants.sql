@@ -32,7 +32,7 @@ BEGIN
             outboxd.event_consumers, outboxd.audit TO outboxd_operator;
         -- What views call, they call as whoever asks.
         GRANT EXECUTE ON FUNCTION outboxd._count_active, outboxd._count_waiting, outboxd._plural, outboxd._sees_all,
-            outboxd._planned_for, outboxd._masked, outboxd._cause TO outboxd_operator;
+            outboxd._planned_for, outboxd._masked, outboxd._masked_origin, outboxd._cause TO outboxd_operator;
         GRANT EXECUTE ON FUNCTION outboxd.status, outboxd.why, outboxd.retry, outboxd.retry_dead, outboxd.retry_where, outboxd.resend,
             outboxd.cancel, outboxd.cancel_where, outboxd.discard, outboxd.discard_where, outboxd.stop_bulk, outboxd.replay_events, outboxd.pause,
             outboxd.resume, outboxd.pause_channel, outboxd.resume_channel, outboxd.close_circuit, outboxd.probe_channel,
@@ -46,7 +46,7 @@ BEGIN
             outboxd.channel_health, outboxd.bulk_actions, outboxd.health, outboxd.schedules, outboxd.schedule_runs, outboxd.events_waiting,
             outboxd.event_consumers TO outboxd_reader;
         GRANT EXECUTE ON FUNCTION outboxd._count_active, outboxd._count_waiting, outboxd._plural, outboxd._sees_all,
-            outboxd._planned_for, outboxd._masked, outboxd._cause, outboxd.status, outboxd.why TO outboxd_reader;
+            outboxd._planned_for, outboxd._masked, outboxd._masked_origin, outboxd._cause, outboxd.status, outboxd.why TO outboxd_reader;
     END IF;
     -- Audiences are read by a function that belongs to this role. Who hands it over must be a member, and the role
     -- may create in the schema just for that.

@@ -42,6 +42,7 @@ pub mod server;
 
 pub mod config;
 pub mod failpoint;
+pub mod masked;
 pub mod printable;
 pub mod telemetry;
 pub mod tls;

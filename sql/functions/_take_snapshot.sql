@@ -18,7 +18,8 @@ BEGIN
     SELECT n.topic, n.status, n.count, n.oldest_since FROM outboxd._count_active() n;
     DELETE FROM outboxd.snapshot_waiting;
     INSERT INTO outboxd.snapshot_waiting (reason, topic, channel, origin, limited_by, per_second, is_lag, count, waits_since, ready_since)
-    SELECT n.* FROM outboxd._count_waiting() n;
+    SELECT n.reason, n.topic, n.channel, h.origin, n.limited_by, n.per_second, n.is_lag, n.count, n.waits_since, n.ready_since
+      FROM outboxd._count_waiting() n LEFT JOIN outboxd.channel_state h ON h.ctid = n.held;
     UPDATE outboxd.snapshot c SET taken_at = began, cost = clock_timestamp() - began, ready = r.ready, ready_since = r.ready_since,
            rows = n.rows, is_large = n.rows > 5000 OR n.topics > 500 OR n.done > 20000
       FROM (SELECT coalesce(sum(w.count), 0) AS ready, min(w.ready_since) AS ready_since FROM outboxd.snapshot_waiting w WHERE w.is_lag) r,

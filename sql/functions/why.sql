@@ -1,6 +1,7 @@
 -- Why a notification waits, in words: the reason that _wait has for it, what it waits behind, and what to do. The
 -- command line, the API and the dashboard ask this function, so that they say what `stuck` says. Who paused something
--- is told only to a login that may read the audit; an error is told up to where it may quote a row, as readers ask too.
+-- is told only to a login that may read the audit; an error is told up to where it may quote a row, as readers ask too, and
+-- they see the ends of an origin's host.
 -- No row: it does not wait, it has ended, or there is no such notification.
 --
 -- Its place is told where rows go in a known order: those that are new and have no key, and those that are due while no
@@ -19,6 +20,7 @@ DECLARE
     o         record;
     head      record;
     last      record;
+    shown     text;
     target    text;
     roles     text[];
     lacking   text;
@@ -35,8 +37,11 @@ BEGIN
     SELECT array_agg(DISTINCT r.name) INTO roles FROM outboxd.instance i CROSS JOIN LATERAL unnest(i.roles) r(name)
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl;
     roles := coalesce(roles, '{}');
-    reason := w.reason; since := w.since; until := CASE WHEN w.until > now() THEN w.until END; channel := w.channel; origin := nullif(w.origin, ''); worker := w.instance;
-    target := coalesce(w.channel || coalesce(' at ' || nullif(w.origin, ''), ''), 'its channel');
+    reason := w.reason; since := w.since; until := CASE WHEN w.until > now() THEN w.until END; channel := w.channel; worker := w.instance;
+    shown := CASE WHEN has_function_privilege(session_user, 'outboxd.retry(bigint)', 'EXECUTE') THEN nullif(w.origin, '')
+                  ELSE outboxd._masked_origin(nullif(w.origin, '')) END;
+    origin := shown;
+    target := coalesce(w.channel || coalesce(' at ' || shown, ''), 'its channel');
     IF o.state = 'ready' AND w.reason IN ('at its limit', 'waiting for the relay') THEN
         IF o.ordering_key IS NULL AND o.retry_at IS NULL THEN
             SELECT count(*) INTO place FROM (
@@ -81,7 +86,7 @@ BEGIN
                  ELSE 'The next notification probes the provider.' END);
         todo := format(CASE head.reason WHEN 'unauthorized' THEN 'Renew the credentials and restart every instance, which probes at once; with the old ones: SELECT outboxd.probe_channel(%s)'
                                         ELSE 'It goes by itself once a probe succeeds; SELECT outboxd.probe_channel(%s) probes now' END,
-                       concat_ws(', ', quote_literal(w.channel), quote_literal(nullif(w.origin, ''))));
+                       concat_ws(', ', quote_literal(w.channel), quote_literal(shown)));
     WHEN 'waiting for retry' THEN
         text_of := format('It is tried again at %s%s.', to_char(w.until, 'YYYY-MM-DD HH24:MI:SS TZ'),
                           '; the last attempt' || coalesce(' on ' || last.channel, '') || ' failed: ' || rtrim(outboxd._cause(last.error), '.'));

@@ -10,7 +10,8 @@ WITH snapshot AS MATERIALIZED (
     SELECT n.*, now() AS counted_at FROM outboxd._count_waiting() n
      WHERE NOT (SELECT c.serves FROM snapshot c)
     UNION ALL
-    SELECT n.reason, n.topic, n.channel, n.origin, n.limited_by, n.per_second, n.is_lag, n.count, n.waits_since, n.ready_since,
+    SELECT n.reason, n.topic, n.channel,
+           (SELECT h.ctid FROM outboxd.channel_state h WHERE h.channel = n.channel AND h.origin = n.origin), n.limited_by, n.per_second, n.is_lag, n.count, n.waits_since, n.ready_since,
            (SELECT c.taken_at FROM snapshot c)
       FROM outboxd.snapshot_waiting n
      WHERE (SELECT c.serves FROM snapshot c)

@@ -10,7 +10,8 @@ SELECT b.id, b.action,
             WHEN b.error IS NOT NULL THEN 'failing' ELSE 'running' END AS state,
        b.matched, b.done, CASE WHEN b.ended_at IS NOT NULL AND b.stopped_by IS NULL THEN 100
                                ELSE least(round(100.0 * b.done / nullif(b.matched, 0)), 99) END::integer AS percent,
-       b.started_at, b.ended_at, coalesce(b.ended_at, clock_timestamp()) - b.started_at AS duration, b.stopped_by, b.error,
+       b.started_at, b.ended_at, coalesce(b.ended_at, clock_timestamp()) - b.started_at AS duration, b.stopped_by,
+       CASE WHEN outboxd._sees_all() THEN b.error ELSE outboxd._cause(b.error) END AS error,
        b.token
   FROM outboxd.bulk_action b
  WHERE outboxd._planned_for(outboxd._sees_all());
@@ -31,5 +32,5 @@ COMMENT ON COLUMN outboxd.bulk_actions.started_at IS 'When it was started; what 
 COMMENT ON COLUMN outboxd.bulk_actions.ended_at IS 'When it was finished or stopped.';
 COMMENT ON COLUMN outboxd.bulk_actions.duration IS 'How long it took, or has been running.';
 COMMENT ON COLUMN outboxd.bulk_actions.stopped_by IS 'Who stopped it.';
-COMMENT ON COLUMN outboxd.bulk_actions.error IS 'What went wrong at the last step, if it did.';
+COMMENT ON COLUMN outboxd.bulk_actions.error IS 'What went wrong at the last step, if it did; for readers without what may quote a row.';
 COMMENT ON COLUMN outboxd.bulk_actions.token IS 'The token by which it was started over HTTP; NULL: in SQL.';

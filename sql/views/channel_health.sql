@@ -14,11 +14,11 @@ WITH called AS (
     UNION SELECT h.channel, h.origin FROM outboxd.channel_state h
     UNION SELECT r.channel, '' FROM outboxd.route r
 ), waiting AS MATERIALIZED (
-    SELECT w.channel, w.origin, sum(w.count) AS waiting FROM outboxd._waits w
-     WHERE w.origin IS NOT NULL AND EXISTS (SELECT FROM outboxd.channel_state h WHERE h.reason IS NOT NULL OR h.paused_at IS NOT NULL)
-     GROUP BY 1, 2
+    SELECT w.held, sum(w.count) AS waiting FROM outboxd._waits w
+     WHERE w.held IS NOT NULL AND EXISTS (SELECT FROM outboxd.channel_state h WHERE h.reason IS NOT NULL OR h.paused_at IS NOT NULL)
+     GROUP BY 1
 )
-SELECT k.channel, nullif(k.origin, '') AS origin,
+SELECT k.channel, CASE WHEN outboxd._sees_all() THEN nullif(k.origin, '') ELSE outboxd._masked_origin(nullif(k.origin, '')) END AS origin,
        CASE WHEN h.reason IS NULL OR h.reason = 'retry_after' THEN 'closed'
             WHEN h.held_until > now() THEN 'open' ELSE 'half-open' END AS circuit,
        h.paused_at IS NOT NULL AS paused,
@@ -37,7 +37,7 @@ SELECT k.channel, nullif(k.origin, '') AS origin,
   LEFT JOIN called c ON c.channel = k.channel AND c.origin = k.origin
   LEFT JOIN outboxd.channel_state h ON h.channel = k.channel AND h.origin = k.origin
   LEFT JOIN outboxd._spans s ON s.measure = 'call' AND s.subject = k.channel AND s.origin = k.origin
-  LEFT JOIN waiting w ON w.channel = k.channel AND w.origin = k.origin
+  LEFT JOIN waiting w ON w.held = h.ctid
  WHERE outboxd._planned_for(outboxd._sees_all())
  ORDER BY CASE WHEN h.reason IS NULL THEN 3 WHEN h.reason = 'retry_after' THEN 2 WHEN k.origin <> '' THEN 1 ELSE 0 END, coalesce(w.waiting, 0) DESC, h.held_until,
           k.channel COLLATE "C", k.origin COLLATE "C";
@@ -46,7 +46,7 @@ COMMENT ON VIEW outboxd.channel_health IS 'How each channel fares: calls of the 
 COMMENT ON COLUMN outboxd.channel_health.channel IS 'As named in the configuration.';
 COMMENT ON COLUMN outboxd.channel_health.origin IS
     'scheme://host:port, where the URL comes from data; NULL: the whole channel; (other): origins beyond the first '
-    '10,000 that one instance called within two seconds.';
+    '10,000 that one instance called within two seconds. For readers with the ends of the host.';
 COMMENT ON COLUMN outboxd.channel_health.circuit IS
     'closed: calls go out; open: held; half-open: the next call is a probe.';
 COMMENT ON COLUMN outboxd.channel_health.paused IS

@@ -21,11 +21,11 @@ WITH alive AS MATERIALIZED (
                                           ELSE coalesce('the ' || w.limited_by, 'a limit') || ' of ' || w.channel END AS name
               FROM waits w WHERE w.reason = 'at its limit') x GROUP BY x.name
 ), held AS MATERIALIZED ( -- each circuit that is open, with what waits for it
-    SELECT x.channel, x.origin, max(x.reason) AS reason, max(x.since) AS since, max(x.held_until) AS held_until, coalesce(sum(x.waiting), 0)::bigint AS waiting
-      FROM (SELECT s.channel, s.origin, s.reason, s.since, s.held_until, NULL::bigint AS waiting FROM outboxd.channel_state s WHERE s.reason <> 'retry_after'
-            UNION ALL
-            SELECT w.channel, w.origin, NULL, NULL, NULL, w.count FROM waits w WHERE w.origin IS NOT NULL) x
-     GROUP BY 1, 2 HAVING max(x.reason) IS NOT NULL
+    SELECT s.channel, s.origin, CASE WHEN outboxd._sees_all() THEN nullif(s.origin, '') ELSE outboxd._masked_origin(nullif(s.origin, '')) END AS shown,
+           s.reason, s.since, s.held_until, coalesce(w.waiting, 0)::bigint AS waiting
+      FROM outboxd.channel_state s
+      LEFT JOIN (SELECT w.held, sum(w.count) AS waiting FROM waits w WHERE w.held IS NOT NULL GROUP BY 1) w ON w.held = s.ctid
+     WHERE s.reason <> 'retry_after'
 ), measured AS MATERIALIZED ( -- each once, however often it is spoken of
     SELECT -- By how much more came than went within the hour, if so in each quarter of it.
            (SELECT sum(q.more) FROM (SELECT sum(t.queued - t.sent - t.failed) AS more FROM outboxd.throughput t
@@ -97,9 +97,9 @@ WITH alive AS MATERIALIZED (
                        FILTER (WHERE h.origin = '' AND h.held_until <= now() AND h.waiting = 0))[1:5], ', ') AS idle FROM held h) c
            CROSS JOIN (
            SELECT string_agg(w.what, ', ' ORDER BY w.place) AS names, (array_agg(w.target ORDER BY w.place))[1] AS first
-             FROM (SELECT concat_ws(', ', quote_literal(s.channel), quote_literal(nullif(s.origin, ''))) AS target,
+             FROM (SELECT concat_ws(', ', quote_literal(s.channel), quote_literal(s.shown)) AS target,
                           row_number() OVER (ORDER BY s.origin <> '', s.waiting DESC, s.channel COLLATE "C", s.origin COLLATE "C") AS place,
-                          format('%s is %s since %s (%s)', concat_ws(' ', s.channel, nullif(s.origin, '')),
+                          format('%s is %s since %s (%s)', concat_ws(' ', s.channel, s.shown),
                                  CASE WHEN s.held_until > now() THEN 'open' ELSE 'half-open' END, to_char(s.since, 'YYYY-MM-DD HH24:MI:SS TZ'),
                                  concat_ws(', ', CASE s.reason WHEN 'unauthorized' THEN 'credentials refused' ELSE 'calls fail' END,
                                            nullif(s.waiting, 0) || ' waiting',
@@ -345,7 +345,7 @@ WITH alive AS MATERIALIZED (
              FROM (SELECT FROM outboxd.copied LIMIT 100001) c) n
 )
 SELECT c.name, (ARRAY['ok', 'warn', 'critical'])[coalesce(c.level, 0) + 1] AS level, c.value, c.meaning, c.action
-  FROM checks c ORDER BY c.ordinal;
+  FROM checks c WHERE outboxd._planned_for(outboxd._sees_all()) ORDER BY c.ordinal;
 
 COMMENT ON VIEW outboxd.health IS
     'One row per check: is it well, what was measured, what does it mean, what to do. Says more to members of '

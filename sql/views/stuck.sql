@@ -7,7 +7,7 @@ SELECT w.id, w.topic,
           FROM outboxd.notification_log l WHERE l.id = w.id) AS recipient, w.reason,
        greatest(clock_timestamp() - w.since, '0') AS stuck_for, w.since, w.channel, w.attempts, w.instance AS worker,
        CASE WHEN w.reason = 'waiting behind key' THEN CASE WHEN outboxd._sees_all() THEN w.ordering_key ELSE outboxd._masked(w.ordering_key) END
-       END AS ordering_key, nullif(w.origin, '') AS origin
+       END AS ordering_key, CASE WHEN outboxd._sees_all() THEN nullif(w.origin, '') ELSE outboxd._masked_origin(nullif(w.origin, '')) END AS origin
   FROM outboxd._wait w WHERE w.is_late AND outboxd._planned_for(outboxd._sees_all());
 
 COMMENT ON VIEW outboxd.stuck IS
@@ -29,4 +29,4 @@ COMMENT ON COLUMN outboxd.stuck.worker IS 'The instance that has, or had, claime
 COMMENT ON COLUMN outboxd.stuck.ordering_key IS
     'The key of its topic that it waits behind, if that is the reason: SELECT * FROM outboxd.notifications WHERE topic = … AND ordering_key = …';
 COMMENT ON COLUMN outboxd.stuck.origin IS
-    'The origin that it waits for, where its URL comes from data and it was put back for that.';
+    'The origin that it waits for, where its URL comes from data and it was put back for that; for readers with the ends of the host.';

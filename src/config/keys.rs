@@ -74,7 +74,7 @@ pub const KEYS: &[Key] = &[
     key("tokens.*.token", Secret, Required("say what its callers present, such as \"${VAR}\""), "What callers of the HTTP endpoints present as a bearer token, 16 characters or more; their actions bear its name."),
     key("tokens.*.scope", Choice(&["read", "write", "operate"]), Required("say what it may do: \"read\", \"write\" or \"operate\""), "What it may do: read everything; write notifications and ask what became of one; everything."),
     key("tokens.*.topics", Texts, Absent("all"), "The topics that it may read, write to, listen to and act on: names, or beginnings as order.*."),
-    key("tokens.*.payloads", Flag, Derived("true with operate, else false"), "Whether it sees payloads, headers and whole recipients."),
+    key("tokens.*.payloads", Flag, Derived("true with operate, else false"), "Whether it sees payloads, headers and whole recipients, keys and origins."),
     key("channels.*.method", Choice(&["POST", "PUT"]), Value("POST"), "The request's method."),
     key("channels.*.url", Text, Required("say where the channel sends to"), "A template; where it names data, the SSRF guard stands at connect."),
     key("channels.*.timeout", Duration(10, HOUR), Value("5s"), "Connect, first byte and body together."),

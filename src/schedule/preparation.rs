@@ -36,13 +36,7 @@ pub(super) async fn prepare(store: &Store, owner: i32, run: i64, stop: &Cancella
 }
 
 /// Reads the audience; whether it is staged.
-async fn read(
-    store: &Store,
-    owner: i32,
-    run: i64,
-    reading: &Reading,
-    stop: &CancellationToken,
-) -> store::Result<bool> {
+async fn read(store: &Store, owner: i32, run: i64, reading: &Reading, stop: &CancellationToken) -> store::Result<bool> {
     failpoint::hit("before_reading").await;
     let read = match reading.tries {
         // Whoever read it those times is not there any more to say how it ended.

@@ -235,8 +235,7 @@ impl Store {
     /// Terminates what reads an audience although nobody waits for it any more.
     pub async fn end_overdue_readings(&self) -> Result<Vec<Overdue>> {
         let rows = self.query(query!("schedule/end_overdue_readings", Relaxed, []), &[]).await?;
-        let overdue =
-            |row: &Row| Ok(Overdue { pid: row.value(0)?, login: row.value(1)?, is_told: row.value(2)? });
+        let overdue = |row: &Row| Ok(Overdue { pid: row.value(0)?, login: row.value(1)?, is_told: row.value(2)? });
         rows.iter().map(overdue).collect()
     }
 }

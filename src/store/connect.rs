@@ -168,10 +168,7 @@ impl Target {
 }
 
 /// Runs the first statements on a connection that is being made.
-async fn greet<C>(
-    connecting: impl Future<Output = Result<(Client, C), Error>>,
-    first: &str,
-) -> Result<Opened<C>, Error>
+async fn greet<C>(connecting: impl Future<Output = Result<(Client, C), Error>>, first: &str) -> Result<Opened<C>, Error>
 where
     C: Future<Output = Result<(), tokio_postgres::Error>> + Unpin,
 {

@@ -16,13 +16,13 @@ pub const LIST_PAGE: usize = 50;
 /// Bulk actions on one page.
 pub const BULK_PAGE: usize = 30;
 
-/// How much of errors is told.
+/// How much is told of errors, and of origins that rows named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
     /// All.
     Whole,
-    /// Nothing that may quote a provider.
-    Cause,
+    /// Nothing that may quote a provider, and the ends of a host: none is found by a part of it, or by its place.
+    Masked,
 }
 
 /// Which part of a list is asked for.
@@ -50,8 +50,9 @@ impl Store {
     }
 
     /// The channels and what holds them.
-    pub async fn dashboard_channels(&self, part: &Part) -> Answer<Value> {
-        self.read_part(query!("dashboard/read_channels", Request, [TEXT, INT8, INT8, INT8, TEXT]), part, &[]).await
+    pub async fn dashboard_channels(&self, part: &Part, told: Told) -> Answer<Value> {
+        let query = query!("dashboard/read_channels", Request, [TEXT, INT8, INT8, INT8, TEXT, BOOL]);
+        self.read_part(query, part, &[&(told == Told::Whole)]).await
     }
 
     /// The topics.

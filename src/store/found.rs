@@ -33,9 +33,9 @@ pub struct Found {
     pub error: Option<String>,
     /// The provider's HTTP status at the last attempt.
     pub http_status: Option<i16>,
-    /// The same (topic, dedup_key) is enqueued once.
+    /// The same (topic, dedup_key) is enqueued once; masked for tokens that may not see payloads.
     pub dedup_key: Option<String>,
-    /// Those of a topic with the same key are sent one after the other.
+    /// Those of a topic with the same key are sent one after the other; masked for tokens that may not see payloads.
     pub ordering_key: Option<String>,
     /// When notify() ran.
     pub created_at: DateTime<Utc>,
@@ -88,7 +88,8 @@ pub struct Waits {
     pub place: Option<i64>,
     /// The channel that it waits for.
     pub channel: Option<String>,
-    /// The origin of the channel that it waits for, where the URL comes from data.
+    /// The origin of the channel that it waits for, where the URL comes from data; for tokens that may not see payloads with
+    /// the ends of its host.
     pub origin: Option<String>,
     /// The instance that calls the provider, or published it.
     pub worker: Option<i32>,

@@ -43,7 +43,7 @@ macro_rules! sql_files {
 pub const FUNCTIONS: &[(&str, &str)] = sql_files!("functions":
     "_ring", "_ring_at_insert", "_refuse_id", "_is_held_by_us", "_reject_headers", "_reject", "_items", "_reject_items", "_admit", "_requeue",
     "_cancel", "_discard", "_reject_filter", "_pick_dead", "_pick_waiting", "_bulk_start", "_bulk_where", "_bulk_step", "_count_active", "_count_waiting",
-    "_take_snapshot", "_sees_all", "_planned_for", "_masked", "_cause",
+    "_take_snapshot", "_sees_all", "_planned_for", "_masked", "_masked_origin", "_origin_place", "_cause",
     "_owns_lease", "_begin_retention_step", "_end_retention_step", "_delete_older_by_id", "_delete_older_by_time",
     "_plural", "notify", "notify_many", "_post_many", "_post", "status", "why", "_status_for", "publish", "replay_events", "_receipts_of",
     "receive", "respond", "share_consumer", "unshare_consumer",

@@ -148,12 +148,13 @@ pub const VIEWS: &[View] = &[
     by_number!(all, "instances", "v.worker"),
     first!(all, "throughput", "v.minute DESC"),
     by_names!(each, "latency", "v.topic"),
-    // What a circuit holds, then what else is held; whole channels, then origins; the most waiting rows first.
+    // What a circuit holds, then what else is held; whole channels, then origins; the most waiting rows first. A cursor
+    // tells nothing of an origin.
     by_names!(
         all,
         "channel_health",
         "(v.circuit = 'closed')::int::text, (v.waiting IS NULL)::int::text, (v.origin IS NOT NULL)::int::text, \
-         lpad((9223372036854775807 - coalesce(v.waiting, 0))::text, 19, '0'), v.channel, coalesce(v.origin, '')"
+         lpad((9223372036854775807 - coalesce(v.waiting, 0))::text, 19, '0'), v.channel, coalesce(outboxd._origin_place(v.origin), '')"
     ),
     by_number!(all, "bulk_actions", "v.id"),
     by_names!(each, "schedules", "v.name"),

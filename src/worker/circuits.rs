@@ -12,6 +12,7 @@ use crate::channel::Outcome;
 use crate::channel::availability::{Held, May, PAUSED_WAIT};
 use crate::channel::circuit::{CircuitChange, OpenReason, Pass};
 use crate::channel::circuits::{PROBE_SLACK, STREAK_MAX_AGE};
+use crate::masked;
 use crate::store::circuit::Opened;
 
 /// Of all instances one makes the probe. `Wait`: another does, or that could not be asked. Whoever takes it and dies
@@ -104,7 +105,7 @@ async fn on_refusal(worker: &Worker, channel: &str, origin: &str) -> Option<Dura
 
 async fn tell(worker: &Worker, channel: &str, origin: &str, change: CircuitChange) {
     // Empty: the whole channel.
-    let shown = Some(origin).filter(|origin| !origin.is_empty());
+    let shown = Some(origin).filter(|origin| !origin.is_empty()).map(masked::hosts);
     let told = match change {
         CircuitChange::Open { wait, reason, openings, is_asked } => {
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);

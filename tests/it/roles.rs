@@ -41,8 +41,18 @@ const ACTIONS: [&str; 24] = [
 ];
 
 /// Functions that show and change nothing: status() and why(), and those that views call as whoever asks.
-const SEEN_BY_ALL: [&str; 9] =
-    ["_cause", "_count_active", "_count_waiting", "_masked", "_planned_for", "_plural", "_sees_all", "status", "why"];
+const SEEN_BY_ALL: [&str; 10] = [
+    "_cause",
+    "_count_active",
+    "_count_waiting",
+    "_masked",
+    "_masked_origin",
+    "_planned_for",
+    "_plural",
+    "_sees_all",
+    "status",
+    "why",
+];
 
 /// Everything in the schema that `role` may use, as "kind name privilege".
 async fn privileges(client: &Client, role: &str) -> BTreeSet<String> {
@@ -559,7 +569,16 @@ const MARKED: &str = r#"
     VALUES ('t', 'xxMARK-recipient', '{"MARK": 1}', 'FAILED', now(), now(), 'not accepted: MARK', 'push');
     INSERT INTO outboxd.bulk_action (action, filter, actor, matched) VALUES ('retry', '{"recipient": "a MARK of it", "error_like": "MARK%", "topic": "t"}', 'a', 1);
     INSERT INTO outboxd.statistics_channel (minute, channel, origin, failed, last_error, last_error_at)
-    VALUES (date_trunc('minute', now()), 'push', '', 1, 'not accepted: MARK', now());
+    VALUES (date_trunc('minute', now()), 'push', '', 1, 'not accepted: MARK', now()),
+           (date_trunc('minute', now()), 'push', 'https://xxMARK-host.example', 1, 'connect: certificate not valid for name "MARK"', now());
+    INSERT INTO outboxd.channel_state (channel, origin, held_until, reason) VALUES ('push', 'https://xxMARK-host.example', now() + interval '1 h', 'failures');
+    SELECT outboxd.notify('t', 'https://xxMARK-host.example/hook', '{}');
+    UPDATE outboxd.notification_log SET created_at = now() - interval '5 min', send_at = now() - interval '5 min' WHERE id = 4;
+    UPDATE outboxd.outbox SET waits_for = 'https://xxMARK-host.example', retry_at = now() + interval '1 h', attempts = 1 WHERE id = 4;
+    INSERT INTO outboxd.attempt (notification_id, token, outcome, error, channel)
+    VALUES (4, 1, 'failed', 'connect: invalid peer certificate: certificate not valid for name "MARK"', 'push'),
+           (4, 2, 'unknown', 'no answer after the request went out: MARK', 'push');
+    UPDATE outboxd.bulk_action SET error = 'invalid input: MARK';
     SELECT outboxd.create_schedule('s', '0 9 * * *', 'UTC', 't', 'public.people');
     INSERT INTO outboxd.schedule_run (schedule_id, version, schedule, topic, audience, spread, slot, release_at, state, error, ended_at)
     VALUES (1, 1, 's', 't', 'public.people', '0', now(), now(), 'failed', 'invalid input syntax for type json: MARK', now());
@@ -588,6 +607,7 @@ async fn readers_see_neither_payloads_nor_answers_nor_whole_recipients_in_any_vi
         "bulk_actions",
         "channel_health",
         "dead_letters",
+        "health",
         "notifications",
         "schedule_runs",
         "schedules",
@@ -600,8 +620,26 @@ async fn readers_see_neither_payloads_nor_answers_nor_whole_recipients_in_any_vi
         "xx****nt | fo**** 1 | by**** 1 | whether it was accepted cannot be told",
         "**** | by**** 1",
         "xx****nt | not accepted",
+        "ht****ok | no answer after the request went out",
     ];
     assert_eq!(values::<String>(&reader, shown).await, masked);
+    // Functions that readers may call.
+    let mut seen = BTreeSet::new();
+    for function in ["why(4)", "status(4)", "_count_active()", "_count_waiting()"] {
+        let rows = format!("SELECT to_json(f)::text FROM outboxd.{function} f");
+        let shown = values::<String>(&reader, &rows).await.concat();
+        assert!(!shown.contains("MARK"), "{function} shows readers {shown}");
+        if values::<String>(&operator, &rows).await.concat().contains("MARK") {
+            seen.insert(function);
+        }
+    }
+    assert!(seen.contains("why(4)"), "{seen:?}");
+    let origins = "SELECT string_agg(DISTINCT origin, ' ') FROM (SELECT origin FROM outboxd.channel_health UNION ALL SELECT origin FROM outboxd.stuck
+                     UNION ALL SELECT origin FROM outboxd.why(4)) o";
+    assert_eq!(value::<String>(&reader, origins).await, "https://xx****le");
+    assert_eq!(value::<String>(&operator, origins).await, "https://xxMARK-host.example");
+    let held = "SELECT waiting FROM outboxd.channel_health WHERE origin IS NOT NULL";
+    assert_eq!((value::<i64>(&reader, held).await, value::<i64>(&operator, held).await), (1, 1));
     let filter = "SELECT filter::text FROM outboxd.bulk_actions";
     assert_eq!(value::<String>(&reader, filter).await, r#"{"topic": "t", "recipient": "a ****it"}"#);
 }

@@ -157,6 +157,7 @@ impl Page {
     pub(super) async fn read(&self, store: &Store, caller: &Caller) -> Result<Value, Problem> {
         let topics = caller.topics();
         let topics = topics.as_deref();
+        let told = if caller.may_see_payloads() { Told::Whole } else { Told::Masked };
         let mut found = match self {
             Page::Notifications(fields) => return listing::find(store, caller, fields).await,
             Page::Notification { id, .. } => return one(store, caller, *id).await,
@@ -164,11 +165,8 @@ impl Page {
                 let (health, work) = tokio::try_join!(store.dashboard_health(), store.dashboard_work())?;
                 json!({"health": health, "work": work})
             }
-            Page::Dead(part) => {
-                let told = if caller.may_see_payloads() { Told::Whole } else { Told::Cause };
-                cut(store.dashboard_dead_groups(part, topics, told).await?, "groups")
-            }
-            Page::Channels(part) => cut(store.dashboard_channels(part).await?, "channels"),
+            Page::Dead(part) => cut(store.dashboard_dead_groups(part, topics, told).await?, "groups"),
+            Page::Channels(part) => cut(store.dashboard_channels(part, told).await?, "channels"),
             Page::Topics(part) => cut(store.dashboard_topics(part, topics).await?, "topics"),
             Page::Schedules(part) => cut(store.dashboard_schedules(part, topics).await?, "schedules"),
             Page::Events(part) => cut(store.dashboard_events(part, topics).await?, "consumers"),

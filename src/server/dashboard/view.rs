@@ -49,7 +49,8 @@ pub(super) fn view(
     limits: &BTreeMap<String, String>,
 ) -> Option<View> {
     let (found, at) = (&*snapshot.found, snapshot.at.to_rfc3339());
-    let shared = context! { may_operate => viewer.may_operate(), here => viewer.here.clone(), at, stale };
+    let sees_origins = viewer.caller.may_see_payloads();
+    let shared = context! { may_operate => viewer.may_operate(), sees_origins, here => viewer.here.clone(), at, stale };
     let page = drawable(found);
     let (template, context) = match asked {
         Page::Now => ("now.html", now(found, stale)),

@@ -60,7 +60,8 @@ async fn connect(config: Config, mut tls: MakeRustlsConnect) -> Result<(Client, 
     // Whether it encrypts the server says in one byte, before its first message.
     let answer_bytes = if config.get_ssl_mode() == SslMode::Disable { 0 } else { 1 };
     let stream = Bounded { stream, header: Vec::new(), rest: answer_bytes };
-    let tls = MakeTlsConnect::<Plain>::make_tls_connect(&mut tls, name).map_err(|error| Error::Tls(error.to_string()))?;
+    let tls =
+        MakeTlsConnect::<Plain>::make_tls_connect(&mut tls, name).map_err(|error| Error::Tls(error.to_string()))?;
     config.connect_raw(stream, BoundedTls(tls)).await.map_err(|error| classify(&error))
 }
 

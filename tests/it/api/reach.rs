@@ -16,6 +16,7 @@ use crate::support::sql::{run, value};
 const OWN: &str = "Authorization: Bearer owner-owner-owner-owner";
 const PLAIN: &str = "Authorization: Bearer plain-plain-plain-plain";
 const READER: &str = "Authorization: Bearer reader-reader-reader";
+const NUMBER: &str = "821035353535";
 const HTML: &str = "Accept: text/html";
 
 /// What each of the routes that take GET is asked, by the text that the source gives it. 1, 3 and so on are the foreign
@@ -26,7 +27,10 @@ const ASKED: &[(&str, &[&str])] = &[
     ("\"/metrics\"", &["/metrics"]),
     ("\"/version\"", &["/version"]),
     ("\"/openapi.json\"", &["/openapi.json"]),
-    ("\"/v1/notifications/{id}\"", &["/v1/notifications/1", "/v1/notifications/2", "/v1/notifications/3"]),
+    (
+        "\"/v1/notifications/{id}\"",
+        &["/v1/notifications/1", "/v1/notifications/2", "/v1/notifications/3", "/v1/notifications/9"],
+    ),
     (
         "\"/v1/notifications\"",
         &[
@@ -53,14 +57,22 @@ const ASKED: &[(&str, &[&str])] = &[
     ("path", &[]),
     (
         "\"/notifications/{id}\"",
-        &["/notifications/1", "/notifications/2", "/notifications/2?payload", "/notifications/3"],
+        &["/notifications/1", "/notifications/2", "/notifications/2?payload", "/notifications/3", "/notifications/9"],
     ),
     ("\"/bulk/{id}\"", &["/bulk/1", "/bulk/2"]),
     (
         "\"/bulk/new\"",
         &["/bulk/new?action=retry", "/bulk/new?action=cancel&topic=own.a", "/bulk/new?action=discard&cause=x"],
     ),
-    ("\"/live\"", &["/live?page=/notifications/1", "/live?page=/notifications/2", "/live?page=/bulk/1"]),
+    (
+        "\"/live\"",
+        &[
+            "/live?page=/notifications/1",
+            "/live?page=/notifications/2",
+            "/live?page=/notifications/9",
+            "/live?page=/bulk/1",
+        ],
+    ),
     ("\"/login\"", &["/login"]),
     ("\"/assets/{name}\"", &["/assets/none"]),
 ];
@@ -70,14 +82,15 @@ const PAGES: [&str; 10] =
     ["/", "/notifications", "/dead", "/channels", "/topics", "/schedules", "/events", "/instances", "/bulk", "/audit"];
 
 /// Rows of a foreign topic and of an own one wherever a topic, a recipient or a payload can stand. What is foreign says
-/// FOREIGN, what a token without payloads may not see says SECRET, and both have a key, a recipient and a payload alike.
+/// FOREIGN, what a token without payloads may not see says SECRET, or NUMBER where it is one, and both have a key, a recipient
+/// and a payload alike. Of the ninth the recipient is the host that is called.
 const SCENE: &str = r#"
     CREATE VIEW public.people AS SELECT ''::text AS recipient, '{}'::jsonb AS payload;
     GRANT SELECT ON public.people TO outboxd_audience;
     CREATE FUNCTION pg_temp.letter(topic text, what text, n int) RETURNS void LANGUAGE sql AS $$
         INSERT INTO outboxd.notification_log (topic, recipient, payload, headers, status, finished_at, failed_at, error, channel, dedup_key, ordering_key)
         VALUES (topic, 'to SECRET ' || what || ' x', '{"both": 1, "SECRET": 1}'::jsonb || jsonb_build_object(what, 1), jsonb_build_object('SECRET', what), 'FAILED', now(), now(),
-                'not accepted: SECRET ' || what, 'webhook', 'key ' || what || n, 'order ' || what) $$;
+                'not accepted: SECRET ' || what, 'webhook', 'key SECRET ' || what || n, 'order SECRET ' || what) $$;
     SELECT pg_temp.letter('FOREIGN.x', 'FOREIGN', 1); SELECT pg_temp.letter('own.a', 'mine', 2);
     SELECT outboxd.notify(t, 'both', '{"both": 1}', dedup_key => 'both') FROM unnest(ARRAY['FOREIGN.x', 'own.a']) t;
     INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at) SELECT t, 'both', '{}', now() + interval '1 h' FROM unnest(ARRAY['FOREIGN.x', 'own.a']) t;
@@ -98,7 +111,18 @@ const SCENE: &str = r#"
     INSERT INTO outboxd.statistics_topic (minute, topic, sent) SELECT date_trunc('minute', now()), topic, 1 FROM outboxd.event;
     INSERT INTO outboxd.statistics_span (minute, measure, subject, bucket, count) SELECT date_trunc('minute', now()), 'notify', topic, 1, 1 FROM outboxd.event;
     INSERT INTO outboxd.statistics_channel (minute, channel, origin, failed, last_error, last_error_at) VALUES (date_trunc('minute', now()), 'webhook', 'https://FOREIGN.example', 1, 'not accepted: SECRET FOREIGN', now());
+    INSERT INTO outboxd.channel_state (channel, origin, held_until, reason) VALUES ('webhook', 'https://SECRET-4711.hooks.example:8443', now() + interval '1 h', 'failures');
+    INSERT INTO outboxd.statistics_channel (minute, channel, origin, failed, last_error, last_error_at) VALUES (date_trunc('minute', now()), 'webhook', 'https://SECRET-4711.hooks.example:8443', 1,
+        'connect: invalid peer certificate: certificate not valid for name "SECRET-4711.hooks.example"', now());
+    SELECT outboxd.notify('FOREIGN.y', 'https://SECRET-4711.hooks.example:8443/hook', '{}', ordering_key => 'by SECRET-4711');
+    UPDATE outboxd.notification_log SET created_at = now() - interval '1 h', send_at = now() - interval '1 h' WHERE id = 9;
+    UPDATE outboxd.outbox SET waits_for = 'https://SECRET-4711.hooks.example:8443', retry_at = now() + interval '1 h', attempts = 1, has_turn = true WHERE id = 9;
+    INSERT INTO outboxd.attempt (notification_id, token, outcome, error, channel)
+    VALUES (9, 1, 'failed', 'connect: invalid peer certificate: certificate not valid for name "SECRET-4711.hooks.example"', 'webhook'),
+           (9, 2, 'unknown', 'no answer after the request went out: SECRET-4711', 'webhook');
+    SELECT outboxd.probe_channel('webhook', 'https://SECRET-4711.hooks.example:8443');
     SELECT outboxd.pause('FOREIGN.x'), outboxd.pause('own.a');
+    SELECT outboxd.retry_where('{"recipient": 821035353535}', false);
     SELECT outboxd.retry_where('{"recipient": "SECRET FOREIGN of nobody"}', false)"#;
 
 async fn scene() -> Api {
@@ -221,10 +245,54 @@ async fn a_token_without_payloads_is_shown_no_recipient_or_payload_by_any_route(
     let mut seen_by_ops = 0;
     for path in addresses().iter().filter(|path| !path.contains("q=%7B")) {
         let plain = ask(api.addr, path, PLAIN).await;
-        assert!(!plain.contains("SECRET"), "{path}: {plain}");
+        assert!(!plain.contains("SECRET") && !plain.contains(NUMBER), "{path}: {plain}");
         seen_by_ops += i32::from(ask(api.addr, path, OPS).await.contains("SECRET"));
     }
-    assert!(seen_by_ops > 10, "{seen_by_ops}");
+    assert!(seen_by_ops > 20, "{seen_by_ops}");
+}
+
+/// As many as fill three pages, of which a token without payloads sees the same of each.
+const ALIKE: &str = "
+    INSERT INTO outboxd.channel_state (channel, origin, held_until, reason)
+    SELECT 'webhook', format('https://SECRET-%s.hooks.example', n), now() + interval '1 h', 'failures' FROM generate_series(1, 120) n";
+
+#[tokio::test]
+async fn a_token_without_payloads_pages_through_origins_that_look_alike() {
+    let api = scene().await;
+    run(&api.client, ALIKE).await;
+    for token in [PLAIN, OPS] {
+        let (mut path, mut rows, mut pages) = ("/v1/channel_health?limit=25".to_owned(), 0, 0);
+        loop {
+            let page = api.get(&path, &[token]).await;
+            assert!(token == OPS || !page.body.contains("SECRET"), "{page:?}");
+            let page = page.json();
+            let masked = page["rows"].as_array().unwrap().iter().filter(|row| row["origin"] == "https://SE****le");
+            rows += if token == PLAIN { masked.count() } else { page["rows"].as_array().unwrap().len() };
+            let Some(next) = page["next"].as_str() else { break };
+            assert!(!next.contains("SECRET"), "whoever may see it: {next}");
+            let next: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
+            (path, pages) = (format!("/v1/channel_health?limit=25&cursor={next}"), pages + 1);
+            assert!(pages < 10, "the pages end");
+        }
+        assert!(if token == PLAIN { rows == 120 } else { rows >= 122 }, "{rows}");
+        let (mut path, mut rows, mut pages) = ("/channels".to_owned(), 0, 0);
+        loop {
+            let page = api.get(&path, &[token, HTML]).await.body;
+            assert!(token == OPS || !page.contains("SECRET"), "{page}");
+            rows += page.matches("<tr data-row").count();
+            let Some((_, next)) = page.split_once("rel=\"next\" href=\"") else { break };
+            path = next.split('"').next().unwrap().replace("&#x2f;", "/");
+            pages += 1;
+            assert!(pages < 10, "the pages end");
+        }
+        assert!(rows >= 122, "{rows}");
+    }
+    // Whoever may not see it does not find it by a part of it either.
+    let found = api.get("/channels?name=-4711.hooks", &[PLAIN, HTML]).await.body;
+    assert!(found.contains("Nothing matches"), "{found}");
+    assert!(!api.get("/channels?name=-4711.hooks", &[OPS, HTML]).await.body.contains("Nothing matches"));
+    let found = api.get("/channels?name=webhook", &[PLAIN, HTML]).await.body;
+    assert!(found.contains("SE****le"), "by its channel it does: {found}");
 }
 
 /// Who acted stands in the audit and beside what waits for it; both are for those who act.

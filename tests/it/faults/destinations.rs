@@ -6,6 +6,7 @@ use tokio_postgres::Client;
 
 use crate::support::instance::{Instance, Setup};
 use crate::support::provider::{Provider, Reply};
+use crate::support::world::{Carrier, World};
 use crate::support::{postgres, sql};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -76,4 +77,17 @@ impl Hundred {
         );
         Duration::from_secs_f64(sql::value(&self.app, &p99).await)
     }
+}
+
+/// It may be the recipient.
+#[tokio::test]
+async fn the_log_shows_of_a_host_that_came_from_a_row_the_ends_alone() {
+    let world = World::new(Carrier::Memory).await;
+    world.provider.answer(Reply::status(503));
+    let setup = world.setup.clone().url_from_the_row().set("channels.webhook.circuit.failures", 1);
+    let mut instance = setup.start().await;
+    let host = format!("localhost:{}", world.provider.addr().port());
+    sql::run(&world.app, &format!("SELECT outboxd.notify('orders', 'http://{host}/hook', '{{}}')")).await;
+    instance.wait_for_log("calls are held").await;
+    assert!(!instance.log().contains(&host) && instance.log().contains("http://lo****st:"), "{}", instance.log());
 }

@@ -1,4 +1,5 @@
-//! Any login of the database may take any advisory lock: one that a stranger holds delays nothing of ours.
+//! Any login of the database may take any advisory lock: one that a stranger holds delays nothing of ours. Nor does a number
+//! that an app uses late.
 
 use std::time::Duration;
 
@@ -75,7 +76,8 @@ async fn a_stranger_who_holds_the_locks_of_readings_delays_no_schedule() {
     )
     .await;
     let _instance = world.setup.start().await;
-    until(&world.app, "SELECT coalesce(bool_or(state IN ('prepared', 'released')), false) FROM outboxd.schedule_runs").await;
+    until(&world.app, "SELECT coalesce(bool_or(state IN ('prepared', 'released')), false) FROM outboxd.schedule_runs")
+        .await;
 }
 
 #[tokio::test]
@@ -105,4 +107,21 @@ async fn a_turn_that_an_operator_is_giving_is_left_to_him() {
     let stranger = world.database.connect_as_stranger().await;
     run(&stranger, TAKEN).await;
     assert!(!value::<bool>(&world.app, held).await);
+}
+
+/// The one id that an app can write itself: the last that its session drew, if nothing came of it.
+#[tokio::test]
+async fn an_id_that_a_session_drew_and_uses_late_is_sent_like_any_other() {
+    let world = World::new(Carrier::Memory).await;
+    let app = world.database.connect_as_member_of("outboxd_app").await;
+    run(&app, "BEGIN; SELECT outboxd.notify('orders', 'r', '{}'); ROLLBACK").await;
+    let _instance = world.setup.start().await;
+    world.notify(50).await;
+    until(&world.app, "SELECT count(*) = 50 AND bool_and(status = 'SENT') FROM outboxd.notification_log").await;
+    run(
+        &app,
+        "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE VALUES (1, 'orders', 'r', '{}')",
+    )
+    .await;
+    until(&world.app, "SELECT status = 'SENT' FROM outboxd.notification_log WHERE id = 1").await;
 }
