@@ -96,7 +96,7 @@ impl Store {
     /// The provider refused our credentials: how often in a row by now, over all instances. `None`: calls are held, so
     /// it is not counted.
     pub async fn count_refusal(&self, channel: &str, origin: &str, age_max: Duration) -> Result<Option<u32>> {
-        let query = query!("channel/count_refusal", Durable, [TEXT, TEXT, INT8]);
+        let query = query!("channel/count_refusal", Relaxed, [TEXT, TEXT, INT8]);
         let rows = self.query(query, &[&channel, &origin, &millis(age_max)]).await?;
         let refusals = rows.first().map(|row| row.value::<i32>("refused")).transpose()?;
         Ok(refusals.map(|refusals| u32::try_from(refusals).unwrap_or(0)))
@@ -104,7 +104,7 @@ impl Store {
 
     /// It knows us after all.
     pub async fn forget_refusals(&self, channel: &str, origin: &str) -> Result<()> {
-        self.query(query!("channel/forget_refusals", Durable, [TEXT, TEXT]), &[&channel, &origin]).await.map(|_| ())
+        self.query(query!("channel/forget_refusals", Relaxed, [TEXT, TEXT]), &[&channel, &origin]).await.map(|_| ())
     }
 
     /// The provider is back.

@@ -2,7 +2,8 @@
 -- that completes the streak opens the circuit next. None: calls are held, and what was refused waits.
 -- Interleavings: of instances that count at once each waits for the row, so no two get the same number. If the one that
 -- completes the streak dies before it has opened the circuit, the next gets a higher number and opens it. What was
--- counted and not recorded is counted again: then fewer notifications are used up.
+-- counted and not recorded is counted again: then fewer notifications are used up. Nobody waits for the disk: what is
+-- recorded because of it comes later in the server's log.
 -- $1 channel · $2 origin · $3 a streak is forgotten after so long without another, in ms
 -- Locks: the row. Index: channel_state_pkey.
 INSERT INTO outboxd.channel_state AS h (channel, origin, refused, refused_at)
