@@ -133,10 +133,14 @@ impl Failure {
     }
 }
 
-/// The error and its causes, fit for a terminal: what a server says may quote a row.
+/// The error and its causes on one line, fit for a terminal: what a server says may quote a row. Of a configuration all
+/// errors are told, each on its own line.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&printable::text(&format!("{:#}", self.error)))
+        match self.error.downcast_ref::<Errors>() {
+            Some(errors) => f.write_str(&printable::text(&errors.to_string())),
+            None => f.write_str(&printable::line(&format!("{:#}", self.error))),
+        }
     }
 }
 
@@ -222,6 +226,21 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+
+    use super::Failure;
+    use crate::config;
+
+    /// Somebody else's words begin no line that looks like ours.
+    #[test]
+    fn what_went_wrong_is_told_on_one_line_and_of_a_configuration_on_one_each() {
+        let hostile = "no such \"a\nok      fine\r\u{1b}[2J\"";
+        let said = Failure::from(anyhow::anyhow!("{hostile}").context("Postgres")).to_string();
+        assert_eq!(said, "Postgres: no such \"a ok      fine\u{fffd}\u{fffd}[2J\"");
+        let wrong = || config::Error { origin: None, path: None, what: hostile.to_owned() };
+        let said = Failure::from(config::Errors(vec![wrong(), wrong()])).to_string();
+        assert_eq!(said.lines().filter(|line| line.starts_with("  - no such")).count(), 2, "{said}");
+        assert_eq!(said.lines().count(), 3, "{said}");
+    }
 
     #[test]
     fn the_command_line_is_well_formed() {

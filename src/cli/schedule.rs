@@ -7,7 +7,6 @@ use tokio_postgres::types::Type;
 
 use crate::config::Sources;
 use crate::notification::counted;
-use crate::printable;
 use crate::store::command::Session;
 
 use super::view::{self, Column, Show};
@@ -185,7 +184,7 @@ pub(super) fn explain(error: &tokio_postgres::Error) -> anyhow::Error {
     match error.as_db_error() {
         Some(db) => {
             let hint = db.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-            anyhow::anyhow!("{}", printable::line(&format!("{}{hint}", db.message())))
+            anyhow::anyhow!("{}{hint}", db.message())
         }
         None => anyhow::anyhow!("{error}"),
     }

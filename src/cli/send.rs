@@ -175,7 +175,7 @@ fn refused(error: &tokio_postgres::Error) -> Failure {
         (None, "3F000" | "42883" | "42P01") => "; is the schema there? run: outboxd migrate".to_owned(),
         (None, _) => String::new(),
     };
-    Failure::new(Exit::Runtime, anyhow!("{}{}", printable::line(refusal.message()), printable::line(&hint)))
+    Failure::new(Exit::Runtime, anyhow!("{}{hint}", refusal.message()))
 }
 
 fn bad_json(text: &str, error: &serde_json::Error) -> Failure {

@@ -55,7 +55,7 @@ pub(super) fn explain(error: tokio_postgres::Error) -> Failure {
         _ => "",
     };
     let said = db.hint().map_or_else(String::new, |hint| format!("; {hint}"));
-    anyhow::anyhow!("{}{hint}", printable::line(&format!("{}{said}", db.message()))).into()
+    anyhow::anyhow!("{}{said}{hint}", db.message()).into()
 }
 
 /// A table of the rows, or `nothing` if there are none.

@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::key::KeyPath;
+use crate::printable;
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +80,6 @@ impl fmt::Display for Errors {
             1 => f.write_str("the configuration has an error:")?,
             n => write!(f, "the configuration has {n} errors:")?,
         }
-        self.0.iter().try_for_each(|error| write!(f, "\n  - {error}"))
+        self.0.iter().try_for_each(|error| write!(f, "\n  - {}", printable::line(&error.to_string())))
     }
 }

@@ -64,6 +64,14 @@ pub struct Position {
     at: Option<DateTime<Utc>>,
 }
 
+impl Position {
+    /// Whether a search for this comes here. One for what is PENDING in a topic stays in it: whoever may see that topic
+    /// alone must not choose where in others a scan begins.
+    pub fn is_of(&self, filter: &Filter) -> bool {
+        Scan::of(filter) != Scan::Pending || filter.topic.is_none() || filter.topic == self.topic
+    }
+}
+
 /// What one call found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {

@@ -17,6 +17,7 @@ pub mod proxy;
 pub mod redis;
 pub mod sql;
 pub mod stream;
+pub mod terminal;
 pub mod tls;
 pub mod verdict;
 pub mod wait;

@@ -9,6 +9,7 @@ use tokio_postgres::Client;
 use crate::support::command::{Ran, outboxd};
 use crate::support::postgres::{self, Database};
 use crate::support::sql::run;
+use crate::support::terminal::written;
 
 /// Colours, a title, a cleared screen, a line of ours forged, C1, marks of direction.
 const HOSTILE: &str = "a\u{1b}[32mok\u{1b}]0;title\u{7}\u{1b}[2J\rb\u{8}\u{7f}\u{9b}31m\u{85}\nok      fine\u{202e}c\u{2066}\u{200f}\u{61c}\u{200e}\u{2069}\t\u{1}";
@@ -138,4 +139,43 @@ async fn the_watch_and_the_words_of_a_waiting_send_obey_no_row() {
         let text = ours.iter().fold(text, |text, sequence| text.replace(sequence, ""));
         assert_eq!(unfit(&text), [' '; 0], "{args:?}: {text:?}");
     }
+}
+
+/// What a terminal shows, without the colours that we have.
+fn without_colours(text: &str) -> String {
+    let ours = ["0", "1", "1;31", "31", "32", "33", "36", "2", "3", "34", "35"];
+    ours.iter().fold(text.to_owned(), |text, code| text.replace(&format!("\u{1b}[{code}m"), "")).replace("\r\n", "\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_terminal_what_we_write_is_coloured_and_what_rows_hold_is_not() {
+    let database = postgres::database().await;
+    let _client = hostile_rows(&database).await;
+    let url = database.url();
+    let env = [
+        ("DATABASE_URL", &*url),
+        ("OUTBOXD_HTTP_ADDR", "127.0.0.1:0"),
+        ("OUTBOXD_CHANNELS_PUSH_URL", "https://a.example"),
+        ("OUTBOXD_ROUTES_ORDERS_CHANNELS", "push"),
+    ];
+    for args in
+        [&["status"][..], &["doctor"], &["dead", "list"], &["find", HOSTILE], &["check"], &["dead", "retry", "4"]]
+    {
+        let text = written(args, &env, (100, 40), None);
+        assert_eq!(unfit(&without_colours(&text)), [' '; 0], "{args:?}: {text:?}");
+        assert!(!text.contains("\u{1b}[32mok\u{fffd}"), "a row's own colour: {args:?}: {text:?}");
+        let is_coloured = text.contains("\u{1b}[");
+        assert_eq!(is_coloured, ["status", "doctor"].contains(&args[0]), "{args:?}: {text:?}");
+        let plain = written(args, &[&env[..], &[("NO_COLOR", "1")]].concat(), (100, 40), None);
+        assert!(!plain.contains('\u{1b}'), "{args:?}: {plain:?}");
+    }
+    // The log, as a person reads it: one line for each event, whatever its fields hold.
+    let log = written(&["run"], &env, (100, 40), Some("waiting=1\r\n"));
+    let shown = without_colours(&log);
+    assert_eq!(unfit(&shown), [' '; 0], "{log:?}");
+    assert!(log.contains("\u{1b}["), "it is coloured: {log:?}");
+    assert!(
+        shown.lines().all(|line| line.starts_with(|c: char| c.is_ascii_digit())),
+        "each begins with its time: {log:?}"
+    );
 }

@@ -1,15 +1,12 @@
 //! What commands show on a real terminal of some size: `outboxd status --watch`, and texts that are broken into lines.
 
-use std::io::Read;
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use nix::pty::{Winsize, openpty};
 use unicode_width::UnicodeWidthStr;
 
 use crate::support::postgres::{self, Database};
 use crate::support::sql::run;
+use crate::support::terminal::written;
 
 /// Forty topics, thirty instances with long names, failing channels: more than a small window can show.
 const CROWD: &str = "
@@ -25,39 +22,8 @@ SELECT outboxd.pause('a topic that is paused ' || n) FROM generate_series(1, 5) 
 
 /// One frame of the watch on a terminal of this size, as lines without escape sequences.
 fn frame(database: &Database, columns: u16, rows: u16) -> Vec<String> {
-    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    let terminal = openpty(&size, None).unwrap();
-    let mut watch = Command::new(env!("CARGO_BIN_EXE_outboxd"))
-        .args(["status", "--watch"])
-        .env_clear()
-        .env("DATABASE_URL", database.url())
-        .stdin(Stdio::null())
-        .stdout(terminal.slave)
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut master = std::fs::File::from(terminal.master);
-    let (tell, heard) = mpsc::channel();
-    let reader = std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        // An error once the other end is closed.
-        while let Ok(length) = master.read(&mut buffer) {
-            if length == 0 || tell.send(buffer[..length].to_vec()).is_err() {
-                return;
-            }
-        }
-    });
-    let (mut bytes, deadline) = (Vec::new(), Instant::now() + Duration::from_secs(30));
-    // From the top to the end of what is below it.
-    while !String::from_utf8_lossy(&bytes).contains("\x1b[J") {
-        let left = deadline.saturating_duration_since(Instant::now());
-        bytes.extend(heard.recv_timeout(left).expect("a frame in time"));
-    }
-    watch.kill().unwrap();
-    watch.wait().unwrap();
-    drop(heard);
-    reader.join().unwrap();
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let until = Some("\x1b[J");
+    let text = written(&["status", "--watch"], &[("DATABASE_URL", &database.url())], (columns, rows), until);
     let (_, rest) = text.split_once("\x1b[H").expect("it begins at the top");
     let (frame, _) = rest.split_once("\x1b[J").expect("it ends");
     assert!(frame.ends_with("\r\n"), "the cursor stands below: {frame:?}");
@@ -107,19 +73,7 @@ async fn a_window_with_room_shows_everything() {
 
 /// All that a command prints on a terminal so wide, as lines without escape sequences.
 fn printed(args: &[&str], env: &[(&str, &str)], columns: u16) -> Vec<String> {
-    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    let terminal = openpty(&size, None).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_outboxd"));
-    command.args(args).env_clear().envs(env.iter().copied()).stdin(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.stdout(terminal.slave).spawn().unwrap();
-    // It holds the other end of the terminal too.
-    drop(command);
-    let (mut bytes, mut buffer, mut master) = (Vec::new(), [0; 4096], std::fs::File::from(terminal.master));
-    while let Ok(length @ 1..) = master.read(&mut buffer) {
-        bytes.extend_from_slice(&buffer[..length]);
-    }
-    child.wait().unwrap();
-    String::from_utf8_lossy(&bytes).split("\r\n").map(without_sequences).collect()
+    written(args, env, (columns, 24), None).split("\r\n").map(without_sequences).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,6 +83,7 @@ async fn what_check_and_doctor_find_fits_the_window_and_is_one_line_in_a_pipe() 
     let url = database.url();
     let env = [
         ("DATABASE_URL", &*url),
+        ("OUTBOXD_HTTP_ADDR", "127.0.0.1:0"),
         ("OUTBOXD_CHANNELS_PUSH_URL", "https://a.example"),
         ("OUTBOXD_ROUTES_DEFAULT_CHANNELS", "push"),
     ];

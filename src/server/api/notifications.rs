@@ -140,6 +140,9 @@ pub(in crate::server) async fn search(store: &Store, caller: &Caller, asked: Ask
     let text = asked.q.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
     let mut filter = filter(asked)?;
     narrow(caller, &mut filter)?;
+    if from.as_ref().is_some_and(|from| !from.is_of(&filter)) {
+        return Err(no_cursor());
+    }
     let mut listed = match text {
         Some(text) if text.starts_with('{') => {
             if !caller.may_see_payloads() {
@@ -241,5 +244,9 @@ fn cursor(position: &Position) -> String {
 
 fn position(cursor: &str) -> Result<Position, Problem> {
     let decoded = URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    decoded.ok_or_else(|| Problem::new(Kind::BadRequest, "cursor is none that outboxd gave; begin without one"))
+    decoded.ok_or_else(no_cursor)
+}
+
+fn no_cursor() -> Problem {
+    Problem::new(Kind::BadRequest, "cursor is none that outboxd gave for this; begin without one")
 }

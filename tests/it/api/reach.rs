@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use outboxd::store::view::VIEWS;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -384,6 +386,28 @@ async fn a_token_with_topics_finds_its_own_rows_and_what_is_about_all_is_refused
     ] {
         assert_eq!(api.get(page, &[OWN, HTML]).await.status, status, "{page}");
     }
+}
+
+/// Whether a scan comes through to its own rows would tell how many foreign ones lie between.
+#[tokio::test]
+async fn a_cursor_leads_a_token_with_topics_nowhere_but_on_in_its_own_topic() {
+    let api = scene().await;
+    let many = "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
+                SELECT 'FOREIGN.x', 'r', '{}', now() + interval '1 h' FROM generate_series(1, 300)";
+    run(&api.client, many).await;
+    let own = "/v1/notifications?status=PENDING&topic=own.a&limit=1";
+    for (topic, refused) in [("FOREIGN.x", true), ("", true), ("own.b", true), ("own.a", false)] {
+        let crafted = URL_SAFE_NO_PAD.encode(format!(r#"{{"id":0,"topic":"{topic}"}}"#));
+        let answer = api.get(&format!("{own}&cursor={crafted}"), &[OWN]).await;
+        match refused {
+            true => assert_problem(&answer, 400, "bad-request"),
+            false => assert_eq!(ids(&answer), [6], "{topic}"),
+        }
+    }
+    let without = URL_SAFE_NO_PAD.encode(r#"{"id":0}"#);
+    assert_problem(&api.get(&format!("{own}&cursor={without}"), &[OWN]).await, 400, "bad-request");
+    let given = api.get(own, &[OWN]).await.json()["next"].as_str().expect("the page is full").to_owned();
+    assert_eq!(ids(&api.get(&format!("{own}&cursor={given}"), &[OWN]).await), [0; 0], "its own leads on");
 }
 
 async fn act(api: &Api, verb: &str, fields: &str) -> Answer {
