@@ -109,6 +109,17 @@ fn outboxd_understands_what_the_compose_file_tells_it() {
     }
 }
 
+#[test]
+fn nothing_that_people_deploy_with_waits_for_redis() {
+    let compose = compose();
+    for name in ["outboxd", "outboxd-2", "outboxd-3"] {
+        assert_eq!(compose["services"][name]["depends_on"]["redis"]["condition"], "service_started", "{name}");
+    }
+    let unit = read("deploy/systemd/outboxd.service");
+    let waits_for = |line: &&str| ["After=", "Wants=", "Requires=", "BindsTo="].iter().any(|key| line.starts_with(key));
+    assert!(unit.lines().filter(waits_for).all(|line| !line.contains("redis")), "{unit}");
+}
+
 fn grace_s(text: &str) -> u64 {
     text.trim_end_matches('s').parse().unwrap()
 }

@@ -1,7 +1,11 @@
 //! publish(): domain events, kept in Postgres and waiting for their stream.
 
-use crate::support::postgres;
-use crate::support::sql::{Refusal, refused, run, value, values};
+use std::time::{Duration, Instant};
+
+use crate::support::redis::RedisServer;
+use crate::support::sql::{self, Refusal, refused, run, value, values};
+use crate::support::world::{Carrier, World};
+use crate::support::{postgres, stream};
 
 #[tokio::test]
 async fn an_event_is_kept_and_waits_in_the_order_of_its_key() {
@@ -25,25 +29,56 @@ async fn a_rolled_back_event_never_was() {
     assert_eq!(value::<i64>(&client, rows).await, 0);
 }
 
+const SAID: &str = "SELECT concat_ws('|', level, value, action) FROM outboxd.health WHERE name = 'events'";
+
 #[tokio::test]
 async fn without_redis_an_event_commits_waits_and_is_seen_waiting() {
-    let client = postgres::database().await.connect().await;
-    let memory = "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version)
-                  VALUES ('15 s', 1, '{relay,worker}', 'memory', 'h', '0')";
-    run(&client, memory).await;
-    run(&client, "SELECT outboxd.publish('order', 'k', '{}')").await;
+    let world = World::new(Carrier::Memory).await;
+    let _instance = world.setup.start().await;
+    let client = &world.app;
+    run(client, "SELECT outboxd.publish('order', 'k', '{}')").await;
     let waiting = "SELECT topic || ' ' || count FROM outboxd.events_waiting";
-    assert_eq!(value::<String>(&client, waiting).await, "order 1");
-    // (how long the oldest has waited, what health says)
+    assert_eq!(value::<String>(client, waiting).await, "order 1");
+    // How long the oldest has waited is written here: minutes. (how long, what health says)
     for (waits, level) in [("1 s", "ok"), ("40 s", "warn"), ("4 min", "warn"), ("6 min", "critical")] {
-        run(&client, &format!("UPDATE outboxd.event_outbox SET since = now() - interval '{waits}'")).await;
-        let said = "SELECT concat_ws('|', level, value, action) FROM outboxd.health WHERE name = 'events'";
-        let said: String = value(&client, said).await;
+        run(client, &format!("UPDATE outboxd.event_outbox SET since = now() - interval '{waits}'")).await;
+        let said: String = value(client, SAID).await;
         let (found, rest) = said.split_once('|').unwrap();
         assert_eq!(found, level, "{said}");
         assert!(rest.contains("no running instance has Redis"), "{said}");
         assert_eq!(level == "ok", !rest.contains("Set redis_url (REDIS_URL)"), "{said}");
     }
+}
+
+#[tokio::test]
+async fn an_event_beside_a_daemon_that_lost_redis_commits_is_told_and_goes_out() {
+    let mut server = RedisServer::forgetful();
+    let world = World::new(Carrier::Memory).await;
+    let setup = world.setup.clone().redis(server.url(), "stream", &world.prefix).set("queue.fallback_after", "1s");
+    let instance = setup.start().await;
+    let (client, key) = (&world.app, stream::key(&world.prefix, "order"));
+    run(client, "SELECT outboxd.publish('order', 'k', '{\"n\": 1}')").await;
+    stream::wait_for(&server, &key, 1, Duration::from_secs(15)).await;
+    server.kill();
+    // With the app's own rows, in one transaction; nobody waits for Redis.
+    let began = Instant::now();
+    run(
+        client,
+        "BEGIN; SELECT outboxd.publish('order', 'k', '{\"n\": 2}'), outboxd.notify('orders', 'r', '{}'); COMMIT",
+    )
+    .await;
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    sql::until(client, "SELECT topic = 'order' AND count = 1 FROM outboxd.events_waiting").await;
+    world.provider.wait_for(1, Duration::from_secs(30)).await;
+    sql::until(client, "SELECT level = 'warn' FROM outboxd.health WHERE name = 'events'").await;
+    let said: String = value(client, SAID).await;
+    assert!(said.contains(" wait, the oldest for 3") && said.contains("look at Redis"), "{said}");
+    server.restart();
+    // Also the one that Redis lost.
+    stream::wait_for(&server, &key, 2, Duration::from_secs(30)).await;
+    sql::until(client, "SELECT level = 'ok' FROM outboxd.health WHERE name = 'events'").await;
+    assert_eq!(instance.drain().await, 0);
 }
 
 /// (arguments, SQLSTATE, message, hint)

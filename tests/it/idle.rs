@@ -1,6 +1,6 @@
 //! What instances cost that have nothing to do.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
 
@@ -8,7 +8,10 @@ use crate::support::redis;
 use crate::support::world::{Carrier, World};
 use crate::support::{process, sql, stream};
 
-const WATCHED: Duration = Duration::from_secs(20);
+const WATCHED: Duration = Duration::from_secs(40);
+/// A second and instance.
+const TRANSACTIONS_MAX: f64 = 10.0;
+const SHARE_MAX: f64 = 0.01;
 
 /// Transactions of this database so far. A session may tell its own up to ten seconds late: so watch for longer.
 async fn transactions(client: &Client) -> i64 {
@@ -17,8 +20,9 @@ async fn transactions(client: &Client) -> i64 {
 }
 
 #[tokio::test]
-async fn three_idle_instances_with_redis_make_under_20_transactions_a_second_each() {
+async fn an_idle_instance_with_redis_makes_10_transactions_a_second_at_most() {
     let world = World::new(Carrier::Stream).await;
+    // As shipped, but for the address and what is sent where.
     let setup = world.setup.clone().set("worker.heartbeat", "5s").set("worker.heartbeat_ttl", "15s");
     let setup = setup.set("relay.republish_after", "5s").set("queue.consumer_ttl", "15s");
     let instances = [setup.start().await, setup.start().await, setup.start().await];
@@ -27,17 +31,16 @@ async fn three_idle_instances_with_redis_make_under_20_transactions_a_second_eac
     stream::wait_for(redis::shared(), &key, 1, Duration::from_secs(15)).await;
     // What a start brings with it is over.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let before = transactions(&world.app).await;
-    let cpu_before: Vec<Duration> = instances.iter().map(|instance| process::cpu_time(instance.pid())).collect();
+    let cpu = || instances.iter().map(|instance| process::cpu_time(instance.pid())).sum::<Duration>();
+    let (before, cpu_before, began) = (transactions(&world.app).await, cpu(), Instant::now());
     tokio::time::sleep(WATCHED).await;
     let made = transactions(&world.app).await - before;
-    let each = made as f64 / WATCHED.as_secs_f64() / 3.0;
-    for (instance, before) in instances.iter().zip(cpu_before) {
-        let share = process::cpu_time(instance.pid()).saturating_sub(before).as_secs_f64() / WATCHED.as_secs_f64();
-        println!("an idle instance takes {:.2} % of a core", share * 100.0);
-    }
-    println!("an idle instance makes {each:.1} transactions a second");
-    assert!(each < 20.0, "{each} transactions a second and instance");
+    let (watched, cpu) = (began.elapsed().as_secs_f64(), cpu() - cpu_before);
+    let each = made as f64 / watched / instances.len() as f64;
+    let share = cpu.as_secs_f64() / watched / instances.len() as f64;
+    println!("an idle instance makes {each:.1} transactions a second and takes {:.2} % of a core", share * 100.0);
+    assert!(each <= TRANSACTIONS_MAX, "{each} transactions a second and instance");
+    assert!(share < SHARE_MAX, "{share} of a core");
 }
 
 #[tokio::test]
