@@ -567,7 +567,7 @@ const MARKED: &str = r#"
     VALUES (1, 1, 'failed', 'whether it was accepted cannot be told: MARK', 'MARK', 'push');
     INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error, channel)
     VALUES ('t', 'xxMARK-recipient', '{"MARK": 1}', 'FAILED', now(), now(), 'not accepted: MARK', 'push');
-    INSERT INTO outboxd.bulk_action (action, filter, actor, matched) VALUES ('retry', '{"recipient": "a MARK of it", "error_like": "MARK%", "topic": "t"}', 'a', 1);
+    INSERT INTO outboxd.bulk_action (action, filter, actor, matched) VALUES ('retry', '{"recipient": "a MARK of it", "error_like": "MARK%", "topic": "t"}', 'a', 1), ('cancel', '{"recipient": 821035353535}', 'a', 1);
     INSERT INTO outboxd.statistics_channel (minute, channel, origin, failed, last_error, last_error_at)
     VALUES (date_trunc('minute', now()), 'push', '', 1, 'not accepted: MARK', now()),
            (date_trunc('minute', now()), 'push', 'https://xxMARK-host.example', 1, 'connect: certificate not valid for name "MARK"', now());
@@ -640,8 +640,9 @@ async fn readers_see_neither_payloads_nor_answers_nor_whole_recipients_in_any_vi
     assert_eq!(value::<String>(&operator, origins).await, "https://xxMARK-host.example");
     let held = "SELECT waiting FROM outboxd.channel_health WHERE origin IS NOT NULL";
     assert_eq!((value::<i64>(&reader, held).await, value::<i64>(&operator, held).await), (1, 1));
-    let filter = "SELECT filter::text FROM outboxd.bulk_actions";
-    assert_eq!(value::<String>(&reader, filter).await, r#"{"topic": "t", "recipient": "a ****it"}"#);
+    let filters = "SELECT filter::text FROM outboxd.bulk_actions ORDER BY id";
+    let masked = [r#"{"topic": "t", "recipient": "a ****it"}"#, r#"{"recipient": "82****35"}"#];
+    assert_eq!(values::<String>(&reader, filters).await, masked);
 }
 
 #[tokio::test]

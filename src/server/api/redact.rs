@@ -185,5 +185,6 @@ mod tests {
         for known in KNOWN_CAUSES {
             assert!(in_sql.contains(known), "{known}");
         }
+        assert_eq!(in_sql.matches('|').count(), KNOWN_CAUSES.len(), "both have the same list");
     }
 }

@@ -117,7 +117,7 @@ async fn apps_and_operators_never_run_what_somebody_planted() {
     })
     .await;
     let pinned = "SELECT p.oid::regprocedure::text FROM pg_proc p
-                   WHERE p.pronamespace = 'outboxd'::regnamespace AND p.proname NOT IN ('notify', '_masked', '_cause', '_plural')
+                   WHERE p.pronamespace = 'outboxd'::regnamespace AND p.proname NOT IN ('notify', '_masked', '_masked_origin', '_origin_place', '_cause', '_plural')
                      AND ('search_path=pg_catalog, pg_temp' = ANY (p.proconfig)) IS NOT TRUE";
     assert_eq!(
         values::<String>(&admin, pinned).await,
