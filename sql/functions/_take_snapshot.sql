@@ -20,7 +20,7 @@ BEGIN
     INSERT INTO outboxd.snapshot_waiting (reason, topic, channel, origin, limited_by, per_second, is_lag, count, waits_since, ready_since)
     SELECT n.* FROM outboxd._count_waiting() n;
     UPDATE outboxd.snapshot c SET taken_at = began, cost = clock_timestamp() - began, ready = r.ready, ready_since = r.ready_since,
-           rows = n.rows, is_large = n.rows > 5000 OR n.topics > 500 OR n.done > 20000
+           rows = n.rows, is_large = n.rows > 3000 OR n.topics > 500 OR n.done > 20000
       FROM (SELECT coalesce(sum(w.count), 0) AS ready, min(w.ready_since) AS ready_since FROM outboxd.snapshot_waiting w WHERE w.is_lag) r,
            (SELECT coalesce(sum(s.count), 0) + (SELECT coalesce(sum(w.count), 0) FROM outboxd.snapshot_waiting w WHERE w.reason = 'came with a copy') AS rows,
                     count(DISTINCT s.topic) AS topics,

@@ -84,8 +84,9 @@ fn calm(value: &str, now: DateTime<Utc>, normal: &Normal) -> String {
         Some(&"s" | &"s,") if word.parse::<f64>().is_ok() => whole_minutes(word.parse().unwrap()).to_string(),
         Some(&"transactions") => "12".to_owned(),
         _ if n > 0 && words[n - 1] == "pid" => "4711".to_owned(),
-        _ if n > 0 && words[n - 1] == "since" && word.starts_with("20") => "2026-01-31".to_owned(),
+        _ if n > 0 && matches!(words[n - 1], "since" | "at") && word.starts_with("20") => "2026-01-31".to_owned(),
         _ if n > 1 && words[n - 2] == "since" && word.contains(':') => "11:30".to_owned(),
+        _ if n > 1 && words[n - 2] == "at" && word.contains(':') => "12:02".to_owned(),
         _ if *word == normal.login => "alice".to_owned(),
         _ => (*word).to_owned(),
     });
