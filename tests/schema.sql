@@ -20,11 +20,35 @@ VIEW _due
     topic text
     due_at timestamp with time zone
     GRANT delete, insert, select, update TO outboxd_service
+VIEW _live
+    id bigint
+    topic text
+    seq bigint
+    state outboxd.state
+    attempts integer
+    instance integer
+    ordering_key text
+    published_at timestamp with time zone
+    lease_until timestamp with time zone
+    retry_at timestamp with time zone
+    waits_for text
+    channel text
+    is_routeless boolean
+    limited_by text
+    per_second double precision
+    GRANT delete, insert, select, update TO outboxd_service
+VIEW _route
+    topic text
+    position smallint
+    channel text
+    is_last boolean
+    GRANT delete, insert, select, update TO outboxd_service
 VIEW _routed
-    published text[]
-    called text[]
+    published jsonb
+    called jsonb
     has_default boolean
     limits jsonb
+    shares jsonb
     GRANT delete, insert, select, update TO outboxd_service
 VIEW _spans
     measure text
@@ -87,6 +111,7 @@ VIEW _waits
     reason text
     topic text
     channel text
+    origin text
     limited_by text
     per_second double precision
     is_lag boolean
@@ -94,6 +119,7 @@ VIEW _waits
     waits_since timestamp with time zone
     ready_since timestamp with time zone
     counted_at timestamp with time zone
+    ends_at timestamp with time zone
     GRANT delete, insert, select, update TO outboxd_service
 TABLE attempt
     id bigint NOT NULL IDENTITY ALWAYS
@@ -460,6 +486,7 @@ TABLE instance_report WITH (fillfactor=50)
     lacked_since timestamp with time zone
     lacked_at timestamp with time zone
     limits jsonb
+    shares jsonb
     CONSTRAINT instance_report_pkey PRIMARY KEY (instance)
     CREATE UNIQUE INDEX instance_report_pkey ON outboxd.instance_report USING btree (instance)
     POLICY grants_decide USING true CHECK true
@@ -634,6 +661,7 @@ TABLE outbox WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_v
     CREATE INDEX outbox_key ON outboxd.outbox USING btree (topic, ordering_key, seq) WHERE (ordering_key IS NOT NULL)
     CREATE UNIQUE INDEX outbox_pkey ON outboxd.outbox USING btree (id)
     CREATE INDEX outbox_second_due ON outboxd.outbox USING btree (date_bin('00:00:01'::interval, retry_at, '2000-01-01 00:00:00+00'::timestamp with time zone), topic) WHERE (retry_at IS NOT NULL)
+    CREATE INDEX outbox_waits_for ON outboxd.outbox USING btree (waits_for, retry_at) WHERE (waits_for <> ''::text)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
 VIEW outbox_lag
@@ -846,14 +874,6 @@ TABLE snapshot_count
     CREATE UNIQUE INDEX snapshot_count_pkey ON outboxd.snapshot_count USING btree (topic, status)
     POLICY grants_decide USING true CHECK true
     GRANT delete, insert, select, update TO outboxd_service
-TABLE snapshot_held
-    channel text NOT NULL
-    origin text NOT NULL
-    waiting bigint NOT NULL
-    CONSTRAINT snapshot_held_pkey PRIMARY KEY (channel, origin)
-    CREATE UNIQUE INDEX snapshot_held_pkey ON outboxd.snapshot_held USING btree (channel, origin)
-    POLICY grants_decide USING true CHECK true
-    GRANT delete, insert, select, update TO outboxd_service
 TABLE snapshot_topic
     topic text NOT NULL
     pending bigint NOT NULL
@@ -872,6 +892,7 @@ TABLE snapshot_waiting
     reason text NOT NULL
     topic text NOT NULL
     channel text
+    origin text
     limited_by text
     per_second double precision
     is_lag boolean NOT NULL
@@ -999,14 +1020,13 @@ FUNCTION _cancel_runs(schedule_id bigint, slots_after timestamp with time zone) 
 FUNCTION _cause(text) RETURNS text LANGUAGE sql IMMUTABLE GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _circuit_changed(action text, channel text, origin text, was_held boolean, rows_max integer) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
-FUNCTION _count_held() RETURNS TABLE(held tid, waiting bigint) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
-FUNCTION _count_waiting() RETURNS TABLE(reason text, topic text, channel text, limited_by text, per_second double precision, is_lag boolean, count bigint, waits_since timestamp with time zone, ready_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off, enable_seqscan=on, enable_hashjoin=on GRANT TO outboxd_operator, outboxd_reader, outboxd_service
+FUNCTION _count_waiting() RETURNS TABLE(reason text, topic text, channel text, origin text, limited_by text, per_second double precision, is_lag boolean, count bigint, waits_since timestamp with time zone, ready_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off, enable_seqscan=off, enable_mergejoin=off, enable_hashjoin=on GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _database() RETURNS text LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _delete_older_by_id(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _delete_older_by_time(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _discard(ids bigint[]) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _end_retention_step(name text, through bigint, is_caught_up boolean) RETURNS boolean LANGUAGE sql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
-FUNCTION _hasten(channel text, rows_max integer) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
+FUNCTION _hasten(channel text, origin text, rows_max integer) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _is_held_by_us(key bigint) RETURNS boolean LANGUAGE plpgsql SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _items(items jsonb) RETURNS TABLE(n bigint, recipient text, payload jsonb, send_at timestamp with time zone, dedup_key text, ordering_key text, expires_at timestamp with time zone, headers jsonb) LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _masked(text) RETURNS text LANGUAGE sql IMMUTABLE GRANT TO outboxd_operator, outboxd_reader, outboxd_service

@@ -21,7 +21,7 @@ BEGIN
     SELECT n.reason, n.topic, n.channel, h.origin, n.limited_by, n.per_second, n.is_lag, n.count, n.waits_since, n.ready_since
       FROM outboxd._count_waiting() n LEFT JOIN outboxd.channel_state h ON h.ctid = n.held;
     UPDATE outboxd.snapshot c SET taken_at = began, cost = clock_timestamp() - began, ready = r.ready, ready_since = r.ready_since,
-           rows = n.rows, is_large = n.rows > 5000 OR n.topics > 500 OR n.done > 20000
+           rows = n.rows, is_large = n.rows > 3000 OR n.topics > 500 OR n.done > 20000
       FROM (SELECT coalesce(sum(w.count), 0) AS ready, min(w.ready_since) AS ready_since FROM outboxd.snapshot_waiting w WHERE w.is_lag) r,
            (SELECT coalesce(sum(s.count), 0) + (SELECT coalesce(sum(w.count), 0) FROM outboxd.snapshot_waiting w WHERE w.reason = 'came with a copy') AS rows,
                     count(DISTINCT s.topic) AS topics,

@@ -59,7 +59,7 @@ COMMENT ON COLUMN outboxd.channel_health.held_since IS
 COMMENT ON COLUMN outboxd.channel_health.next_probe_at IS
     'When a single call may show whether the provider is back; in the past: the next notification is that call.';
 COMMENT ON COLUMN outboxd.channel_health.waiting IS
-    'Notifications that wait for it; with more than 20,000 rows or 500 topics as an instance counted a few seconds ago. NULL: it is not held.';
+    'Notifications that wait for it; with more than 3,000 rows or 500 topics as an instance counted a few seconds ago. NULL: it is not held.';
 COMMENT ON COLUMN outboxd.channel_health.calls IS 'Calls in the last 5 minutes.';
 COMMENT ON COLUMN outboxd.channel_health.success_percent IS
     'How many of 100 calls in the last 5 minutes succeeded; NULL: there were none.';

@@ -25,4 +25,4 @@ COMMENT ON COLUMN outboxd.outbox_lag.oldest_age IS 'How long the oldest of them 
 COMMENT ON COLUMN outboxd.outbox_lag.published_last_minute IS
     'Messages pushed to the queue in the last 60 s, copies included, to within a few seconds.';
 COMMENT ON COLUMN outboxd.outbox_lag.counted_at IS
-    'When this was counted: now, or, with more than 20,000 rows or 500 topics, when an instance last did, a few seconds ago.';
+    'When this was counted: now, or, with more than 3,000 rows or 500 topics, when an instance last did, a few seconds ago.';

@@ -14,4 +14,4 @@ COMMENT ON COLUMN outboxd.queue_state.oldest_age IS
     'How long the oldest is late (PENDING), on its way since it was to be sent (QUEUED, PROCESSING), or dead (FAILED). '
     'The oldest on its way is that which was queued first, or has the lowest id; one that an operator queued again may be older.';
 COMMENT ON COLUMN outboxd.queue_state.counted_at IS
-    'When this was counted: now, or, with more than 20,000 rows or 500 topics, when an instance last did, a few seconds ago.';
+    'When this was counted: now, or, with more than 3,000 rows or 500 topics, when an instance last did, a few seconds ago.';

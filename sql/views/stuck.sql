@@ -19,11 +19,11 @@ COMMENT ON COLUMN outboxd.stuck.recipient IS 'As the app gave it; for readers it
 COMMENT ON COLUMN outboxd.stuck.reason IS
     'lease expired (5 s); published without progress (1 min); never published (10 s); never released: due, and no producer took it '
     '(10 s); waiting behind key (1 min); topic paused; no route: no running instance has one that leads its topic anywhere (5 s); '
-    'channel paused; circuit open; provider asked to wait (Retry-After); at its limit: its channel, or the origin that its URL '
-    'names, has as many calls as it may (10 s); came with a copy: of the database, see health, origin.';
+    'channel paused; circuit open; provider asked to wait (Retry-After); at its limit: its channel, the origin that its URL '
+    'names, its topic or the instances have as many calls as they may (10 s); came with a copy: of the database, see health, origin.';
 COMMENT ON COLUMN outboxd.stuck.stuck_for IS 'For how long.';
 COMMENT ON COLUMN outboxd.stuck.since IS 'Since when.';
-COMMENT ON COLUMN outboxd.stuck.channel IS 'The channel it waits for, by the routes of the instance that started last.';
+COMMENT ON COLUMN outboxd.stuck.channel IS 'The channel it waits for, by the routes of the running instances; where they differ, of the one that started last.';
 COMMENT ON COLUMN outboxd.stuck.attempts IS 'Calls to providers so far, all channels.';
 COMMENT ON COLUMN outboxd.stuck.worker IS 'The instance that has, or had, claimed or published it (see outboxd.instances).';
 COMMENT ON COLUMN outboxd.stuck.ordering_key IS

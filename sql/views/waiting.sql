@@ -25,4 +25,4 @@ COMMENT ON COLUMN outboxd.waiting.expected_end IS
     'When all that is at the limit of this channel, or of this topic''s share, will have started, at the rate that the instances report; '
     'NULL: nobody knows, or not within 30 days.';
 COMMENT ON COLUMN outboxd.waiting.counted_at IS
-    'When this was counted: now, or, with more than 20,000 rows or 500 topics, when an instance last did, a few seconds ago.';
+    'When this was counted: now, or, with more than 3,000 rows or 500 topics, when an instance last did, a few seconds ago.';

@@ -22,7 +22,7 @@ use super::CHANNEL_WIDE;
 use crate::config::{ChannelConfig, RateLimit};
 
 /// What a call is assumed to take before one has ended.
-const CALL_ASSUMED: Duration = Duration::from_millis(50);
+pub(super) const CALL_ASSUMED: Duration = Duration::from_millis(50);
 /// Of the time from the permit to the call, which is for the claim, so much counts at most: waiting for Postgres says
 /// nothing of the provider.
 pub(super) const CLAIM_COUNTED: Duration = Duration::from_millis(50);

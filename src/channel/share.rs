@@ -215,6 +215,7 @@ fn left_to_others(calls: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::limit::CALL_ASSUMED;
     use super::*;
 
     /// Each of these topics takes one call after the other, in turns, until none may take any more.
@@ -267,6 +268,20 @@ mod tests {
             }
         }
         assert!(second.len() > 115 && shares.try_acquire(&Arc::from("t0"), now).is_ok(), "{}", second.len());
+    }
+
+    #[test]
+    fn a_topic_whose_messages_its_share_keeps_waiting_is_told_and_no_other() {
+        let shares = Shares::new(16);
+        let (full, other, began): (Arc<str>, Arc<str>, _) = (Arc::from("full"), Arc::from("other"), Instant::now());
+        shares.begin_waiting(&full, 5);
+        let mut held = Vec::new();
+        while let Ok(share) = shares.try_acquire(&full, began) {
+            held.push(share);
+        }
+        held.push(shares.try_acquire(&other, began).unwrap());
+        let told: Vec<(Arc<str>, f64)> = shares.reached(began + Duration::from_secs(2));
+        assert_eq!(told, [(full, 13.0 / CALL_ASSUMED.as_secs_f64())]);
     }
 
     #[test]

@@ -58,7 +58,7 @@ const fn metric(name: &'static str, kind: Kind, labels: &'static [&'static str],
 #[rustfmt::skip]
 pub const METRICS: &[Metric] = &[
     metric("outboxd_rows", Gauge, &["topic", "status"], "Rows by topic and status, of all instances together: PENDING, QUEUED, PROCESSING, FAILED. Sampled; the same on every instance."),
-    metric("outboxd_oldest_unpublished_age_seconds", Gauge, &[], "How long the oldest row that could be published has waited for it; 0 when none waits. What is paused, has no route, or waits for a circuit, a limit of its channel or its time does not count. Sampled; the same on every instance."),
+    metric("outboxd_oldest_unpublished_age_seconds", Gauge, &[], "How long the oldest row that could be published has waited for it; 0 when none waits. What is paused, has no route, or waits for a circuit, a limit, a free call or its time does not count. Sampled; the same on every instance."),
     metric("outboxd_sampled_timestamp_seconds", Gauge, &[], "When the sampled gauges were last brought up to date, in seconds since 1970."),
     metric("outboxd_postgres_up", Gauge, &[], "1 while Postgres answers this instance, else 0, also until it has started. The sampled gauges keep their last values while it is 0."),
     metric("outboxd_health_level", Gauge, &["check"], "How each check of the view outboxd.health stands: 0 ok, 1 warn, 2 critical. Sampled every 30 s; the same on every instance."),

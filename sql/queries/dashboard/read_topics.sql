@@ -1,6 +1,6 @@
 -- Topics that have work, a route, a pause or traffic in the last hour, a page of them, worst first: paused; failing within
 -- the hour; waiting, the longest first; with dead letters, the most first. Of those on the page where they go by the
--- routes of the instance that started last, which running instances have no route for them, and how long they took.
+-- routes in use, which running instances have no route for them, and how long they took.
 -- $1 only names with this in them · $2 $3 $4 $5 the place of the last one of the page before; NULL: from the first on
 -- $6 patterns of LIKE for topics; NULL: all
 -- Locks: none. Index: see _topics; the primary keys of the statistics, one probe a minute and topic. 51 rows at most.

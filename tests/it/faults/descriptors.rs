@@ -117,6 +117,6 @@ async fn calls_that_cannot_have_a_file_each_are_made_one_after_the_other() {
     // A few of the forty are left to other topics.
     assert!((30..=40).contains(&provider.most_at_once()), "{}", provider.most_at_once());
     assert_eq!(instance.metric("outboxd_own_errors_total", &[("error", "EMFILE")]).await, 0.0);
-    let told = "SELECT level = 'warn' AND value LIKE '160 open files on 1 of 1 instances, which may use %' FROM outboxd.health WHERE name = 'descriptors'";
+    let told = "SELECT level = 'warn' AND value LIKE '160 open files on 1 of 1 instance, which may use %' FROM outboxd.health WHERE name = 'descriptors'";
     sql::until(&app, told).await;
 }

@@ -183,6 +183,10 @@ async fn a_line_without_an_end_or_that_grows_for_an_hour_is_a_warning_and_no_mor
     let is = async |wanted: &str, why: &str| {
         let told: String = value(&client, RELAY_LAG).await;
         assert!(told.starts_with(wanted), "{why}: {told}");
+        let level = ["ok", "warn", "critical"].iter().position(|level| wanted.starts_with(level)).unwrap();
+        let is_lag = |series: &str| (series == "outboxd_health_level{check=\"relay_lag\"}").then_some(level as f64);
+        let wanted: &[&str] = if level == 1 { &["OutboxdKeepsUp"] } else { &[] };
+        assert_eq!(dashboards::firing(is_lag), wanted, "{why}");
         told
     };
     is("ok: 0 rows ready, the oldest for 0.0 s; 300 at the rate_limit of push, until about", "its end is known").await;
