@@ -111,7 +111,7 @@ VIEW _waits
     reason text
     topic text
     channel text
-    origin text
+    held tid
     limited_by text
     per_second double precision
     is_lag boolean
@@ -1020,7 +1020,7 @@ FUNCTION _cancel_runs(schedule_id bigint, slots_after timestamp with time zone) 
 FUNCTION _cause(text) RETURNS text LANGUAGE sql IMMUTABLE GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _circuit_changed(action text, channel text, origin text, was_held boolean, rows_max integer) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _count_active() RETURNS TABLE(topic text, status text, count bigint, oldest_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_operator, outboxd_reader, outboxd_service
-FUNCTION _count_waiting() RETURNS TABLE(reason text, topic text, channel text, origin text, limited_by text, per_second double precision, is_lag boolean, count bigint, waits_since timestamp with time zone, ready_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off, enable_seqscan=off, enable_mergejoin=off, enable_hashjoin=on GRANT TO outboxd_operator, outboxd_reader, outboxd_service
+FUNCTION _count_waiting() RETURNS TABLE(reason text, topic text, channel text, held tid, limited_by text, per_second double precision, is_lag boolean, count bigint, waits_since timestamp with time zone, ready_since timestamp with time zone) LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path=pg_catalog, pg_temp, jit=off, enable_seqscan=off, enable_mergejoin=off, enable_hashjoin=on GRANT TO outboxd_operator, outboxd_reader, outboxd_service
 FUNCTION _database() RETURNS text LANGUAGE sql STABLE SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _delete_older_by_id(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
 FUNCTION _delete_older_by_time(table_name text, at text, owner integer, rows integer, kept interval, rescan interval) RETURNS TABLE(is_caught_up boolean, deleted bigint) LANGUAGE plpgsql SECURITY DEFINER SET search_path=pg_catalog, pg_temp GRANT TO outboxd_service
