@@ -21,11 +21,14 @@ WITH alive AS MATERIALIZED (
                                           ELSE coalesce('the ' || w.limited_by, 'a limit') || ' of ' || w.channel END AS name
               FROM waits w WHERE w.reason = 'at its limit') x GROUP BY x.name
 ), held AS MATERIALIZED ( -- each circuit that is open, with what waits for it
-    SELECT s.channel, s.origin, CASE WHEN outboxd._sees_all() THEN nullif(s.origin, '') ELSE outboxd._masked_origin(nullif(s.origin, '')) END AS shown,
-           s.reason, s.since, s.held_until, coalesce(w.waiting, 0)::bigint AS waiting
-      FROM outboxd.channel_state s
-      LEFT JOIN (SELECT w.held, sum(w.count) AS waiting FROM waits w WHERE w.held IS NOT NULL GROUP BY 1) w ON w.held = s.ctid
-     WHERE s.reason <> 'retry_after'
+    SELECT max(x.channel) AS channel, max(x.origin) AS origin,
+           max(CASE WHEN outboxd._sees_all() THEN nullif(x.origin, '') ELSE outboxd._masked_origin(nullif(x.origin, '')) END) AS shown,
+           max(x.reason) AS reason, max(x.since) AS since, max(x.held_until) AS held_until, coalesce(sum(x.waiting), 0)::bigint AS waiting
+      FROM (SELECT s.ctid AS held, s.channel, s.origin, s.reason, s.since, s.held_until, NULL::bigint AS waiting
+              FROM outboxd.channel_state s WHERE s.reason <> 'retry_after'
+            UNION ALL
+            SELECT w.held, NULL, NULL, NULL, NULL, NULL, w.count FROM waits w WHERE w.held IS NOT NULL) x
+     GROUP BY x.held HAVING max(x.reason) IS NOT NULL
 ), measured AS MATERIALIZED ( -- each once, however often it is spoken of
     SELECT -- By how much more came than went within the hour, if so in each quarter of it.
            (SELECT sum(q.more) FROM (SELECT sum(t.queued - t.sent - t.failed) AS more FROM outboxd.throughput t
