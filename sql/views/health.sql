@@ -8,8 +8,9 @@ WITH alive AS MATERIALIZED (
            r.lacked_since, r.lacked_at
       FROM outboxd.instance i LEFT JOIN outboxd.instance_report r ON r.instance = i.id
      WHERE i.stopped_at IS NULL AND i.heartbeat_at >= now() - i.ttl
-), carrier AS MATERIALIZED (
-    SELECT c.id, c.host, c.topics FROM outboxd._carrier c
+), carrier AS MATERIALIZED ( -- with its topics as an object, in which each of many is found at once
+    SELECT c.id, c.host, CASE WHEN c.topics IS NOT NULL THEN coalesce((SELECT jsonb_object_agg(t.topic, true) FROM unnest(c.topics) t(topic)), '{}') END AS topics
+      FROM outboxd._carrier c
 ), routed AS MATERIALIZED (
     SELECT r.published, r.called FROM outboxd._routed r
 ), waits AS MATERIALIZED (
@@ -244,7 +245,7 @@ WITH alive AS MATERIALIZED (
                                   -- Nobody publishes it, or nobody calls for it.
                                   (SELECT NOT r.published ?| ARRAY[t.topic, 'default'] OR NOT r.called ?| ARRAY[t.topic, 'default'] FROM routed r) AS is_stuck,
                                   array_to_string((array_agg(format('%s on %s', l.id, l.host) ORDER BY l.id) FILTER (WHERE l.lacks))[1:5], ', ') AS names
-                             FROM (SELECT c.id, c.host, c.topics, coalesce(NOT c.topics && ARRAY[t.topic, 'default'], false) AS lacks
+                             FROM (SELECT c.id, c.host, c.topics, coalesce(NOT c.topics ?| ARRAY[t.topic, 'default'], false) AS lacks
                                      FROM carrier c) l) i
                      WHERE i.lacking > 0 ORDER BY 1 DESC, t.topic LIMIT 5) w) r
     UNION ALL
