@@ -17,6 +17,7 @@ use clap::{Parser, Subcommand};
 
 use crate::config::{Errors, Sources};
 use crate::printable;
+use crate::service::signals;
 use crate::store::connect;
 use crate::telemetry;
 
@@ -164,7 +165,13 @@ impl From<anyhow::Error> for Failure {
 }
 
 /// Does what the command line asks.
-pub fn start(cli: Cli) -> Result<Exit, Failure> {
+pub fn start() -> Result<Exit, Failure> {
+    // Before anything else. The others end by it, as with their terminal.
+    signals::hold_hangup().context("signals")?;
+    let cli = Cli::parse();
+    if !matches!(cli.command, Command::Run(_)) {
+        signals::release_hangup().context("signals")?;
+    }
     let filter = cli.log.as_deref();
     telemetry::init(filter, telemetry::SERVICE_FILTER).map_err(|error| Failure::new(Exit::Usage, error))?;
     end_on_panic();

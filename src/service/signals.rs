@@ -1,16 +1,28 @@
 //! SIGTERM and Ctrl-C: the first asks for a drain, the second ends at once. SIGHUP never ends the process.
 
+use nix::sys::signal::{SigSet, Signal as Number};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::systemd;
 
-/// A token that the first signal cancels. The second ends the process with the code of an interrupted program. To be
-/// called before anything else: until then SIGHUP does what it does to every program, and ends it.
+/// Keeps SIGHUP waiting, in this thread and in those that it starts, until [`on_signals`] can take it: before anything
+/// else, because without a handler it ends the process.
+pub fn hold_hangup() -> nix::Result<()> {
+    SigSet::from(Number::SIGHUP).thread_block()
+}
+
+/// Lets it come to this thread.
+pub fn release_hangup() -> nix::Result<()> {
+    SigSet::from(Number::SIGHUP).thread_unblock()
+}
+
+/// A token that the first signal cancels. The second ends the process with the code of an interrupted program.
 pub fn on_signals() -> std::io::Result<CancellationToken> {
     let token = CancellationToken::new();
     let hangup = signal(SignalKind::hangup())?;
+    release_hangup()?;
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let stop = token.clone();
     // Both live as long as the process: there is nothing to join.

@@ -7,9 +7,23 @@ use outboxd::config::key::{Fallback, Key, Kind};
 use outboxd::config::{Env, KEYS, Loaded, Origin, Sources, load};
 
 use crate::channel::Note;
-use crate::support::provider::Provider;
+use crate::support::instance::Setup;
+use crate::support::provider::{Provider, Reply};
+use crate::support::world::{Carrier, World};
+use crate::support::{command, sql};
 
 const EXAMPLE: &str = include_str!("../../outboxd.example.toml");
+
+/// What it takes from the environment, beside the database.
+const SECRETS: &[(&str, &str)] = &[
+    ("HTTP_TOKEN", "a-token-of-http_token"),
+    ("SHOP_TOKEN", "a-token-of-the-shop"),
+    ("PUSH_TOKEN", "token"),
+    ("SMS_BASIC_AUTH", "dXNlcjpwYXNz"),
+    ("ALIMTALK_SENDER", "sender"),
+    ("ALIMTALK_SECRET", "secret"),
+    ("WEBHOOK_SECRET", "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="),
+];
 
 /// Whether a commented-out line shows a form, because there is no default to show.
 fn is_form(line: &str) -> bool {
@@ -26,19 +40,9 @@ fn load_example(text: &str) -> Loaded {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("outboxd.toml");
     std::fs::write(&file, text).unwrap();
-    let secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
-    let env: Env = [
-        ("DATABASE_URL", "postgres://app@127.0.0.1/app"),
-        ("HTTP_TOKEN", "a-token-of-http_token"),
-        ("SHOP_TOKEN", "a-token-of-the-shop"),
-        ("PUSH_TOKEN", "token"),
-        ("SMS_BASIC_AUTH", "dXNlcjpwYXNz"),
-        ("ALIMTALK_SENDER", "sender"),
-        ("ALIMTALK_SECRET", "secret"),
-        ("WEBHOOK_SECRET", secret),
-    ]
-    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-    .into();
+    let database = ("DATABASE_URL", "postgres://app@127.0.0.1/app");
+    let env = SECRETS.iter().chain([&database]).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let env: Env = env.collect();
     load(&Sources { file: Some(file), env, overrides: Vec::new() }).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
@@ -121,4 +125,52 @@ async fn a_failover_of_the_example_never_takes_the_recipient_for_a_phone_number(
         let outcome = channel.send(&without_phone.attempt(1)).await;
         assert!(matches!(outcome, Outcome::Failed(_)) && provider.count() == 1, "{name}: {outcome:?}");
     }
+}
+
+#[tokio::test]
+async fn the_example_as_it_stands_passes_the_check_and_runs() {
+    let world = World::new(Carrier::Memory).await;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("outboxd.toml"), EXAMPLE).unwrap();
+    let url = world.database.url();
+    let env: Vec<(&str, &str)> = SECRETS.iter().copied().chain([("DATABASE_URL", url.as_str())]).collect();
+    let checked = command::run_in(dir.path(), &["check"], &env).await;
+    assert_eq!(checked.code, 0, "{checked:?}");
+    // Its own addresses are nobody's: here each channel is a provider that says no, the last one yes.
+    let providers = ["push", "sms", "alimtalk"].map(|name| (name, Provider::start()));
+    let mut setup = Setup::new(&url)
+        .set("worker.lease", "60s")
+        .toml(EXAMPLE)
+        .env("OUTBOXD_ROUTES_QUIZ_ATTEMPTS_BEFORE_FAILOVER", "1");
+    for (name, value) in SECRETS {
+        setup = setup.env(name, value);
+    }
+    for (name, provider) in &providers {
+        provider.answer(Reply::status(503));
+        setup = setup.env(&format!("OUTBOXD_CHANNELS_{}_URL", name.to_uppercase()), &provider.url("/"));
+        setup = setup.env("OUTBOXD_ROUTES_QUIZ_BACKOFF_BASE", "100ms");
+    }
+    let [push, sms, alimtalk] = &providers.map(|(_, provider)| provider);
+    alimtalk.answer(Reply::ok().body(r#"{"header": {"isSuccessful": true}, "message": {"requestId": "1"}}"#));
+    let instance = setup.start().await;
+    for payload in [
+        r#"{"title": "t", "text": "x", "phone": "+15550123", "template": "T1", "parameters": {}}"#,
+        r#"{"title": "t", "text": "x"}"#,
+    ] {
+        sql::run(&world.app, &format!("SELECT outboxd.notify('quiz', 'device-token', '{payload}')")).await;
+    }
+    // A topic that goes to a webhook, and a recipient that is none.
+    sql::run(&world.app, "SELECT outboxd.notify('order.paid', 'device-token', '{}')").await;
+    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox").await;
+    let ended =
+        "SELECT string_agg(topic || ' ' || status || ' ' || channel, ', ' ORDER BY id) FROM outboxd.notifications";
+    let ended: String = sql::value(&world.app, ended).await;
+    assert_eq!(ended, "quiz SENT alimtalk, quiz FAILED alimtalk, order.paid FAILED webhook");
+    let bodies = |provider: &Provider| -> Vec<String> {
+        provider.ledger().iter().map(|call| String::from_utf8(call.body.clone()).unwrap()).collect()
+    };
+    assert!(bodies(push).len() == 2 && bodies(push).iter().all(|body| body.contains("device-token")));
+    assert_eq!(bodies(sms), ["To=%2B15550123&From=15550100&Body=x"]);
+    assert!(bodies(alimtalk).len() == 1 && bodies(alimtalk)[0].contains("+15550123"), "{:?}", bodies(alimtalk));
+    assert_eq!(instance.drain().await, 0);
 }

@@ -6,12 +6,13 @@ use tokio_postgres::Client;
 
 use crate::support::redis;
 use crate::support::world::{Carrier, World};
-use crate::support::{process, sql, stream};
+use crate::support::{postgres, process, sql, stream};
 
 const WATCHED: Duration = Duration::from_secs(40);
 /// A second and instance.
 const TRANSACTIONS_MAX: f64 = 10.0;
-const SHARE_MAX: f64 = 0.01;
+/// Of a core. One per cent is promised, of a release build; cold caches of a busy machine make this one dearer still.
+const SHARE_MAX: f64 = 0.02;
 
 /// Transactions of this database so far. A session may tell its own up to ten seconds late: so watch for longer.
 async fn transactions(client: &Client) -> i64 {
@@ -21,7 +22,9 @@ async fn transactions(client: &Client) -> i64 {
 
 #[tokio::test]
 async fn an_idle_instance_with_redis_makes_10_transactions_a_second_at_most() {
-    let world = World::new(Carrier::Stream).await;
+    // Vacuum's transactions count too.
+    let server = postgres::start("autovacuum = off").await;
+    let world = World::on(server.migrated_database().await, Carrier::Stream).await;
     // As shipped, but for the address and what is sent where.
     let setup = world.setup.clone().set("worker.heartbeat", "5s").set("worker.heartbeat_ttl", "15s");
     let setup = setup.set("relay.republish_after", "5s").set("queue.consumer_ttl", "15s");

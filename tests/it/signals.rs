@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
 use crate::support::provider::Reply;
 use crate::support::proxy::{Fault, Proxy};
@@ -10,6 +11,43 @@ use crate::support::wait;
 use crate::support::world::{Carrier, World};
 
 const TOLD: &str = "SIGHUP changes nothing";
+
+/// Whether a process holds SIGHUP back, and whether it takes it. For a moment of each new thread all are held back.
+fn hangup(pid: i32) -> (bool, bool) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let has = |mask: &str, signal: Signal| {
+        let line = status.lines().find_map(|line| line.strip_prefix(mask)).unwrap_or("0");
+        u64::from_str_radix(line.trim(), 16).is_ok_and(|signals| signals & (1 << (signal as i32 - 1)) != 0)
+    };
+    let is_held = has("SigBlk:", Signal::SIGHUP) && !has("SigBlk:", Signal::SIGTERM);
+    (is_held, has("SigCgt:", Signal::SIGHUP))
+}
+
+/// The first thing that it does is to hold the signal back; what it was sent before it can take it, it takes then.
+#[tokio::test]
+async fn sighup_before_the_program_can_take_it_is_held_back_and_told() {
+    let world = World::new(Carrier::Memory).await;
+    let mut held = None;
+    for _ in 0..50 {
+        let instance = world.setup.spawn();
+        let pid = Pid::from_raw(instance.pid());
+        // It is stopped between the two, or has come further: then it is tried again.
+        while hangup(instance.pid()) == (false, false) {}
+        instance.signal(Signal::SIGSTOP);
+        wait::until("stopped", async || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T "))
+            .await;
+        if hangup(instance.pid()) == (true, false) {
+            held = Some(instance);
+            break;
+        }
+    }
+    let mut instance = held.expect("it holds SIGHUP back before it takes it");
+    instance.signal(Signal::SIGHUP);
+    instance.signal(Signal::SIGCONT);
+    instance.wait_for_log("\"started\"").await;
+    wait::until("told", async || instance.log().contains(TOLD)).await;
+    assert_eq!(instance.drain().await, 0);
+}
 
 #[tokio::test]
 async fn sighup_never_ends_the_process_not_twice_nor_in_a_start_nor_in_a_drain() {
