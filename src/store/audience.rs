@@ -29,7 +29,7 @@ use super::pool::Object;
 use super::refusal::Values;
 use super::schedule::Reading;
 use super::session::{Purpose, Settings};
-use super::{Error, Result, Store, pool_error, query};
+use super::{Error, Result, Store, pool, query};
 
 /// Marks the session for `_is_held_by_us.sql`: a lock that it holds is the audience's and not ours. Held to the end of the
 /// transaction, and by nothing to be given up before it. `outb` in ASCII, and 1.
@@ -234,7 +234,7 @@ impl Stage<'_> {
     async fn client(&mut self) -> std::result::Result<&super::pool::Pooled, Stopped> {
         if self.client.is_none() {
             let connections = &self.store.durable;
-            let client = connections.pool.get().await.map_err(|error| Stopped::Away(pool_error(error)))?;
+            let client = connections.pool.get().await.map_err(|error| Stopped::Away(pool::error(error)))?;
             let client = Object::take(client);
             client.batch_execute(&connections.begin).await.map_err(Stopped::Staging)?;
             self.client = Some(client);
