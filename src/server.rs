@@ -62,6 +62,8 @@ pub use readiness::{Parts, Readiness};
 
 /// Bytes of a request's body at most.
 const BODY_BYTES_MAX: usize = 1 << 20;
+/// Of a form's: some are read before it is known who sends them.
+const FORM_BYTES_MAX: usize = 16 << 10;
 /// How long an answer may take to be made.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -161,9 +163,8 @@ fn router(access: Arc<Access>, readiness: Arc<Readiness>, live: &Arc<Live>, page
     let mut router = guarded
         .with_state(Arc::clone(&readiness))
         .merge(api::routes(readiness))
-        .merge(access::routes(Arc::clone(&access)))
         .merge(live::ticket_routes(Arc::clone(live)))
-        .merge(pages)
+        .merge(access::routes(Arc::clone(&access)).merge(pages).layer(DefaultBodyLimit::max(FORM_BYTES_MAX)))
         .fallback(async || Problem::new(Kind::NotFound, "there is nothing under this path"))
         .layer(middleware::from_fn_with_state(access, access::identify))
         // What a probe carries is not looked at.

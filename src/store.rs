@@ -20,7 +20,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use deadpool::managed::{PoolError, QueueMode};
+use deadpool::managed::QueueMode;
 use deadpool_postgres::Runtime;
 use metrics::histogram;
 use tokio::sync::Notify;
@@ -28,7 +28,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
 use self::liveness::{Liveness, SILENT_AFTER};
-use self::pool::{Manager, Object, Pool};
+use self::pool::{InUse, Manager, Object, Pool};
 use self::session::{Purpose, Settings};
 use crate::config::Config;
 
@@ -332,8 +332,10 @@ impl Store {
         let asked_at = Instant::now();
         let client = pool.get().await;
         histogram!("outboxd_database_pool_wait_seconds", "pool" => *name).record(asked_at.elapsed().as_secs_f64());
-        let client = client.map_err(|error| Failed::Away(pool_error(error)))?;
-        match self.outlast(work(&client), client.backend.as_ref(), self.call_timeout).await {
+        let client = InUse::new(commit, client.map_err(|error| Failed::Away(pool::error(error)))?);
+        let answered = self.outlast(work(&client), client.backend.as_ref(), self.call_timeout).await;
+        let client = client.answered();
+        match answered {
             Some(Err(error)) => {
                 if Error::is_of_this_connection(&error) {
                     drop(Object::take(client));
@@ -380,13 +382,6 @@ enum Failed {
     Said(tokio_postgres::Error),
     /// There was no connection, or no answer.
     Away(Error),
-}
-
-fn pool_error(error: PoolError<connect::Error>) -> Error {
-    match error {
-        PoolError::Backend(error) => error.into(),
-        other => Error::Unavailable(other.to_string()),
-    }
 }
 
 /// A session of its own outside the pools that does little but listen. Not for transaction-mode poolers.

@@ -226,6 +226,7 @@ async fn connect(
         counter!("outboxd_live_refused_total").increment(1);
         Problem::new(Kind::Unavailable, detail)
     };
+    let token = (!live.access.is_open()).then(|| Arc::from(&*right.token));
     let room = match live.shares.take(right) {
         Ok(share) => Room::Held(share),
         Err(Refusal::OfRight) => {
@@ -238,6 +239,7 @@ async fn connect(
     };
     let listener = Listener {
         number: live.next.fetch_add(1, Ordering::Relaxed),
+        token,
         key: asked.key.map(Arc::from),
         mailbox: Arc::default(),
     };

@@ -29,7 +29,7 @@ use super::pool::Object;
 use super::refusal::Values;
 use super::schedule::Reading;
 use super::session::{Purpose, Settings};
-use super::{Error, Result, Store, pool_error, query};
+use super::{Error, Result, Store, pool, query};
 
 /// What marks the session: an advisory lock of two numbers, of which this is the first. A lock that a session so marked
 /// holds is the audience's and not ours (`_is_held_by_us.sql`, `migrate/lock.rs`, `end_overdue_readings.sql`). It is held
@@ -276,7 +276,7 @@ impl Stage<'_> {
     async fn client(&mut self) -> std::result::Result<&super::pool::Pooled, Stopped> {
         if self.client.is_none() {
             let connections = &self.store.durable;
-            let client = connections.pool.get().await.map_err(|error| Stopped::Away(pool_error(error)))?;
+            let client = connections.pool.get().await.map_err(|error| Stopped::Away(pool::error(error)))?;
             let client = Object::take(client);
             answer(self.store, &client, client.batch_execute(&connections.begin)).await?;
             self.client = Some(client);

@@ -4,13 +4,19 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
+use deadpool::managed::{self, Metrics, PoolError, RecycleError, RecycleResult};
 use deadpool_postgres::ClientWrapper;
+use tokio::runtime::Handle;
 use tracing::debug;
 
 use super::connect::{self, Target};
 use super::liveness::{Backend, Liveness};
 use super::origin::Origin;
+use super::session::REQUEST_TIMEOUT;
+use super::{Commit, Error};
+
+/// How much longer than its statement may take an answer is waited for that nobody wants any more.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The pool.
 pub(super) type Pool = managed::Pool<Manager>;
@@ -51,6 +57,55 @@ impl Deref for Pooled {
     }
 }
 
+/// A connection while something is asked on it.
+pub(super) enum InUse {
+    /// Whoever asks stays for the answer.
+    Staying(Option<Object>),
+    /// A caller over HTTP may hang up before. Then the connection goes back to the pool with the answer and not before:
+    /// else the next caller would wait in line behind it, and the line would have no end.
+    Leaving(Option<Object>),
+}
+
+impl InUse {
+    pub(super) fn new(commit: Commit, connection: Object) -> InUse {
+        match commit {
+            Commit::Durable | Commit::Relaxed => InUse::Staying(Some(connection)),
+            Commit::Request => InUse::Leaving(Some(connection)),
+        }
+    }
+
+    /// The answer is there.
+    pub(super) fn answered(mut self) -> Object {
+        let (InUse::Staying(connection) | InUse::Leaving(connection)) = &mut self;
+        connection.take().expect(THERE)
+    }
+}
+
+const THERE: &str = "it is there until it is answered";
+
+impl Deref for InUse {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        let (InUse::Staying(connection) | InUse::Leaving(connection)) = self;
+        connection.as_ref().expect(THERE)
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let InUse::Leaving(connection) = self else { return };
+        let (Some(connection), Ok(runtime)) = (connection.take(), Handle::try_current()) else { return };
+        runtime.spawn(async move {
+            // Answers come in the order of the questions, and the server ends a request's statement.
+            let answered = tokio::time::timeout(REQUEST_TIMEOUT + GRACE, connection.batch_execute("")).await;
+            if !answered.is_ok_and(|answer| answer.is_ok()) {
+                drop(Object::take(connection));
+            }
+        });
+    }
+}
+
 impl Manager {
     /// A connection that knows which database it leads to.
     async fn make(&self) -> Result<Pooled, connect::Error> {
@@ -87,5 +142,12 @@ impl managed::Manager for Manager {
             return Err(RecycleError::message("its server is gone"));
         }
         Ok(())
+    }
+}
+
+pub(super) fn error(error: PoolError<connect::Error>) -> Error {
+    match error {
+        PoolError::Backend(error) => error.into(),
+        other => Error::Unavailable(other.to_string()),
     }
 }

@@ -28,7 +28,7 @@ pub enum Purpose {
 /// People and callers wait as long as their statements may take, and so does a migration.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// A statement of a caller over HTTP ends before its request does.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// A person waits for a command's statement at most this long.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 

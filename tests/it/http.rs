@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::support::command::{Ran, outboxd};
-use crate::support::http::{Answer, ask, get, send};
+use crate::support::http::{Answer, ask, get, post_bytes, send};
 use crate::support::instance::{Instance, Setup};
 use crate::support::postgres::Database;
 use crate::support::provider::{Provider, Reply};
@@ -254,6 +254,18 @@ async fn a_head_that_is_too_long_or_never_ends_is_cut_off() {
     let answer = send(addr, b"GET /livez HTTP/1.1\r\nHost: local").await;
     assert!(!answer.contains(" 200 "), "{answer}");
     assert_eq!(get(addr, "/livez", &[]).await.status, 200, "and the others are still served");
+}
+
+/// Whoever has no token yet makes us keep little.
+#[tokio::test]
+async fn a_form_of_whoever_has_no_token_yet_is_small() {
+    let (_instance, addr) = with_token().await;
+    let form = ["Content-Type: application/x-www-form-urlencoded", "Accept: application/json"];
+    let long = format!("token={}", "x".repeat(100 << 10));
+    let refused = post_bytes(addr, "/login", &form, long.as_bytes()).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert_eq!(post_bytes(addr, "/theme", &form, long.as_bytes()).await.status, 413);
+    assert_eq!(post_bytes(addr, "/login", &form, b"token=none-of-these").await.status, 401);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 //! configuration; its streams end with it. **Limit.** An instance knows the logouts that it has seen since it started:
 //! on another one a copy of the cookie goes on until it ends. docs/api.md says how to end all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,8 +25,11 @@ const SECURE_NAME: &str = "__Host-outboxd";
 /// Over plain HTTP, which only loopback may use: not every browser takes a `Secure` cookie there, as Chromium does.
 const PLAIN_NAME: &str = "outboxd";
 
-/// Logouts that are remembered until their sessions would have ended; beyond them those that end first are forgotten.
+/// Logouts of one token that are remembered until their sessions would have ended; beyond them those that end first are
+/// forgotten.
 const ENDED_MAX: usize = 10_000;
+/// Cookies of ours that are looked at: a browser has one for each way in which it reaches us.
+const COOKIES_MAX: usize = 4;
 
 /// What a cookie says, not yet believed:
 /// `<name in base64>.<end in seconds since 1970>.<number drawn at random>.<signature in base64>`.
@@ -40,6 +43,8 @@ pub(super) struct Session<'a> {
 /// A session, once it was believed: known by its signature.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Known {
+    /// Of this token.
+    name: String,
     until_s: u64,
     signature: String,
 }
@@ -51,17 +56,18 @@ impl Known {
     }
 }
 
-/// The sessions that were logged out of, by their ends.
+/// The sessions that were logged out of, by their tokens and ends.
 #[derive(Debug, Default)]
-pub(super) struct Ended(Mutex<BTreeSet<Known>>);
+pub(super) struct Ended(Mutex<HashMap<String, BTreeSet<Known>>>);
 
 impl Ended {
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<Known>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, BTreeSet<Known>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn add(&self, session: Known) {
-        let mut ended = self.lock();
+        let mut all = self.lock();
+        let ended = all.entry(session.name.clone()).or_default();
         ended.insert(session);
         while ended.len() > ENDED_MAX || ended.first().is_some_and(Known::is_over) {
             ended.pop_first();
@@ -69,7 +75,7 @@ impl Ended {
     }
 
     pub(super) fn holds(&self, session: &Known) -> bool {
-        self.lock().contains(session)
+        self.lock().get(&session.name).is_some_and(|ended| ended.contains(session))
     }
 }
 
@@ -93,7 +99,7 @@ impl<'a> Session<'a> {
 
     /// The session, if that token's key signed it and its time is not over.
     pub(super) fn known(&self, key: &Key) -> Option<Known> {
-        let known = Known { until_s: self.until_s, signature: self.signature.to_owned() };
+        let known = Known { name: self.name.clone(), until_s: self.until_s, signature: self.signature.to_owned() };
         (key.has_signed(self.signed, self.signature) && !known.is_over()).then_some(known)
     }
 }
@@ -118,7 +124,7 @@ pub(super) fn end(transport: Transport) -> HeaderValue {
 pub(super) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let is_local = has_local_host(headers);
     let is_ours = move |name: &str| name == SECURE_NAME || (is_local && name == PLAIN_NAME);
-    browser::cookies(headers).filter(move |(name, _)| is_ours(name)).map(|(_, value)| value)
+    browser::cookies(headers).filter(move |(name, _)| is_ours(name)).map(|(_, value)| value).take(COOKIES_MAX)
 }
 
 /// How the browser reached us. We speak plain HTTP; in front of us there may be TLS.
@@ -191,12 +197,16 @@ mod tests {
     #[test]
     fn logouts_are_remembered_while_they_matter_and_only_so_many() {
         let ended = Ended::default();
-        let session = |until_s: u64, n: usize| Known { until_s, signature: n.to_string() };
-        ended.add(session(now_s(), 0));
-        assert_eq!(ended.lock().len(), 0, "its time is over anyway");
+        let session =
+            |name: &str, until_s: u64, n: usize| Known { name: name.to_owned(), until_s, signature: n.to_string() };
+        ended.add(session("weak", now_s(), 0));
+        assert!(!ended.holds(&session("weak", now_s(), 0)), "its time is over anyway");
+        let ops = session("ops", now_s() + 500, 0);
+        ended.add(ops.clone());
         for n in 0..ENDED_MAX + 5 {
-            ended.add(session(now_s() + 1_000 + n as u64, n));
+            ended.add(session("weak", now_s() + 1_000 + n as u64, n));
         }
-        assert_eq!(ended.lock().len(), ENDED_MAX);
+        assert_eq!(ended.lock()["weak"].len(), ENDED_MAX);
+        assert!(ended.holds(&ops), "those of one token take no place of another's");
     }
 }

@@ -64,14 +64,18 @@ pub(super) fn covers(caller: &Caller, filter: &Value) -> bool {
     caller.topics().is_none() || filter["topic"].as_str().is_some_and(|topic| caller.may_use_topic(topic))
 }
 
-/// A filter, a JSON object as text, must name one of the caller's topics.
+/// A filter, a JSON object as text, must name one of the caller's topics, and ask nothing that the caller is not shown.
 pub(in crate::server) fn filter(caller: &Caller, filter: &str) -> Result<(), Problem> {
     // Postgres reads it too and says what is wrong with it; of two keys alike both take the last one.
     let parsed: Value = serde_json::from_str(filter).unwrap_or_default();
+    let name = caller.name();
+    if !caller.may_see_payloads() && parsed.get("error_like").is_some() {
+        let detail = format!("the token {name:?} may not search errors (tokens.{name}.payloads); filter by cause");
+        return Err(Problem::new(Kind::Forbidden, detail));
+    }
     if covers(caller, &parsed) {
         return Ok(());
     }
-    let name = caller.name();
     let detail = format!(
         "the token {name:?} may act in its topics alone: name one as the filter's topic (tokens.{name}.topics)"
     );

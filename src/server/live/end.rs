@@ -81,7 +81,7 @@ impl End {
             }
             End::Shutdown => "this instance stops; reconnect with after",
             End::Unavailable => "Redis does not answer; reconnect with after",
-            End::TooManyTopics => "this instance reads as many topics as it may; reconnect later",
+            End::TooManyTopics => "this instance, or your token, reads as many topics as it may; reconnect later",
         }
     }
 }

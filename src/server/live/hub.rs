@@ -5,7 +5,7 @@
 //! by its position and goes to nobody.
 //!
 //! **Guarantee.** A session gets each event of its topics once, in order, or a gap. **Limit.** So many topics are read
-//! at a time; more are refused.
+//! at a time, not all of them for one token; more are refused.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,11 +19,16 @@ use crate::queue::events::{Entry, EntryId, Event, Mark};
 /// Topics that are read at most: each read names all of them.
 pub(super) const TOPICS_MAX: usize = 1_000;
 
+/// Of these, first asked for by one token: it leaves the others a share.
+const OF_TOKEN_MAX: usize = 750;
+
 /// A session, as the hub knows it.
 #[derive(Debug, Clone)]
 pub(super) struct Listener {
     /// Used once.
     pub number: u64,
+    /// The token by which it came; `None`: there are no tokens.
+    pub token: Option<Arc<str>>,
     /// Only events of this key; `None`: all.
     pub key: Option<Arc<str>>,
     pub mailbox: Arc<Mailbox>,
@@ -51,6 +56,8 @@ pub(super) struct Hub {
 struct Topic {
     /// How far it was read.
     mark: Mark,
+    /// Of whoever asked for it first.
+    token: Option<Arc<str>>,
     listeners: HashMap<Option<Arc<str>>, HashMap<u64, Arc<Mailbox>>>,
 }
 
@@ -63,11 +70,13 @@ impl Hub {
     pub(super) fn join(&self, topic: &Arc<str>, listener: &Listener, end: Option<Mark>) -> Joined {
         let mut topics = self.topics();
         if !topics.contains_key(topic) {
-            if topics.len() >= TOPICS_MAX {
+            let token = listener.token.clone();
+            let of_token = || topics.values().filter(|topic| topic.token == token).count();
+            if topics.len() >= TOPICS_MAX || (token.is_some() && of_token() >= OF_TOKEN_MAX) {
                 return Joined::Full;
             }
             let Some(mark) = end else { return Joined::Unknown };
-            topics.insert(Arc::clone(topic), Topic { mark, listeners: HashMap::new() });
+            topics.insert(Arc::clone(topic), Topic { mark, token, listeners: HashMap::new() });
             self.added.notify_one();
         }
         let Some(known) = topics.get_mut(topic) else { return Joined::Unknown };
@@ -201,7 +210,7 @@ mod tests {
     }
 
     fn listener(number: u64, key: Option<&str>) -> Listener {
-        Listener { number, key: key.map(Arc::from), mailbox: Arc::default() }
+        Listener { number, token: None, key: key.map(Arc::from), mailbox: Arc::default() }
     }
 
     /// The positions of the events, 0 for a gap.
@@ -248,6 +257,23 @@ mod tests {
         hub.begin_anew("t", seen);
         (1..=4).for_each(|n| _ = hub.deliver("t", &entry(n, n as i64, "k", if n < 4 { "a" } else { "b" })));
         assert_eq!(got(&all), [4]);
+    }
+
+    #[test]
+    fn one_token_leaves_topics_to_the_others() {
+        let hub = Hub::default();
+        let of = |token: Option<&str>, number| Listener { token: token.map(Arc::from), ..listener(number, None) };
+        let join = |topic: String, listener: &Listener| hub.join(&Arc::from(topic), listener, Some(Mark::default()));
+        let (shop, other) = (of(Some("shop"), 1), of(Some("other"), 2));
+        let joined = (0..TOPICS_MAX).filter(|n| join(n.to_string(), &shop) != Joined::Full).count();
+        assert_eq!(joined, OF_TOKEN_MAX);
+        assert_ne!(join("mine".to_owned(), &other), Joined::Full);
+        assert_ne!(join("mine".to_owned(), &shop), Joined::Full, "it is read anyway");
+        let open = Hub::default();
+        let all = (0..=TOPICS_MAX)
+            .filter(|n| open.join(&Arc::from(n.to_string()), &of(None, 1), Some(Mark::default())) != Joined::Full)
+            .count();
+        assert_eq!(all, TOPICS_MAX, "without tokens there are no others");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `POST /v1/notifications`: what it writes, and an Idempotency-Key under repeats, races and rollbacks.
 
+use std::time::{Duration, Instant};
+
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
@@ -185,6 +187,23 @@ async fn a_token_whose_bodies_crawl_leaves_requests_to_the_others() {
     .await;
     assert!(crowded.body.contains("96 requests of this token"), "{crowded:?}");
     assert_eq!(other, 201);
+}
+
+/// What their statements still do is bounded by the connections to Postgres, and nobody waits behind it in line.
+#[tokio::test]
+async fn who_hangs_up_leaves_no_line_of_statements_to_wait_behind() {
+    let api = Api::start(|setup| setup.set("database.api_pool_size", 1)).await;
+    // Each of them waits for a dedup_key that another transaction is writing, for as long as a statement may.
+    run(&api.client, "BEGIN; SELECT outboxd.notify('order.paid', 'r', '{}', dedup_key => 'd')").await;
+    let body = r#"{"topic": "order.paid", "recipient": "r", "payload": {}, "dedup_key": "d"}"#;
+    let patience = Duration::from_millis(200);
+    for _ in 0..4 {
+        let asked = tokio::time::timeout(patience, api.post("/v1/notifications", &[], body)).await;
+        assert!(asked.is_err(), "it was not answered: {asked:?}");
+    }
+    let asked_at = Instant::now();
+    let answer = api.get("/v1/notifications/999", &[]).await;
+    assert_eq!(answer.status, 404, "after {:?}: {answer:?}", asked_at.elapsed());
 }
 
 #[tokio::test]

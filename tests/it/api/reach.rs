@@ -251,6 +251,12 @@ async fn a_token_without_payloads_is_shown_no_recipient_or_payload_by_any_route(
         seen_by_ops += i32::from(ask(api.addr, path, OPS).await.contains("SECRET"));
     }
     assert!(seen_by_ops > 20, "{seen_by_ops}");
+    // Nor by asking which errors are like it.
+    let like = r#"{"action": "retry", "filter": {"error_like": "%SECRET%"}}"#;
+    assert_problem(&api.post("/v1/bulk", &[PLAIN], like).await, 403, "forbidden");
+    let page = ask(api.addr, "/bulk/new?action=retry&error_like=%25x%25", PLAIN).await;
+    assert!(page.contains("tokens.plain.payloads") && !page.contains("dead letters match"), "{page}");
+    assert_eq!(api.post("/v1/bulk", &[OPS], like).await.json()["matched"], 2);
 }
 
 /// As many as fill three pages, of which a token without payloads sees the same of each.
