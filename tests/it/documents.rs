@@ -218,11 +218,11 @@ fn every_test_that_a_page_names_exists() {
             let sources = ["tests/it", "tests/it/support"].map(|dir| fs::read_to_string(file(dir)));
             // A whole module may be named too.
             let is_module = file("tests/it").with_extension("").join(test).with_extension("rs").exists();
-            for source in sources.into_iter().flatten() {
-                named += 1;
-                if !is_module && !source.contains(&format!("fn {test}(")) {
-                    missing.push(format!("{page}: {name}"));
-                }
+            let sources: Vec<String> = sources.into_iter().flatten().collect();
+            named += sources.len();
+            let has_it = |source: &String| source.contains(&format!("fn {test}("));
+            if !is_module && !sources.is_empty() && !sources.iter().any(has_it) {
+                missing.push(format!("{page}: {name}"));
             }
         }
     }
