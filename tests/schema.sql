@@ -313,6 +313,7 @@ TABLE event
     headers jsonb
     CONSTRAINT event_pkey PRIMARY KEY (id)
     CONSTRAINT headers_are_an_object CHECK ((jsonb_typeof(headers) = 'object'::text))
+    CONSTRAINT headers_have_at_most_16_kib CHECK ((octet_length((headers)::text) <= 16384))
     CONSTRAINT key_has_1_to_512_bytes CHECK (((octet_length(key) >= 1) AND (octet_length(key) <= 512)))
     CONSTRAINT topic_has_1_to_200_bytes CHECK (((octet_length(topic) >= 1) AND (octet_length(topic) <= 200)))
     CREATE UNIQUE INDEX event_pkey ON outboxd.event USING btree (id)
@@ -432,6 +433,7 @@ TABLE inbox
     CONSTRAINT consumer_has_1_to_200_bytes CHECK (((octet_length(consumer) >= 1) AND (octet_length(consumer) <= 200)))
     CONSTRAINT inbox_pkey PRIMARY KEY (consumer, message_id, owner)
     CONSTRAINT message_id_has_1_to_512_bytes CHECK (((octet_length(message_id) >= 1) AND (octet_length(message_id) <= 512)))
+    CONSTRAINT response_has_at_most_256_kib CHECK ((octet_length((response)::text) <= 262144))
     CONSTRAINT responses_and_only_they_have_responded_at CHECK (((response IS NULL) = (responded_at IS NULL)))
     CREATE UNIQUE INDEX inbox_pkey ON outboxd.inbox USING btree (consumer, message_id, owner)
     CREATE INDEX inbox_received ON outboxd.inbox USING btree (received_at)
@@ -560,6 +562,7 @@ END
     error text
     provider_id text
     CONSTRAINT headers_are_an_object_of_strings CHECK ((headers @@ 'strict ($.type() == "object" && !($.*.type() != "string"))'::jsonpath))
+    CONSTRAINT headers_have_at_most_16_kib CHECK ((octet_length((headers)::text) <= 16384))
     CONSTRAINT keys_have_1_to_512_bytes CHECK (('[1,513)'::int4range @> ALL (ARRAY[octet_length(dedup_key), octet_length(ordering_key)])))
     CONSTRAINT notification_log_pkey PRIMARY KEY (id)
     CONSTRAINT payload_has_at_most_256_kib CHECK (((finished_at IS NOT NULL) OR (octet_length((payload)::text) <= 262144)))

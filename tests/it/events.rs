@@ -73,7 +73,7 @@ async fn an_event_beside_a_daemon_that_lost_redis_commits_is_told_and_goes_out()
     world.provider.wait_for(1, Duration::from_secs(30)).await;
     sql::until(client, "SELECT level = 'warn' FROM outboxd.health WHERE name = 'events'").await;
     let said: String = value(client, SAID).await;
-    assert!(said.contains(" wait, the oldest for 3") && said.contains("look at Redis"), "{said}");
+    assert!(said.contains("1 waits, the oldest for 3") && said.contains("look at Redis"), "{said}");
     server.restart();
     // Also the one that Redis lost.
     stream::wait_for(&server, &key, 2, Duration::from_secs(30)).await;
@@ -98,6 +98,12 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
         "23514",
         "publish: header a is not a string",
         "Pass an object of strings: {\"traceparent\": \"00-…\"}.",
+    ),
+    (
+        "'t', 'k', '{}', jsonb_build_object('x', repeat('x', 16376))",
+        "23514",
+        "publish: headers have 16385 bytes, the limit is 16384",
+        "Headers are for a trace and a few names; put the rest into the payload.",
     ),
     (
         "'t', 'k', to_jsonb(repeat('x', 262143))",
