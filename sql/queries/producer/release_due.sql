@@ -7,14 +7,14 @@
 -- Interleavings: other producers skip the rows we lock; cancel() is guarded by PENDING like we are; a crash before
 -- commit leaves PENDING, after it leaves rows that any relay finds by their retry_at.
 -- $1 topics · $2 after which due_at, per topic, and $3 which id (dead index entries) · $4 rows at most, per topic
--- $5 ids above this only
+-- $5 ids above this only (0: any)
 -- Locks: the rows taken. Index: notification_log_due, notification_log_due_key, notification_log_pkey.
 WITH due AS MATERIALIZED (
     SELECT w.ctid, w.id, w.topic, w.ordering_key, w.epoch, w.due_at, t.n
       FROM unnest($1::text[], $2::timestamptz[], $3::bigint[], $4::int[]) WITH ORDINALITY t(topic, after_at, after_id, rows_max, n)
      CROSS JOIN LATERAL (
            SELECT l.ctid, l.id, l.topic, l.ordering_key, l.epoch, l.due_at FROM outboxd.notification_log l
-            WHERE l.topic = t.topic AND l.due_at <= now() AND (l.due_at, l.id) > (t.after_at, t.after_id) AND l.id > $5::bigint
+            WHERE l.topic = t.topic AND l.due_at <= now() AND (l.due_at, l.id) > (t.after_at, t.after_id) AND (l.id > $5::bigint OR $5::bigint = 0)
             ORDER BY l.due_at, l.id LIMIT t.rows_max FOR UPDATE SKIP LOCKED) w
 ), taken AS MATERIALIZED (
     SELECT array_agg(d.id) AS ids FROM due d WHERE d.ordering_key IS NOT NULL
@@ -24,7 +24,7 @@ WITH due AS MATERIALIZED (
      CROSS JOIN LATERAL (
            SELECT e.due_at, e.id FROM outboxd.notification_log e
             WHERE e.topic = k.topic AND e.ordering_key = k.ordering_key AND e.due_at <= now()
-              AND e.id > $5::bigint AND e.id <> ALL ((SELECT t.ids FROM taken t)::bigint[])
+              AND (e.id > $5::bigint OR $5::bigint = 0) AND e.id <> ALL ((SELECT t.ids FROM taken t)::bigint[])
             ORDER BY e.topic, e.ordering_key, e.due_at, e.id LIMIT 1) m
 ), going AS MATERIALIZED (
     SELECT d.ctid, d.id, d.topic, d.ordering_key, d.epoch, d.due_at FROM due d

@@ -2,12 +2,13 @@
 -- publication. One row more per topic tells in how many ms its next one is due, if there is one.
 -- Interleavings: those of relay/reserve_fresh.
 -- $1 topics · $2 rows at most, per topic · $3 how far to go back in ms (dead index entries) · $4 instance ·
--- $5 from this step of its route on, per topic · $6 ids above this only; if it is not 0, as in relay/find_due
+-- $5 from this step of its route on, per topic · $6 ids above this only (0: any); if it is not 0, as in
+-- relay/find_due
 -- Locks: the rows taken. Index: outbox_due, then by ctid.
 WITH found AS MATERIALIZED (
     SELECT w.ctid, w.id FROM unnest($1::text[], $2::int[], $5::smallint[]) t(topic, rows_max, step) CROSS JOIN LATERAL (
         SELECT o.ctid, o.id FROM outboxd.outbox o
-         WHERE o.topic = t.topic AND o.retry_at <= now() AND o.state = 'ready' AND o.route_step >= t.step AND o.id > $6::bigint
+         WHERE o.topic = t.topic AND o.retry_at <= now() AND o.state = 'ready' AND o.route_step >= t.step AND (o.id > $6::bigint OR $6::bigint = 0)
            AND o.retry_at > greatest(now() - $3::bigint * interval '1 ms',
                                      (SELECT g.noticed_at - interval '1 min' FROM outboxd.origin g WHERE $6::bigint > 0))
          ORDER BY o.topic, o.retry_at LIMIT t.rows_max FOR UPDATE SKIP LOCKED) w

@@ -2,7 +2,7 @@
 -- publication. Backlogs and the relay's full scan go this way. Confirms on the way, like relay/reserve_fresh.
 -- Interleavings: those of relay/reserve_fresh.
 -- $1 topics · $2 after which seq, per topic · $3 rows at most, per topic · $4 instance · $5 publications to confirm
--- $6 ids above this only: of those that a scan reads
+-- $6 ids above this only (0: any): of those that a scan reads
 -- Locks: the rows taken. Index: outbox_fresh, then by ctid; publication_pkey.
 WITH confirmed AS (
     DELETE FROM outboxd.publication WHERE id = ANY ($5::bigint[])
@@ -11,7 +11,7 @@ WITH confirmed AS (
         SELECT o.ctid, o.id FROM outboxd.outbox o
          WHERE o.topic = t.topic AND o.seq > t.after AND o.ordering_key IS NULL AND o.retry_at IS NULL AND o.state = 'ready'
          ORDER BY o.topic, o.seq LIMIT t.rows_max FOR UPDATE SKIP LOCKED) w
-     WHERE w.id > $6::bigint
+     WHERE w.id > $6::bigint OR $6::bigint = 0
 ), published AS (
     INSERT INTO outboxd.publication (instance, ids) SELECT $4::int, array_agg(f.id) FROM found f HAVING count(*) > 0 RETURNING id
 )
