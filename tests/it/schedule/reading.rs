@@ -96,10 +96,11 @@ async fn an_audience_is_read_over_an_encrypted_connection() {
     let database = Database { port: POSTGRES.port, name: "audience".to_owned() };
     let mut owner = database.connect().await;
     migrate::run(&mut owner, Install::Always).await.unwrap();
-    sql::run(&owner, "CREATE ROLE guarded LOGIN PASSWORD 'secret' IN ROLE outboxd_service").await;
+    sql::run(&owner, "CREATE ROLE reads_audience LOGIN PASSWORD 'secret' IN ROLE outboxd_service").await;
     let root = POSTGRES.ca.display();
     let more = format!("sslmode=verify-full&sslrootcert={root}&channel_binding=require");
-    is_read_by(&database, &format!("postgres://guarded:secret@localhost:{}/audience?{more}", database.port)).await;
+    is_read_by(&database, &format!("postgres://reads_audience:secret@localhost:{}/audience?{more}", database.port))
+        .await;
 }
 
 /// Such as one that the kernel ends for want of memory.
