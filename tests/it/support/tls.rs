@@ -27,7 +27,7 @@ pub struct TlsServer {
     _postgres: Postgres,
 }
 
-/// Starts Postgres with `ssl` on or off; anyone may log in, but `guarded` only with a password.
+/// Starts Postgres with `ssl` on or off; anyone may log in, but `guarded` and `reads_audience` only with a password.
 pub fn postgres(ssl: &str) -> TlsServer {
     start_postgres(ssl, certificates)
 }
@@ -51,7 +51,7 @@ fn start_postgres(ssl: &str, certificates: fn(&Path) -> (PathBuf, PathBuf, Serve
     postgres.create_cluster().unwrap();
     let hba = postgres.dir().join("data/pg_hba.conf");
     let rules = std::fs::read_to_string(&hba).unwrap();
-    std::fs::write(&hba, format!("host all guarded all scram-sha-256\n{rules}")).unwrap();
+    std::fs::write(&hba, format!("host all guarded,reads_audience all scram-sha-256\n{rules}")).unwrap();
     // On a thread of its own, as whoever asks may be on a runtime already.
     let starting = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
