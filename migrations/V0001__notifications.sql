@@ -67,6 +67,8 @@ CREATE TABLE outboxd.notification_log (
     CONSTRAINT headers_are_an_object_of_strings
         -- Strict: a lax path looks into arrays, and ["x"] would pass for a string.
         CHECK (headers @@ 'strict $.type() == "object" && !($.*.type() != "string")'),
+    -- A claim brings those of all its rows along.
+    CONSTRAINT headers_have_at_most_16_kib CHECK (octet_length(headers::text) <= 16384),
     -- What every program can represent.
     CONSTRAINT times_are_in_the_years_1_to_9999
         CHECK (tstzrange '[0001-01-01+00,9999-12-31+00]' @> ALL (ARRAY[send_at, expires_at]))

@@ -14,7 +14,8 @@ CREATE TABLE outboxd.event (
     headers    jsonb,
     CONSTRAINT topic_has_1_to_200_bytes CHECK (octet_length(topic) BETWEEN 1 AND 200),
     CONSTRAINT key_has_1_to_512_bytes CHECK (octet_length(key) BETWEEN 1 AND 512),
-    CONSTRAINT headers_are_an_object CHECK (jsonb_typeof(headers) = 'object')
+    CONSTRAINT headers_are_an_object CHECK (jsonb_typeof(headers) = 'object'),
+    CONSTRAINT headers_have_at_most_16_kib CHECK (octet_length(headers::text) <= 16384)
 );
 CREATE INDEX event_topic ON outboxd.event (topic, id);
 
@@ -92,6 +93,7 @@ CREATE TABLE outboxd.inbox (
     PRIMARY KEY (consumer, message_id, owner),
     CONSTRAINT consumer_has_1_to_200_bytes CHECK (octet_length(consumer) BETWEEN 1 AND 200),
     CONSTRAINT message_id_has_1_to_512_bytes CHECK (octet_length(message_id) BETWEEN 1 AND 512),
+    CONSTRAINT response_has_at_most_256_kib CHECK (octet_length(response::text) <= 262144),
     CONSTRAINT responses_and_only_they_have_responded_at CHECK ((response IS NULL) = (responded_at IS NULL))
 );
 CREATE INDEX inbox_received ON outboxd.inbox (received_at);

@@ -43,6 +43,7 @@ mod guard;
 mod headers;
 mod http;
 pub mod limit;
+pub mod lookups;
 mod outcome;
 mod retry_after;
 pub mod share;
@@ -57,9 +58,10 @@ use crate::notification::NotificationId;
 use crate::telemetry::trace::Traceparent;
 use compile::Address;
 use connections::Connections;
-use guard::{Guard, System};
+use guard::Guard;
 use headers::Headers;
 use http::Http;
+use lookups::System;
 use sign::Signer;
 use template::{Templates, Text};
 
@@ -106,7 +108,7 @@ pub struct Channel {
     signer: Signer,
     guard: Guard,
     http: Http,
-    url_reads_payload: bool,
+    url_fields: Option<Vec<String>>,
 }
 
 /// One request, made and ready to go out.
@@ -156,7 +158,9 @@ impl Channel {
 
     /// As [`Channel::new`], with its connections counted with those of the others.
     pub fn sharing(name: &str, config: &ChannelConfig, connections: &Arc<Connections>) -> Result<Channel, Error> {
-        Channel::build(name, config, Arc::new(System), connections)
+        let connect_timeout = config.connect_timeout.min(config.timeout);
+        let resolver = Arc::new(System::new(&connections.lookups, connect_timeout));
+        Channel::build(name, config, resolver, connections)
     }
 
     /// As [`Channel::new`], with names resolved by `resolver`. Its answers pass the guard as well.
@@ -184,9 +188,9 @@ impl Channel {
         matches!(self.address, Address::Data { .. })
     }
 
-    /// Whether the payload must be known to tell where a notification goes.
-    pub fn url_reads_payload(&self) -> bool {
-        self.url_reads_payload
+    /// The payload's fields that must be known to tell where a notification goes; `None`: all of it.
+    pub fn url_fields(&self) -> Option<&[String]> {
+        self.url_fields.as_deref()
     }
 
     /// Makes one attempt.

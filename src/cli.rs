@@ -171,7 +171,10 @@ pub fn start(cli: Cli) -> Result<Exit, Failure> {
     }
     let runtime = runtime.enable_all().build().context("no runtime")?;
     // As a task of its own: what `block_on` polls itself runs on a thread apart from all it talks to.
-    match runtime.block_on(runtime.spawn(dispatch(cli))) {
+    let ended = runtime.block_on(runtime.spawn(dispatch(cli)));
+    // Not by waiting for name servers that nobody waits for any more.
+    runtime.shutdown_background();
+    match ended {
         Ok(ended) => ended,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }

@@ -135,7 +135,7 @@ impl Instance {
     async fn start(mut config: Config, roles: BTreeSet<Role>) -> Result<Instance, Error> {
         let files = Descriptors::raise(&config);
         // More calls could not have a connection each.
-        config.worker.concurrency = config.worker.concurrency.min(files.calls_max());
+        config.lower_concurrency(files.calls_max());
         let live_max = files.live_sessions_max();
         if live_max < config.live.sessions_max {
             info!(live_sessions_max = live_max, "the open files leave room for fewer sessions than live.sessions_max");

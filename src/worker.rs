@@ -104,11 +104,13 @@ pub async fn run(worker: Arc<Worker>, shutdown: CancellationToken) -> Drain {
     // The deadline cuts calls off; until then they may finish.
     let cut_off = CancellationToken::new();
     let (ends, cuts) = (shutdown.clone(), cut_off.clone());
-    let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&worker), batches.clone(), finished, ends, cuts));
+    // Beside each batch that is read, one that arrives.
+    let (arrivals, arrived) = mpsc::channel(1);
+    let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&worker), batches.clone(), arrivals, finished, ends, cuts));
     let calls = dispatcher.calls.clone();
 
     let takers = tokio::spawn(take(Arc::clone(&worker), batches, own_batches, shutdown.clone()));
-    let dispatch = tokio::spawn(dispatcher.run(taken, own_taken));
+    let dispatch = tokio::spawn(dispatcher.run(taken, own_taken, arrived));
     let recorder_stop = CancellationToken::new();
     let mut recorder = tokio::spawn(recorder::run(Arc::clone(&worker), outcomes, recorder_stop.clone()));
     let leases_stop = CancellationToken::new();

@@ -8,7 +8,12 @@ DECLARE
     given  jsonb := coalesce(respond.response, 'null');
     stored jsonb;
     mine   text := outboxd._receipts_of(respond.consumer);
+    bytes  integer := octet_length(given::text);
 BEGIN
+    IF bytes > 262144 THEN
+        RAISE EXCEPTION 'respond: response has % bytes, the limit is 262144', bytes
+            USING ERRCODE = 'check_violation', HINT = 'Store the document elsewhere and keep a reference to it.';
+    END IF;
     UPDATE outboxd.inbox i SET response = given, responded_at = clock_timestamp()
      WHERE i.consumer = respond.consumer AND i.message_id = respond.message_id AND i.owner = mine AND i.response IS NULL;
     IF FOUND THEN

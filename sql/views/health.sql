@@ -281,7 +281,7 @@ WITH alive AS MATERIALIZED (
                 THEN 'Set database.pooler = true (OUTBOXD_DATABASE_POOLER=true) and restart, or connect directly' END
       FROM (SELECT string_agg(DISTINCT a.host, ', ') AS hosts FROM alive a WHERE a.sessions_shared) p
     UNION ALL
-    SELECT 19, 'descriptors', CASE WHEN f.lacked_at > now() - interval '1 min' THEN 2
+    SELECT 19, 'descriptors', CASE WHEN f.lacked_at > now() - interval '1 min' AND f.lacked <> 'LOOKUPS' THEN 2
                                    WHEN f.lacked_at > now() - interval '1 hour' OR f.files_max < f.files_wanted THEN 1 ELSE 0 END,
            CASE WHEN f.id IS NULL THEN 'no instance has reported'
                 WHEN f.lacked_at > now() - interval '1 hour'
@@ -289,6 +289,7 @@ WITH alive AS MATERIALIZED (
                             CASE f.lacked WHEN 'EMFILE' THEN 'too many open files in the process'
                                           WHEN 'ENFILE' THEN 'too many open files on the machine'
                                           WHEN 'ENOBUFS' THEN 'no network buffers' WHEN 'ENOMEM' THEN 'no memory in the kernel'
+                                          WHEN 'LOOKUPS' THEN 'as many names are being looked up as may be'
                                           ELSE 'no port left to connect from' END,
                             f.lacking, f.instances, f.calls, to_char(f.first, 'YYYY-MM-DD HH24:MI:SS TZ'),
                             to_char(f.lacked_at, 'YYYY-MM-DD HH24:MI:SS TZ'), f.id, f.host)
@@ -296,11 +297,12 @@ WITH alive AS MATERIALIZED (
                 THEN format('%s open files on %s of %s instances, which may use %s; first %s on %s', f.files_max, f.small, f.instances,
                             f.files_wanted, f.id, f.host)
                 ELSE format('%s open files or more, enough for worker.concurrency', f.files_max) END,
-           'Open files, ports and buffers of the instances: each connection takes one. When a call lacks one it goes back and is '
+           'Open files, ports and buffers of the instances, and names that are looked up: a connection takes one. When a call lacks one it goes back and is '
            'made later; it uses up no attempt, and no provider is blamed.',
            CASE WHEN f.lacked_at > now() - interval '1 hour' AND f.lacked <> 'EMFILE'
                 THEN CASE f.lacked WHEN 'ENFILE' THEN 'Raise fs.file-max of that machine (sysctl)'
                                    WHEN 'EADDRNOTAVAIL' THEN 'Widen net.ipv4.ip_local_port_range of that machine (sysctl), or lower worker.concurrency'
+                                   WHEN 'LOOKUPS' THEN 'Look at the name server of that machine, and for notifications to hosts whose own name servers do not answer'
                                    ELSE 'Give that machine more memory, or lower worker.concurrency' END
                 WHEN f.lacked_at > now() - interval '1 hour' OR f.files_max < f.files_wanted
                 THEN format('Raise the limit on open files to %s or more (LimitNOFILE= of systemd, ulimit -n, --ulimit nofile= of a '

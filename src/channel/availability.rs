@@ -25,7 +25,6 @@ pub const PAUSED_WAIT: Duration = Duration::from_secs(1);
 pub struct Availability {
     router: Arc<Router>,
     circuits: Circuits,
-    concurrency: usize,
     shares: Arc<Shares>,
     shared_topics: watch::Sender<Option<BTreeSet<String>>>,
     /// A digest of what each channel calls with.
@@ -88,7 +87,6 @@ impl Availability {
         Availability {
             router,
             circuits: Circuits::new(channels),
-            concurrency,
             shares: Shares::new(concurrency),
             shared_topics: watch::Sender::default(),
             credentials: BTreeMap::new(),
@@ -186,7 +184,7 @@ impl Availability {
             return Flow::Held;
         }
         let now = Instant::now();
-        Flow::Room(provider.limits.room(self.concurrency, now).min(self.shares.room(topic, now)))
+        Flow::Room(provider.limits.room(topic, now).min(self.shares.room(topic, now).unwrap_or(usize::MAX)))
     }
 
     /// Whether a topic that is held has other channels than the first, and is not paused.
@@ -199,7 +197,7 @@ impl Availability {
         if let Ok(route) = self.router.route_for(topic) {
             let now = Instant::now();
             self.shares.note_published(topic, rows, now);
-            route.channels[0].limits.note_published(rows, now);
+            route.channels[0].limits.note_published(topic, rows, now);
         }
     }
 

@@ -241,6 +241,16 @@ impl Circuits {
         freed
     }
 
+    /// How many are remembered.
+    pub fn len(&self) -> usize {
+        self.lock().values().map(HashMap::len).sum()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Those that are open or wait for their probe: channel, origin, until when and why.
     pub fn open(&self) -> Vec<(String, Arc<str>, Open)> {
         let entries = self.lock();

@@ -66,7 +66,7 @@ pub(super) fn channel(
     }
     let mut templates = Templates::new(template::REQUEST).with(&config.with);
     let (address, guard) = address(&mut templates, config)?;
-    let url_reads_payload = templates.read("payload");
+    let url_fields = templates.payload_fields();
     let headers = Headers::new(&mut templates, name, config)?;
     let body = config.body.as_deref().map(|source| templates.add("body", source)).transpose()?;
     let signer = Signer::new(&config.secrets)
@@ -78,7 +78,7 @@ pub(super) fn channel(
     let http = Http::new(config, Arc::new(resolver), egress, answers, connections)
         .map_err(|error| format!("client: {error}"))?;
     let method = config.method;
-    Ok(Channel { name, method, templates, address, headers, body, signer, guard, http, url_reads_payload })
+    Ok(Channel { name, method, templates, address, headers, body, signer, guard, http, url_fields })
 }
 
 fn address(templates: &mut Templates, config: &ChannelConfig) -> Result<(Address, Guard), String> {

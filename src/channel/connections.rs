@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reqwest::Client;
 
+use super::lookups::Lookups;
 use super::outcome::Shortage;
 
 /// Connections that are kept, of a process that says nothing else.
@@ -27,6 +28,8 @@ pub struct Connections {
     /// So many are kept, those that calls use at the time included.
     kept_max: usize,
     channels: AtomicUsize,
+    /// Names that are being looked up.
+    pub(super) lookups: Arc<Lookups>,
     state: Mutex<State>,
 }
 
@@ -71,6 +74,7 @@ impl Connections {
             open_max: open_max.max(1),
             kept_max: KEPT_MAX.max(concurrency.saturating_mul(2)),
             channels: AtomicUsize::new(0),
+            lookups: Arc::default(),
             state: Mutex::default(),
         }
     }

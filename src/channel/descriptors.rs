@@ -5,6 +5,7 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
+use super::lookups::LOOKUPS_MAX;
 use crate::config::Config;
 
 /// The limit is raised to at most this: the kernel's own default for one process.
@@ -15,9 +16,12 @@ const HTTP_PORT: u64 = 256 + 64;
 const POSTGRES_OTHERS: u64 = 8;
 /// Connections to Redis: pushing, taking, maintaining, events, the live feed.
 const REDIS: u64 = 16;
-/// The program's own: standard streams, timers, names that are being resolved, connections that come too late for their
-/// call.
-const OWN: u64 = 64;
+/// Names that are being looked up: a socket each.
+const LOOKUPS: u64 = LOOKUPS_MAX as u64;
+/// The program's own: standard streams, timers, connections that come too late for their call.
+const OWN: u64 = 32;
+/// Sessions of the live feed that there may be in any case.
+const LIVE_MIN: u64 = 64;
 
 /// A call's own connection, and one that is kept or is being closed while it is made.
 const CALL: u64 = 2;
@@ -56,7 +60,7 @@ impl Descriptors {
 
     fn shared_out(limit: u64, config: &Config) -> Descriptors {
         let pools = (config.database.pool_size + config.database.api_pool_size) as u64;
-        let needed = HTTP_PORT + POSTGRES_OTHERS + REDIS + OWN + pools;
+        let needed = HTTP_PORT + POSTGRES_OTHERS + REDIS + LOOKUPS + OWN + pools;
         let wanted = needed + config.worker.concurrency as u64 * CALL;
         Descriptors { limit, reserve: needed.min(limit / 2), wanted }
     }
@@ -68,7 +72,7 @@ impl Descriptors {
 
     /// Sessions of the live feed that may be open: they take what nothing else wants, and a few in any case.
     pub fn live_sessions_max(&self) -> usize {
-        usize::try_from(self.limit.saturating_sub(self.wanted).max(OWN)).unwrap_or(usize::MAX)
+        usize::try_from(self.limit.saturating_sub(self.wanted).max(LIVE_MIN)).unwrap_or(usize::MAX)
     }
 
     /// Calls that may be under way at once.

@@ -18,7 +18,6 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::address::{self, Range};
-use super::outcome::Shortage;
 use crate::config::ChannelConfig;
 
 /// Where the host of a channel's URL comes from.
@@ -95,19 +94,6 @@ impl Guard {
             }
             Range::Special(kind) => Err(Refused(kind, "; the channel's allow = [\"its network\"] permits it")),
         }
-    }
-}
-
-/// The system's resolver.
-pub(super) struct System;
-
-impl Resolve for System {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await;
-            let found: Vec<SocketAddr> = found.map_err(Shortage::of_lookup)?.collect();
-            Ok(Box::new(found.into_iter()) as Addrs)
-        })
     }
 }
 

@@ -8,43 +8,44 @@
 //! many where a full bucket meets a new span, and a provider that counts would answer 429. Calls are also spread evenly
 //! over the span: a burst that takes longer to arrive than the next one would be counted with it. Limits hold per
 //! instance. Origins are remembered only while calls to them are under way.
+//!
+//! Topics share the calls of a channel and of an origin as they share those of the instance ([`super::share`]), and what
+//! may wait for the rate: one whose calls hang leaves some to the others.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 mod stops;
+mod window;
 
 pub use self::stops::Limit;
 use self::stops::Stops;
+use self::window::Window;
 use super::CHANNEL_WIDE;
-use crate::config::{ChannelConfig, RateLimit};
+use super::share::{NoShare, Parts, Share, Shares};
+use crate::config::ChannelConfig;
 
 /// What a call is assumed to take before one has ended.
 const CALL_ASSUMED: Duration = Duration::from_millis(50);
 /// Of the time from the permit to the call, which is for the claim, so much counts at most: waiting for Postgres says
 /// nothing of the provider.
 pub(super) const CLAIM_COUNTED: Duration = Duration::from_millis(50);
-/// Starts remembered at most; a higher rate is kept as the same rate over a shorter span.
-const STARTS_MAX: u32 = 10_000;
 /// What cannot start within a second is told to come back after at least and at most this.
 const PROMISE_MIN: Duration = Duration::from_millis(500);
 const PROMISE_MAX: Duration = Duration::from_secs(60);
 /// The same while nobody knows how long a call takes.
 const PROMISE_UNKNOWN_MAX: Duration = Duration::from_secs(1);
-/// Starts that are late by up to this are made up for; after a longer pause the spread begins anew.
-const CATCH_UP: Duration = Duration::from_millis(100);
-/// The soonest that a rate is asked again: so a claim is for several rows where the rate is high.
-const RATE_WAIT_MIN: Duration = Duration::from_millis(20);
 /// Messages that were pushed so lately may not have been taken yet.
 pub(super) const ON_THEIR_WAY: Duration = Duration::from_millis(200);
 
 /// The limits of one channel.
 #[derive(Debug)]
 pub struct Limits {
-    in_flight_max: usize,
     in_flight_per_origin_max: usize,
+    /// Where the channel's calls, or their starts, are limited.
+    topics: Option<Arc<Shares>>,
     /// No call takes longer; a process that was stopped has seen longer ones.
     timeout: Duration,
     /// Messages of this channel that wait for a permit.
@@ -57,10 +58,14 @@ struct State {
     rate: Option<Window>,
     channel: Load,
     stops: Stops,
-    /// When messages were first pushed lately, and how many since.
-    published: Option<(Instant, usize)>,
     /// Only origins that come from data, and only while they have calls under way.
-    origins: HashMap<Arc<str>, Load>,
+    origins: HashMap<Arc<str>, Origin>,
+}
+
+#[derive(Debug)]
+struct Origin {
+    load: Load,
+    topics: Parts,
 }
 
 /// Why a call may not start now.
@@ -70,7 +75,9 @@ pub enum Full {
     Rate(Duration),
     /// The channel has its calls under way.
     Channel,
-    /// The origin has its calls under way.
+    /// The topic has its share of them.
+    Topic,
+    /// The origin has its calls under way, or the topic its share of them.
     Origin,
 }
 
@@ -87,7 +94,12 @@ pub struct Reached {
 #[derive(Debug)]
 pub struct Permit {
     limits: Arc<Limits>,
+    topic: Arc<str>,
     origin: Arc<str>,
+    /// Of the channel's calls.
+    share: Option<Share>,
+    /// A start of the rate is kept for it.
+    has_start: bool,
     granted: Instant,
     started: Option<Instant>,
 }
@@ -95,34 +107,37 @@ pub struct Permit {
 impl Limits {
     /// The limits of a channel.
     pub fn new(config: &ChannelConfig) -> Arc<Limits> {
+        let rate = config.rate_limit.map(Window::new);
+        let topics = (rate.is_some() || config.max_in_flight.is_some()).then(|| {
+            Shares::with_rate(config.max_in_flight.unwrap_or(usize::MAX).max(1), rate.as_ref().map(Window::per_second))
+        });
+        let (channel, stops, origins) = Default::default();
         Arc::new(Limits {
-            in_flight_max: config.max_in_flight.unwrap_or(usize::MAX).max(1),
             in_flight_per_origin_max: config.max_in_flight_per_origin.max(1),
+            topics,
             timeout: config.timeout,
             waiting: AtomicUsize::new(0),
-            state: Mutex::new(State {
-                rate: config.rate_limit.map(Window::new),
-                channel: Load::default(),
-                stops: Stops::default(),
-                published: None,
-                origins: HashMap::new(),
-            }),
+            state: Mutex::new(State { rate, channel, stops, origins }),
         })
     }
 
-    /// The right to start a call to `origin` now, or why not.
-    pub fn try_acquire(self: &Arc<Self>, origin: &Arc<str>, now: Instant) -> Result<Permit, Full> {
+    /// The right to start a call of this topic to `origin` now, or why not.
+    pub fn try_acquire(self: &Arc<Self>, topic: &Arc<str>, origin: &Arc<str>, now: Instant) -> Result<Permit, Full> {
         let mut state = self.lock();
-        let State { rate, channel, origins, stops, .. } = &mut *state;
+        let State { rate, channel, origins, stops } = &mut *state;
         let from_data = &**origin != CHANNEL_WIDE;
-        if from_data && origins.get(origin).is_some_and(|load| load.in_flight >= self.in_flight_per_origin_max) {
+        let is_full = |known: &Origin| !known.topics.has_room(topic, self.in_flight_per_origin_max);
+        if from_data && origins.get(origin).is_some_and(is_full) {
             stops.begin(Limit::Origin, now);
             return Err(Full::Origin);
         }
-        if channel.in_flight >= self.in_flight_max {
+        let share = self.topics.as_ref().map(|topics| topics.try_acquire(topic, now)).transpose().map_err(|full| {
             stops.begin(Limit::Channel, now);
-            return Err(Full::Channel);
-        }
+            match full {
+                NoShare::All => Full::Channel,
+                NoShare::Topic => Full::Topic,
+            }
+        })?;
         // Last, because it takes what it grants.
         if let Some(rate) = rate {
             rate.reserve(now).map_err(|wait| {
@@ -133,35 +148,49 @@ impl Limits {
         stops.end(now);
         channel.begin();
         if from_data {
-            origins.entry(Arc::clone(origin)).or_insert_with(|| channel.quick()).begin();
+            let new = || Origin { load: channel.quick(), topics: Parts::default() };
+            let known = origins.entry(Arc::clone(origin)).or_insert_with(new);
+            known.load.begin();
+            known.topics.take(topic);
         }
-        Ok(Permit { limits: Arc::clone(self), origin: Arc::clone(origin), granted: now, started: None })
+        let (limits, topic, origin) = (Arc::clone(self), Arc::clone(topic), Arc::clone(origin));
+        Ok(Permit { limits, topic, origin, share, has_start: rate.is_some(), granted: now, started: None })
     }
 
-    /// How many calls to `origin` the limits can be expected to let start in a second, if `concurrency` are under way
-    /// at most. What the instance's calls allow is not counted: topics share them ([`super::share`]).
-    pub fn per_second(&self, origin: &str, concurrency: usize, now: Instant) -> usize {
-        let state = self.lock();
-        let origin_rate = (*origin != *CHANNEL_WIDE).then(|| {
-            let load = state.origins.get(origin).copied().unwrap_or_else(|| state.channel.quick());
-            load.per_second(self.in_flight_per_origin_max.min(concurrency), now)
-        });
-        let channel_rate =
-            (self.in_flight_max < concurrency).then(|| state.channel.per_second(self.in_flight_max, now));
-        let rate = state.rate.as_ref().map(Window::per_second);
-        let rates = [origin_rate, channel_rate, rate].into_iter().flatten();
-        (rates.fold(f64::INFINITY, f64::min).ceil() as usize).max(1)
+    /// How many calls of a topic to `origin` the limits can be expected to let start in a second, if `concurrency` are
+    /// under way at most. What the instance's calls allow is not counted: topics share them.
+    pub fn per_second(&self, topic: &str, origin: &str, concurrency: usize, now: Instant) -> usize {
+        self.per_second_of(&self.lock(), origin, concurrency, now).min(self.per_second_of_topic(topic, now))
+    }
+
+    /// The same, to all its origins together.
+    pub fn per_second_of_topic(&self, topic: &str, now: Instant) -> usize {
+        self.topics.as_ref().map_or(usize::MAX, |topics| topics.per_second(topic, now))
+    }
+
+    fn per_second_of(&self, state: &State, origin: &str, concurrency: usize, now: Instant) -> usize {
+        if *origin == *CHANNEL_WIDE {
+            return usize::MAX;
+        }
+        let load = state.origins.get(origin).map_or_else(|| state.channel.quick(), |known| known.load);
+        (load.per_second(self.in_flight_per_origin_max.min(concurrency), now).ceil() as usize).max(1)
     }
 
     /// When a message for `origin` that cannot start within a second should come back: one after the other.
-    pub fn promise(&self, origin: &Arc<str>, concurrency: usize, now: Instant) -> Duration {
-        let per_second = self.per_second(origin, concurrency, now);
+    pub fn promise(&self, topic: &Arc<str>, origin: &Arc<str>, concurrency: usize, now: Instant) -> Duration {
+        let of_topic = self.topics.as_ref().map_or(Duration::ZERO, |topics| topics.promise(topic, now));
         let mut state = self.lock();
+        let per_second = self.per_second_of(&state, origin, concurrency, now);
         let State { channel, origins, .. } = &mut *state;
         let is_known = channel.is_known;
-        let load = origins.get_mut(origin).unwrap_or(channel);
+        let load = origins.get_mut(origin).map_or(channel, |known| &mut known.load);
         load.is_known |= is_known;
-        load.promise(per_second, now)
+        load.promise(per_second, now).max(of_topic)
+    }
+
+    /// How many more messages of a topic can start within a second, beside those that wait.
+    pub fn left(&self, topic: &str, now: Instant) -> usize {
+        self.topics.as_ref().map_or(usize::MAX, |topics| topics.left(topic, now))
     }
 
     /// A call may not start because the instance has its calls under way.
@@ -183,32 +212,33 @@ impl Limits {
         Some(Reached { limit, per_second })
     }
 
-    /// Messages begin to wait for their permits.
-    pub fn begin_waiting(&self, messages: usize) {
+    /// Messages of a topic begin to wait for their permits.
+    pub fn begin_waiting(&self, topic: &Arc<str>, messages: usize) {
         self.waiting.fetch_add(messages, Ordering::Relaxed);
+        if let Some(topics) = &self.topics {
+            topics.begin_waiting(topic, messages);
+        }
     }
 
-    /// Messages have their permits, or go back.
-    pub fn end_waiting(&self, messages: usize) {
+    /// They have their permits, or go back.
+    pub fn end_waiting(&self, topic: &Arc<str>, messages: usize) {
         self.waiting.fetch_sub(messages, Ordering::Relaxed);
+        if let Some(topics) = &self.topics {
+            topics.end_waiting(topic, messages);
+        }
     }
 
-    /// How many more messages of this channel are worth publishing: a second of work may wait, what is on its way
-    /// included.
-    pub fn room(&self, concurrency: usize, now: Instant) -> usize {
-        let per_second = self.per_second(CHANNEL_WIDE, concurrency, now);
-        let on_their_way = self.lock().published.filter(|(at, _)| now.saturating_duration_since(*at) < ON_THEIR_WAY);
-        let waiting = self.waiting.load(Ordering::Relaxed) + on_their_way.map_or(0, |(_, rows)| rows);
-        per_second.saturating_sub(waiting)
+    /// How many more messages of a topic are worth publishing: a second of work may wait, what is on its way included.
+    pub fn room(&self, topic: &str, now: Instant) -> usize {
+        let room = |topics: &Arc<Shares>| topics.room(topic, now).unwrap_or_else(|| topics.per_second(topic, now));
+        self.topics.as_ref().map_or(usize::MAX, room)
     }
 
-    /// So many messages of this channel were pushed.
-    pub fn note_published(&self, rows: usize, now: Instant) {
-        let mut state = self.lock();
-        state.published = match state.published {
-            Some((at, before)) if now.saturating_duration_since(at) < ON_THEIR_WAY => Some((at, before + rows)),
-            _ => Some((now, rows)),
-        };
+    /// So many messages of a topic were pushed.
+    pub fn note_published(&self, topic: &Arc<str>, rows: usize, now: Instant) {
+        if let Some(topics) = &self.topics {
+            topics.note_published(topic, rows, now);
+        }
     }
 
     /// Calls under way.
@@ -231,32 +261,53 @@ impl Permit {
     /// The call starts now: the rate counts when calls start, not when they were permitted.
     pub fn start(&mut self, now: Instant) {
         self.started = Some(now);
+        if let Some(share) = &mut self.share {
+            share.start(now, self.limits.timeout);
+        }
         let mut state = self.limits.lock();
         if let Some(rate) = &mut state.rate {
             rate.start(now);
         }
+        self.has_start = false;
         state.channel.start(now);
-        if let Some(load) = state.origins.get_mut(&self.origin) {
-            load.start(now);
+        if let Some(known) = state.origins.get_mut(&self.origin) {
+            known.load.start(now);
         }
+    }
+
+    /// The call waits for something else than its limits: the start that the rate kept for it is another's.
+    pub fn pause(&mut self) {
+        if std::mem::take(&mut self.has_start)
+            && let Some(rate) = &mut self.limits.lock().rate
+        {
+            rate.give_back();
+        }
+    }
+
+    /// It may start again, or not for so long.
+    pub fn resume(&mut self, now: Instant) -> Result<(), Duration> {
+        if let Some(rate) = self.limits.lock().rate.as_mut().filter(|_| !self.has_start) {
+            rate.reserve(now)?;
+            self.has_start = true;
+        }
+        Ok(())
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        self.pause();
         let claim =
             self.started.unwrap_or_else(Instant::now).saturating_duration_since(self.granted).min(CLAIM_COUNTED);
         let call = self.started.map_or(Duration::ZERO, |started| started.elapsed()).min(self.limits.timeout);
         let took = claim + call;
         let mut state = self.limits.lock();
-        if let Some(rate) = state.rate.as_mut().filter(|_| self.started.is_none()) {
-            rate.give_back();
-        }
         let now = Instant::now();
         state.channel.end(took, now);
-        if let Some(load) = state.origins.get_mut(&self.origin) {
-            load.end(took, now);
-            if load.in_flight == 0 {
+        if let Some(known) = state.origins.get_mut(&self.origin) {
+            known.load.end(took, now);
+            known.topics.give_back(&self.topic);
+            if known.load.in_flight == 0 {
                 state.origins.remove(&self.origin);
             }
         }
@@ -330,68 +381,5 @@ impl Load {
         self.is_known = true;
         self.usual = (self.usual * 7 + took) / 8;
         self.stalled_since = (self.in_flight > 0).then_some(now);
-    }
-}
-
-/// The starts of the last `per`, oldest first, and those that were permitted and are to come.
-#[derive(Debug)]
-struct Window {
-    count: usize,
-    per: Duration,
-    starts: VecDeque<Instant>,
-    reserved: usize,
-    /// When the next start would be on time, if all were evenly spread.
-    next: Option<Instant>,
-}
-
-impl Window {
-    fn new(limit: RateLimit) -> Window {
-        let count = limit.count.max(1);
-        let scale = count.div_ceil(STARTS_MAX);
-        Window {
-            count: (count / scale) as usize,
-            per: limit.per / scale,
-            starts: VecDeque::new(),
-            reserved: 0,
-            next: None,
-        }
-    }
-
-    fn per_second(&self) -> f64 {
-        self.count as f64 / self.per.as_secs_f64()
-    }
-
-    /// Permits a start, or says how long until there is room for one.
-    fn reserve(&mut self, now: Instant) -> Result<(), Duration> {
-        while self.starts.front().is_some_and(|start| now.saturating_duration_since(*start) >= self.per) {
-            self.starts.pop_front();
-        }
-        let next = self.next.filter(|next| *next + CATCH_UP > now).unwrap_or(now);
-        if next > now {
-            return Err(next.duration_since(now).max(RATE_WAIT_MIN));
-        }
-        if self.starts.len() + self.reserved < self.count {
-            self.reserved += 1;
-            self.next = Some(next + self.step());
-            return Ok(());
-        }
-        let free_in = self.starts.front().map(|oldest| (*oldest + self.per).saturating_duration_since(now));
-        Err(free_in.unwrap_or_default().max(RATE_WAIT_MIN))
-    }
-
-    fn start(&mut self, now: Instant) {
-        self.reserved -= 1;
-        self.starts.push_back(now);
-    }
-
-    /// What was permitted does not start.
-    fn give_back(&mut self) {
-        self.reserved -= 1;
-        self.next = self.next.and_then(|next| next.checked_sub(self.step()));
-    }
-
-    /// From one start to the next, if all are evenly spread.
-    fn step(&self) -> Duration {
-        self.per / u32::try_from(self.count).unwrap_or(u32::MAX)
     }
 }

@@ -1,12 +1,12 @@
-//! How topics share the calls of an instance.
+//! How topics share what is limited: the calls of an instance, and those of a channel and of an origin.
 //!
 //! A topic may have so many calls under way that at least the root of what others leave to it stays free: of 256 calls
 //! a topic alone takes 241, and five topics take about 50 each. So the next topic finds a call to start with, however many
 //! hosts of the others hang, and nobody has to configure anything. A topic that comes later gets its equal part as the
 //! calls of the others end.
 //!
-//! As a channel's limits ([`super::limit`]), this also tells how much of a topic can start within a second: so much may
-//! wait in the worker, and the relay publishes no more.
+//! This also tells how much of a topic can start within a second: so much may wait in the worker, and the relay
+//! publishes no more.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,21 +14,26 @@ use std::time::{Duration, Instant};
 
 use super::limit::{CLAIM_COUNTED, Load, ON_THEIR_WAY};
 
-/// An instance with fewer calls than this has none to spare.
+/// Who has fewer than this has none to spare.
 const SHARED_FROM: usize = 16;
+/// Calls at most where nothing limits them.
+const CALLS_MAX: usize = 1 << 20;
 /// Topics that are remembered although nothing of them is under way.
 const IDLE_TOPICS_MAX: usize = 1_000;
 
-/// The calls of one instance.
+/// The calls of one instance, or of one channel of it.
 #[derive(Debug)]
 pub struct Shares {
-    concurrency: usize,
+    calls: usize,
+    /// Calls that may start in a second, if that is limited.
+    rate: Option<f64>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     in_flight: usize,
+    waiting: usize,
     topics: HashMap<Arc<str>, Topic>,
 }
 
@@ -44,13 +49,13 @@ struct Topic {
 /// Why a topic may start no call now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoShare {
-    /// The instance has its calls under way.
-    Instance,
+    /// All calls are under way.
+    All,
     /// The topic has its share of them.
     Topic,
 }
 
-/// One of the instance's calls; dropping it gives it back.
+/// One of the calls; dropping it gives it back.
 #[derive(Debug)]
 pub struct Share {
     shares: Arc<Shares>,
@@ -62,15 +67,20 @@ pub struct Share {
 
 impl Shares {
     /// So many calls may be under way.
-    pub fn new(concurrency: usize) -> Arc<Shares> {
-        Arc::new(Shares { concurrency, state: Mutex::default() })
+    pub fn new(calls: usize) -> Arc<Shares> {
+        Shares::with_rate(calls, None)
+    }
+
+    /// As [`Shares::new`], and so many may start in a second.
+    pub fn with_rate(calls: usize, rate: Option<f64>) -> Arc<Shares> {
+        Arc::new(Shares { calls: calls.min(CALLS_MAX), rate, state: Mutex::default() })
     }
 
     /// The right to have one more call of this topic under way, or why not.
     pub fn try_acquire(self: &Arc<Self>, topic: &Arc<str>, now: Instant) -> Result<Share, NoShare> {
         let mut state = self.lock();
-        if state.in_flight >= self.concurrency {
-            return Err(NoShare::Instance);
+        if state.in_flight >= self.calls {
+            return Err(NoShare::All);
         }
         let in_flight = state.topics.get(topic).map_or(0, |topic| topic.load.in_flight());
         if in_flight >= self.share(&state, in_flight) {
@@ -83,21 +93,22 @@ impl Shares {
 
     /// How many calls a topic may have, if it has so many.
     fn share(&self, state: &State, in_flight: usize) -> usize {
-        let not_others = self.concurrency - (state.in_flight - in_flight);
-        if self.concurrency < SHARED_FROM { not_others } else { not_others - left_to_others(not_others) }
+        part(self.calls, state.in_flight - in_flight)
     }
 
-    /// How many calls of the topic can be expected to start in a second.
+    /// How many calls of the topic can be expected to start in a second: as many may wait.
     pub fn per_second(&self, topic: &str, now: Instant) -> usize {
         self.per_second_of(&self.lock(), topic, now)
     }
 
     fn per_second_of(&self, state: &State, topic: &str, now: Instant) -> usize {
-        let load = state.topics.get(topic).map_or_else(Load::default, |topic| topic.load);
+        let (load, waiting) =
+            state.topics.get(topic).map_or_else(Default::default, |topic| (topic.load, topic.waiting));
         let share = self.share(state, load.in_flight()).max(load.in_flight()).max(1);
         // Calls that hang say nothing of those that may still start beside them: they may be all to one host.
         let free = load.quick().per_second(share - load.in_flight(), now);
-        (load.per_second(share, now).max(free).ceil() as usize).max(1)
+        let of_rate = self.rate.map_or(usize::MAX, |rate| part(rate.ceil() as usize, state.waiting - waiting));
+        (load.per_second(share, now).max(free).ceil() as usize).min(of_rate).max(1)
     }
 
     /// When a message that cannot start within a second should come back: one after the other.
@@ -109,21 +120,25 @@ impl Shares {
 
     /// Messages begin to wait.
     pub fn begin_waiting(&self, topic: &Arc<str>, messages: usize) {
-        self.lock().topic(topic).waiting += messages;
+        let mut state = self.lock();
+        state.waiting += messages;
+        state.topic(topic).waiting += messages;
     }
 
     /// Messages start, or go back.
     pub fn end_waiting(&self, topic: &Arc<str>, messages: usize) {
-        self.lock().topic(topic).waiting -= messages;
+        let mut state = self.lock();
+        state.waiting -= messages;
+        state.topic(topic).waiting -= messages;
     }
 
     /// How many more messages of the topic are worth publishing: a second of work may wait, what is on its way
-    /// included.
-    pub fn room(&self, topic: &str, now: Instant) -> usize {
+    /// included. `None`: it has had none lately.
+    pub fn room(&self, topic: &str, now: Instant) -> Option<usize> {
         let state = self.lock();
-        let Some(known) = state.topics.get(topic) else { return usize::MAX };
+        let known = state.topics.get(topic)?;
         let on_their_way = known.on_their_way(now);
-        self.per_second_of(&state, topic, now).saturating_sub(known.waiting + on_their_way)
+        Some(self.per_second_of(&state, topic, now).saturating_sub(known.waiting + on_their_way))
     }
 
     /// How many more messages of the topic can start within a second, beside those that wait.
@@ -187,6 +202,46 @@ impl Drop for Share {
         let Some((started, timeout)) = self.started else { return load.give_back() };
         let claim = started.saturating_duration_since(self.granted).min(CLAIM_COUNTED);
         load.end(claim + now.saturating_duration_since(started).min(timeout), now);
+    }
+}
+
+/// How many of `all` a topic may have while others have so many.
+fn part(all: usize, others: usize) -> usize {
+    let not_others = all.saturating_sub(others);
+    if all < SHARED_FROM { not_others } else { not_others - left_to_others(not_others) }
+}
+
+/// Few, and who has how many of them.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    taken: usize,
+    /// Only who has some.
+    topics: Vec<(Arc<str>, usize)>,
+}
+
+impl Parts {
+    /// Whether this topic may have one more of `all`.
+    pub(super) fn has_room(&self, topic: &str, all: usize) -> bool {
+        let own = self.topics.iter().find(|(name, _)| **name == *topic).map_or(0, |(_, own)| *own);
+        self.taken < all && own < part(all, self.taken - own)
+    }
+
+    /// Takes one.
+    pub(super) fn take(&mut self, topic: &Arc<str>) {
+        self.taken += 1;
+        match self.topics.iter_mut().find(|(name, _)| name == topic) {
+            Some((_, own)) => *own += 1,
+            None => self.topics.push((Arc::clone(topic), 1)),
+        }
+    }
+
+    /// Gives one back.
+    pub(super) fn give_back(&mut self, topic: &str) {
+        self.taken -= 1;
+        self.topics.retain_mut(|(name, own)| {
+            *own -= usize::from(**name == *topic);
+            *own > 0
+        });
     }
 }
 

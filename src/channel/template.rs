@@ -35,6 +35,7 @@ pub(super) struct Templates {
     known: &'static [&'static str],
     /// What any of them names, so that the payload is parsed only where it is needed.
     used: BTreeSet<&'static str>,
+    payload: Fields,
     headers: Fields,
     /// The channel's own constants.
     with: Value,
@@ -50,8 +51,8 @@ impl fmt::Debug for Templates {
 impl Templates {
     /// None yet; they may name what is `known`.
     pub(super) fn new(known: &'static [&'static str]) -> Templates {
-        let (used, headers) = (BTreeSet::new(), Fields::default());
-        Templates { engine: template::engine(), known, used, headers, with: Value::UNDEFINED }
+        let (used, payload, headers) = Default::default();
+        Templates { engine: template::engine(), known, used, payload, headers, with: Value::UNDEFINED }
     }
 
     /// With the channel's own constants.
@@ -78,14 +79,14 @@ impl Templates {
         let used = template::add(&mut self.engine, name, source, known)
             .map_err(|reasons| format!("template {name}: {}", reasons.join("; ")))?;
         self.used.extend(used.variables);
-        self.headers.names.extend(used.headers.names);
-        self.headers.any |= used.headers.any;
+        self.payload.extend(used.payload);
+        self.headers.extend(used.headers);
         Ok(Text::Template(name.to_owned()))
     }
 
-    /// Whether a template that was added until now reads this.
-    pub(super) fn read(&self, variable: &str) -> bool {
-        self.used.contains(variable)
+    /// The payload's fields that the templates read that were added until now; `None`: any of them, or all of it.
+    pub(super) fn payload_fields(&self) -> Option<Vec<String>> {
+        (!self.payload.any).then(|| self.payload.names.iter().cloned().collect())
     }
 
     /// Whether a template reads the row's header of this name, in lower case.

@@ -32,12 +32,29 @@ pub(super) fn derive(settings: &mut Settings) {
         let timeout: Duration = settings.get(&at.child("timeout"));
         settings.derive(at.child("connect_timeout"), &format_duration(timeout.min(Duration::from_secs(2))));
         settings.derive(at.child("first_byte_timeout"), &format_duration(timeout));
-        settings.derive(at.child("max_in_flight_per_origin"), &concurrency.div_ceil(2));
+        settings.derive(at.child("max_in_flight_per_origin"), &per_origin(concurrency));
     }
     for name in settings.names("routes") {
         let at = top.child("routes").child(&name);
         let max_attempts: u32 = settings.get(&at.child("max_attempts"));
         settings.derive(at.child("attempts_before_failover"), &max_attempts.min(3));
+    }
+}
+
+/// Calls to one origin at most: the others have as many.
+fn per_origin(concurrency: usize) -> usize {
+    concurrency.div_ceil(2)
+}
+
+impl Config {
+    /// No more calls than this, if more were configured; nor to one origin more than half of them.
+    pub fn lower_concurrency(&mut self, calls_max: usize) {
+        if calls_max < self.worker.concurrency {
+            self.worker.concurrency = calls_max;
+            for channel in self.channels.values_mut() {
+                channel.max_in_flight_per_origin = channel.max_in_flight_per_origin.min(per_origin(calls_max));
+            }
+        }
     }
 }
 

@@ -37,7 +37,9 @@ pub(crate) fn engine() -> Environment<'static> {
     engine.set_auto_escape_callback(|_| AutoEscape::None);
     // The engine's own would write `null` and nothing for a field that is missing.
     engine.add_filter("tojson", |value: &Value, indent: Option<Value>, args: Kwargs| {
-        filters::tojson(defined(value)?, indent, args)
+        let json = filters::tojson(defined(value)?, indent, args)?;
+        let escaped = json.as_str().filter(|json| json.contains("\\u00"));
+        Ok::<_, Error>(escaped.map(plain_json).map(Value::from_safe_string).unwrap_or(json))
     });
     engine.add_filter("urlencode", |value: &Value| filters::urlencode(defined(value)?));
     digest::add(&mut engine);
@@ -51,6 +53,8 @@ pub(crate) fn engine() -> Environment<'static> {
 pub(crate) struct Used {
     /// Of the variables that it may name.
     pub(crate) variables: Vec<&'static str>,
+    /// Which of the payload's fields.
+    pub(crate) payload: Fields,
     /// Which of the row's headers, in lower case.
     pub(crate) headers: Fields,
     /// Which of the channel's own constants.
@@ -64,6 +68,14 @@ pub(crate) struct Fields {
     pub(crate) names: BTreeSet<String>,
     /// By names that are worked out, or by a loop over all.
     pub(crate) any: bool,
+}
+
+impl Fields {
+    /// With those of another template.
+    pub(crate) fn extend(&mut self, more: Fields) {
+        self.names.extend(more.names);
+        self.any |= more.any;
+    }
 }
 
 /// Compiles `source` under `name`. The errors are reasons for an operator, all of them.
@@ -92,7 +104,8 @@ pub(crate) fn add(
     }
     let mut headers = fields(instructions, "headers");
     headers.names = headers.names.iter().map(|name| name.to_ascii_lowercase()).collect();
-    let used = Used { variables, headers, with: fields(instructions, "with") };
+    let used =
+        Used { variables, payload: fields(instructions, "payload"), headers, with: fields(instructions, "with") };
     if unknown.is_empty() { Ok(used) } else { Err(unknown.into_iter().collect()) }
 }
 
@@ -154,6 +167,29 @@ fn all<'a, 's>(instructions: &'a Instructions<'s>) -> impl Iterator<Item = &'a I
     (0u32..).map_while(|index| instructions.get(index))
 }
 
+/// JSON without the escapes that the engine adds for HTML: a body is no page, and each of them takes six bytes for one.
+fn plain_json(json: &str) -> String {
+    let (mut plain, mut rest) = (String::with_capacity(json.len()), json);
+    while let Some(at) = rest.find('\\') {
+        plain.push_str(&rest[..at]);
+        let escaped = match rest.get(at..at + 6) {
+            Some("\\u003c") => "<",
+            Some("\\u003e") => ">",
+            Some("\\u0026") => "&",
+            Some("\\u0027") => "'",
+            // Both characters, so that none of these is found in what follows an escaped backslash.
+            _ => {
+                plain.push_str(&rest[at..at + 2]);
+                rest = &rest[at + 2..];
+                continue;
+            }
+        };
+        plain.push_str(escaped);
+        rest = &rest[at + 6..];
+    }
+    plain + rest
+}
+
 /// Only a failed conversion makes the engine remember which expression was undefined.
 fn defined(value: &Value) -> Result<&Value, Error> {
     if value.is_undefined() { i64::try_from(value.clone()).map(|_| value) } else { Ok(value) }
@@ -198,6 +234,17 @@ mod tests {
     }
 
     #[test]
+    fn json_has_no_escapes_but_those_that_json_needs() {
+        let text = "<b>'a' & \"b\"</b> \\u003c \\\\ \u{1} \n 한";
+        let rendered = |source: &str| engine().render_str(source, minijinja::context! { text }).unwrap();
+        assert_eq!(rendered("{{ text|tojson }}"), serde_json::to_string(text).unwrap());
+        assert_eq!(
+            rendered("{{ {'&': [text]}|tojson(indent=1) }}"),
+            format!("{{\n \"&\": [\n  {}\n ]\n}}", serde_json::to_string(text).unwrap())
+        );
+    }
+
+    #[test]
     fn headers_that_templates_read_are_known_by_name() {
         let used = |source: &str| add(&mut engine(), "body", source, REQUEST).unwrap().headers;
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -207,6 +254,12 @@ mod tests {
             assert!(used(source).any, "{source}");
         }
         assert_eq!(used("{{ topic }}"), Fields::default());
+        let payload = |source: &str| add(&mut engine(), "url", source, REQUEST).unwrap().payload;
+        let found = payload(r#"{{ payload.hook.url }}{{ payload["id"]|default(0) }}"#);
+        assert_eq!(found, Fields { names: names(&["hook", "id"]), any: false });
+        for source in ["{{ payload[0] }}", "{% if payload is defined %}{% endif %}", "{{ payload|length }}"] {
+            assert!(payload(source).any, "{source}");
+        }
         let sliced = add(&mut engine(), "body", "{{ recipient[:3] }}", REQUEST).unwrap();
         assert_eq!(sliced.variables, ["recipient"]);
     }

@@ -16,8 +16,8 @@ use crate::queue::Message;
 
 /// A payload longer than this does not come along with its claim.
 pub const LARGE_BYTES: usize = 16 << 10;
-/// Payloads of any size that one statement reads at most.
-const LARGE_PAYLOADS_MAX: usize = 16;
+/// Payloads of any size that one statement should read at most.
+pub const LARGE_PAYLOADS_MAX: usize = 16;
 
 /// A row this instance holds for one attempt.
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ pub struct Contents {
     pub topic: String,
     /// Who receives it.
     pub recipient: String,
-    /// JSON text, if it was asked for.
+    /// JSON text of what was asked for, if it is not too long.
     pub payload: Option<String>,
     /// JSON text of an object.
     pub headers: Option<String>,
@@ -230,25 +230,16 @@ impl Store {
         rows.first().map(|row| row.value(0)).transpose()
     }
 
-    /// What the URLs of these messages may be made of, each given to `each`; some rows may be gone. Large payloads are
-    /// read a few at a time.
-    pub async fn read_destinations(&self, ids: &[i64], payloads: bool, mut each: impl FnMut(Contents)) -> Result<()> {
-        let mut large = Vec::new();
-        for row in self.read_contents(ids, if payloads { LARGE_BYTES } else { 0 }).await? {
-            match row.payload {
-                None if payloads => large.push(row.id),
-                _ => each(row),
-            }
-        }
-        for ids in large.chunks(LARGE_PAYLOADS_MAX) {
-            self.read_contents(ids, usize::MAX).await?.into_iter().for_each(&mut each);
-        }
-        Ok(())
-    }
-
-    async fn read_contents(&self, ids: &[i64], payload_max: usize) -> Result<Vec<Contents>> {
-        let query = query!("worker/read_destinations", Relaxed, [INT8_ARRAY, INT4]);
-        let rows = self.query(query, &[&ids, &bytes(payload_max)]).await?;
+    /// What the URLs of these messages may be made of, with these fields of their payloads (`None`: all of it) where
+    /// they are no longer than that; some rows may be gone.
+    pub async fn read_destinations(
+        &self,
+        ids: &[i64],
+        fields: Option<&[String]>,
+        payload_max: usize,
+    ) -> Result<Vec<Contents>> {
+        let query = query!("worker/read_destinations", Relaxed, [INT8_ARRAY, INT4, TEXT_ARRAY]);
+        let rows = self.query(query, &[&ids, &bytes(payload_max), &fields]).await?;
         let contents = |row: &Row| -> Result<Contents> {
             Ok(Contents {
                 id: row.value(0)?,

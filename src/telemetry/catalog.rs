@@ -85,7 +85,7 @@ pub const METRICS: &[Metric] = &[
     metric("outboxd_late_successes_total", Counter, &[], "Deliveries recorded after their lease was over or their row had ended."),
     metric("outboxd_late_failures_total", Counter, &[], "Failures reported after their lease was over, which changed nothing."),
     metric("outboxd_released_total", Counter, &[], "Claims given back without a call: rate limits, an open circuit, a drain."),
-    metric("outboxd_own_errors_total", Counter, &["error"], "Calls that could not be made because this process or its machine lacked something, by the system's name of it: EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRNOTAVAIL. They went back; none used up an attempt."),
+    metric("outboxd_own_errors_total", Counter, &["error"], "Calls that could not be made because this process or its machine lacked something, by the system's name of it: EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRNOTAVAIL; LOOKUPS: as many names were being looked up as may be. They went back; none used up an attempt."),
     metric("outboxd_leases_ended_total", Counter, &[], "Claims ended because their lease was over or their worker dead."),
     metric("outboxd_retention_deleted_total", Counter, &["table"], "Rows deleted because their retention was over, by table."),
     metric("outboxd_channel_held_origins", Gauge, &["channel", "reason"], "Origins that are held. retry_after: the provider asked for it; failures, unauthorized: the circuit is open, or half-open until the next notification probes the origin."),

@@ -1,4 +1,7 @@
 //! Sorts what was taken into lines. What cannot start within a second goes back to Postgres, unclaimed.
+//!
+//! Where messages go is mostly known. Where the URL comes from the row it is read beside the dispatcher, which starts
+//! others meanwhile.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,17 +11,44 @@ use super::buffer::{Buffer, Destination, Line, Taken};
 use super::destinations;
 use super::dispatcher::{Dispatcher, NO_ROUTE_WAIT};
 use super::put_back::GoesBack;
+use super::recorder::Acks;
 use super::taker::Batch;
 use crate::channel::availability::Held;
+use crate::queue::Delivery;
+
+/// Messages whose destinations were read.
+pub(super) struct Arrivals {
+    pub(super) messages: Vec<(Delivery, Destination)>,
+    pub(super) acks: Acks,
+}
 
 impl Dispatcher {
-    /// Sorts a batch into lines; what cannot start within a second goes back.
-    pub(super) async fn let_in(self: &Arc<Self>, buffer: &mut Buffer, batch: Batch) {
+    /// Lets those in whose destinations are known, and has the others' read.
+    pub(super) fn let_in(self: &Arc<Self>, buffer: &mut Buffer, batch: Batch) {
         let Batch { deliveries, acks } = batch;
-        let destinations = destinations::find(&self.worker, &deliveries).await;
+        let (messages, unread) = destinations::known(&self.worker, deliveries);
+        if !unread.is_empty() {
+            buffer.expect(unread.len());
+            let (dispatcher, acks, shutdown) = (Arc::clone(self), acks.clone(), self.shutdown.clone());
+            self.calls.spawn(async move {
+                shutdown.run_until_cancelled(destinations::read(&dispatcher, unread, &acks)).await;
+            });
+        }
+        self.sort(buffer, Arrivals { messages, acks });
+    }
+
+    /// Those that were expected.
+    pub(super) fn let_in_read(self: &Arc<Self>, buffer: &mut Buffer, arrivals: Arrivals) {
+        buffer.have_come(arrivals.messages.len());
+        self.sort(buffer, arrivals);
+    }
+
+    /// Sorts messages into lines; what cannot start within a second goes back.
+    fn sort(self: &Arc<Self>, buffer: &mut Buffer, arrivals: Arrivals) {
+        let Arrivals { messages, acks } = arrivals;
         // Mostly a batch is of one topic for one destination: what holds for the first holds for those that follow.
         let (mut back, mut same) = (Vec::new(), Vec::new());
-        let mut arrivals = deliveries.into_iter().zip(destinations).peekable();
+        let mut arrivals = messages.into_iter().peekable();
         while let Some((delivery, destination)) = arrivals.next() {
             let topic = Arc::clone(&delivery.message.topic);
             same.push(Taken { delivery, acks: acks.clone() });
@@ -64,11 +94,13 @@ impl Dispatcher {
             buffer.join(destination, taken, usize::MAX);
             return;
         };
-        let concurrency = worker.config.concurrency;
-        let per_second = provider.limits.per_second(&origin, concurrency, now);
-        for late in buffer.join(destination.clone(), taken, per_second) {
-            back.push(later(provider.limits.promise(&origin, concurrency, now), late, &destination));
-        }
+        let (limits, concurrency) = (&provider.limits, worker.config.concurrency);
+        let mut late = taken.split_off(limits.left(topic, now).min(taken.len()));
+        let per_second = limits.per_second(topic, &origin, concurrency, now);
+        late.extend(buffer.join(destination.clone(), taken, per_second));
+        back.extend(
+            late.into_iter().map(|late| later(limits.promise(topic, &origin, concurrency, now), late, &destination)),
+        );
     }
 
     /// Puts back what was to start within a second and cannot any more: calls that hang show it with time.
@@ -76,20 +108,28 @@ impl Dispatcher {
         let (worker, now) = (&self.worker, Instant::now());
         let (availability, concurrency) = (&worker.availability, worker.config.concurrency);
         let shares = availability.shares();
+        // What may stay of a topic, and of a topic on a channel.
         let mut left: HashMap<Arc<str>, usize> = HashMap::new();
+        let mut left_there: HashMap<(Arc<str>, Arc<str>), usize> = HashMap::new();
         let keep = |line: &Line| {
             let left = left.entry(Arc::clone(&line.topic)).or_insert_with(|| shares.per_second(&line.topic, now));
-            let of_line = line
-                .destination
-                .as_ref()
-                .map_or(usize::MAX, |(provider, origin)| provider.limits.per_second(origin, concurrency, now));
-            let kept = line.messages.len().min(of_line).min(*left);
+            let mut kept = line.messages.len().min(*left);
+            if let Some((provider, origin)) = &line.destination {
+                let limits = &provider.limits;
+                let there = (Arc::clone(&line.topic), Arc::clone(provider.channel.name()));
+                let left_there =
+                    left_there.entry(there).or_insert_with(|| limits.per_second_of_topic(&line.topic, now));
+                kept = kept.min(*left_there).min(limits.per_second(&line.topic, origin, concurrency, now));
+                *left_there -= kept;
+            }
             *left -= kept;
             kept
         };
         let back = |line: &Line, taken| {
-            let of_line =
-                line.destination.as_ref().map(|(provider, origin)| provider.limits.promise(origin, concurrency, now));
+            let of_line = line
+                .destination
+                .as_ref()
+                .map(|(provider, origin)| provider.limits.promise(&line.topic, origin, concurrency, now));
             later(shares.promise(&line.topic, now).max(of_line.unwrap_or_default()), taken, &line.destination)
         };
         let back = buffer.shorten(keep, back);

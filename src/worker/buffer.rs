@@ -174,6 +174,8 @@ type Channels = Ring<Option<Arc<str>>, Topics>;
 pub(super) struct Buffer {
     channels: Channels,
     messages: usize,
+    /// Messages whose destinations are being read.
+    expected: usize,
     round: u64,
     shares: Arc<Shares>,
 }
@@ -181,12 +183,22 @@ pub(super) struct Buffer {
 impl Buffer {
     /// Tells `shares` what waits of each topic.
     pub(super) fn new(shares: Arc<Shares>) -> Buffer {
-        Buffer { channels: Ring::new(Level::Instance), messages: 0, round: 0, shares }
+        Buffer { channels: Ring::new(Level::Instance), messages: 0, expected: 0, round: 0, shares }
     }
 
-    /// Messages that wait.
+    /// Messages that wait, or are to come.
     pub(super) fn len(&self) -> usize {
-        self.messages
+        self.messages + self.expected
+    }
+
+    /// So many messages are to come.
+    pub(super) fn expect(&mut self, messages: usize) {
+        self.expected += messages;
+    }
+
+    /// They have come.
+    pub(super) fn have_come(&mut self, messages: usize) {
+        self.expected -= messages;
     }
 
     /// Messages of one topic join the line of their destination, up to `length_max` of them in all. Returns the others.
@@ -206,7 +218,7 @@ impl Buffer {
         let mut taken = taken.into_iter();
         line.messages.extend(taken.by_ref().take(joining));
         if let Some((provider, _)) = &line.destination {
-            provider.limits.begin_waiting(joining);
+            provider.limits.begin_waiting(&topic, joining);
         }
         self.shares.begin_waiting(&topic, joining);
         self.messages += joining;
@@ -216,7 +228,7 @@ impl Buffer {
     /// Everybody gets a turn, again and again, until nothing may start any more.
     pub(super) fn take_turns(&mut self, mut turn: impl FnMut(&mut Line) -> Turn) {
         self.round += 1;
-        let Buffer { channels, messages, round, shares } = self;
+        let Buffer { channels, messages, round, shares, .. } = self;
         let mut counted = |line: &mut Line| {
             let before = line.messages.len();
             let outcome = turn(line);
@@ -260,7 +272,7 @@ fn gone(line: &Line, before: usize, shares: &Shares) -> usize {
     let gone = before - line.messages.len();
     if gone > 0 {
         if let Some((provider, _)) = &line.destination {
-            provider.limits.end_waiting(gone);
+            provider.limits.end_waiting(&line.topic, gone);
         }
         shares.end_waiting(&line.topic, gone);
     }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
+use super::arrivals::Arrivals;
 use super::buffer::{Buffer, Destination, Level, Line, Taken, Turn};
 use super::payloads::Payloads;
 use super::put_back::GoesBack;
@@ -47,6 +48,18 @@ pub(super) struct Permits {
 }
 
 impl Permits {
+    /// Waits for what the call needs beside its limits; others have the start that was kept for it meanwhile.
+    pub(super) async fn wait_for<T>(&mut self, what: impl Future<Output = T>) -> T {
+        let Some(limit) = &mut self.limit else { return what.await };
+        limit.pause();
+        self.freed.notify_one();
+        let found = what.await;
+        while let Err(wait) = limit.resume(Instant::now()) {
+            tokio::time::sleep(wait).await;
+        }
+        found
+    }
+
     /// The call starts now, and takes no longer than `timeout`.
     pub(super) fn start(&mut self, timeout: Duration) {
         let now = Instant::now();
@@ -82,15 +95,18 @@ pub(super) struct Dispatcher {
     pub(super) cut_off: CancellationToken,
     /// For messages that come again, behind those that are taken.
     batches: mpsc::Sender<Batch>,
+    /// For those whose destinations were read.
+    pub(super) arrivals: mpsc::Sender<Arrivals>,
     /// One claim at a time: what may start while it waits for the disk goes into the next, and a big claim is cheap.
     pub(super) claims: Arc<Semaphore>,
     pub(super) freed: Arc<Notify>,
-    payloads: Arc<Payloads>,
+    pub(super) payloads: Arc<Payloads>,
 }
 
 /// What the dispatcher waits for.
 enum Event {
     Batch(Option<Batch>),
+    Arrived(Arrivals),
     Freed,
     Shutdown,
 }
@@ -99,6 +115,7 @@ impl Dispatcher {
     pub(super) fn new(
         worker: Arc<Worker>,
         batches: mpsc::Sender<Batch>,
+        arrivals: mpsc::Sender<Arrivals>,
         finished: mpsc::Sender<Finished>,
         shutdown: CancellationToken,
         cut_off: CancellationToken,
@@ -110,6 +127,7 @@ impl Dispatcher {
             calls: TaskTracker::new(),
             worker,
             batches,
+            arrivals,
             finished,
             shutdown,
             cut_off,
@@ -121,6 +139,7 @@ impl Dispatcher {
         self: Arc<Self>,
         mut batches: mpsc::Receiver<Batch>,
         mut own_batches: mpsc::Receiver<Batch>,
+        mut arrivals: mpsc::Receiver<Arrivals>,
     ) {
         let mut buffer = Buffer::new(Arc::clone(self.worker.availability.shares()));
         let mut shortened_at = Instant::now();
@@ -132,8 +151,9 @@ impl Dispatcher {
                 shortened_at = Instant::now();
             }
             let has_room = !is_full(&buffer);
-            match self.next(&mut batches, &mut own_batches, has_room, rate_wait).await {
-                Event::Batch(Some(batch)) => self.let_in(&mut buffer, batch).await,
+            match self.next(&mut batches, &mut own_batches, &mut arrivals, has_room, rate_wait).await {
+                Event::Batch(Some(batch)) => self.let_in(&mut buffer, batch),
+                Event::Arrived(arrivals) => self.let_in_read(&mut buffer, arrivals),
                 Event::Batch(None) | Event::Shutdown => break,
                 Event::Freed => {}
             }
@@ -144,6 +164,7 @@ impl Dispatcher {
         &self,
         batches: &mut mpsc::Receiver<Batch>,
         own_batches: &mut mpsc::Receiver<Batch>,
+        arrivals: &mut mpsc::Receiver<Arrivals>,
         has_room: bool,
         rate_wait: Option<Duration>,
     ) -> Event {
@@ -157,6 +178,7 @@ impl Dispatcher {
         tokio::select! {
             biased;
             () = self.shutdown.cancelled() => Event::Shutdown,
+            Some(arrivals) = arrivals.recv() => Event::Arrived(arrivals),
             batch = batch, if has_room => Event::Batch(batch),
             () = self.freed.notified() => Event::Freed,
             () = tokio::time::sleep(SHORTEN_EVERY), if !has_room => Event::Freed,
@@ -220,17 +242,19 @@ impl Dispatcher {
                 provider.limits.stopped_by_concurrency(now);
             }
             match full {
-                NoShare::Instance => Level::Instance,
+                NoShare::All => Level::Instance,
                 NoShare::Topic => Level::Topic,
             }
         })?;
-        let limit = line.destination.as_ref().map(|(provider, origin)| provider.limits.try_acquire(origin, now));
+        let limit =
+            line.destination.as_ref().map(|(provider, origin)| provider.limits.try_acquire(&line.topic, origin, now));
         let limit = limit.transpose().map_err(|full| match full {
             Full::Rate(wait) => {
                 *rate_wait = Some(rate_wait.map_or(wait, |known| known.min(wait)));
                 Level::Channel
             }
             Full::Channel => Level::Channel,
+            Full::Topic => Level::Topic,
             Full::Origin => Level::Line,
         })?;
         Ok(Permits { share: Some(share), limit, freed: Arc::clone(&self.freed) })

@@ -16,7 +16,8 @@ use super::{Worker, circuits, traced};
 use crate::channel::availability::{Held, May, PAUSED_WAIT};
 use crate::channel::circuit::Pass;
 use crate::channel::failover::{Provider, Route};
-use crate::channel::{Failed, Outcome, Outgoing, webhook_id};
+use crate::channel::lookups;
+use crate::channel::{CHANNEL_WIDE, Failed, Outcome, Outgoing, webhook_id};
 use crate::failpoint;
 use crate::notification::NotificationId;
 use crate::queue::Delivery;
@@ -27,6 +28,9 @@ use crate::telemetry::statistics::Called;
 
 /// Behind the others that wait for the same circuit: the next probe is another's.
 const PROBED_WAIT: Duration = Duration::from_secs(1);
+
+/// A body that there is no memory for waits with its row.
+const NO_BYTES_WAIT: Duration = Duration::from_secs(1);
 
 /// A claimed row on its way to its provider.
 pub(super) struct Call {
@@ -85,7 +89,7 @@ async fn attempt(worker: &Worker, call: &mut Call, permits: &mut Permits, cut_of
         let error = format!("delivered {} times by the queue without an outcome", call.delivery.times_delivered);
         return not_called(after_failure(claimed, route, position, provider, unclaimed(error)));
     }
-    let contents = match cut_off.run_until_cancelled(contents(worker, call, payload)).await {
+    let contents = match cut_off.run_until_cancelled(contents(worker, call, permits, payload)).await {
         Some(Ok(Some(contents))) => contents,
         // There were no bytes for it, or it could not be read: nothing was tried.
         None | Some(Ok(None)) => return not_called(release(claimed, Duration::ZERO, None)),
@@ -96,9 +100,19 @@ async fn attempt(worker: &Worker, call: &mut Call, permits: &mut Permits, cut_of
 
 /// Waits until there are bytes for the payload, and reads it if it did not come along. `None`: that failed. An error: it
 /// can never be sent.
-async fn contents(worker: &Worker, call: &Call, payload: Option<String>) -> Result<Option<Contents>, String> {
+async fn contents(
+    worker: &Worker,
+    call: &Call,
+    permits: &mut Permits,
+    payload: Option<String>,
+) -> Result<Option<Contents>, String> {
     let claimed = &call.claimed;
-    let bytes = call.payloads.acquire(&claimed.topic, claimed.payload_bytes).await;
+    let channel_wide = || Arc::from(CHANNEL_WIDE);
+    let origin = call.destination.as_ref().map_or_else(channel_wide, |(_, origin)| Arc::clone(origin));
+    let bytes = match call.payloads.try_acquire(&claimed.topic, &origin, claimed.payload_bytes) {
+        Some(bytes) => bytes,
+        None => permits.wait_for(call.payloads.acquire(&claimed.topic, &origin, claimed.payload_bytes)).await,
+    };
     let payload = match payload {
         Some(payload) => payload,
         None => {
@@ -160,6 +174,14 @@ async fn send(
     if !call.destination.as_ref().is_some_and(is_expected) || !is_in_time {
         return not_called(worker, call, release(claimed, Duration::ZERO, None));
     }
+    let traced = traced::begin(worker, &outgoing, claimed, name);
+    let outgoing = Outgoing { traceparent: traced.as_ref().map(|traced| &traced.traceparent), ..outgoing };
+    let request = provider.channel.request(target, &outgoing);
+    // Its body says it all: nothing else of it is kept while Postgres or the provider is waited for.
+    drop(payload);
+    if request.as_ref().is_ok_and(|request| !bytes.try_resize(request.body_bytes())) {
+        return not_called(worker, call, release(claimed, NO_BYTES_WAIT, None));
+    }
     let pass = match call.pass {
         Pass::Normal => Pass::Normal,
         Pass::Probe => match circuits::take_probe(worker, name, &origin, provider.timeout).await {
@@ -177,16 +199,10 @@ async fn send(
     }
     failpoint::hit("before_call").await;
     permits.start(provider.timeout);
-    let traced = traced::begin(worker, &outgoing, claimed, name);
-    let outgoing = Outgoing { traceparent: traced.as_ref().map(|traced| &traced.traceparent), ..outgoing };
-    let request = provider.channel.request(target, &outgoing);
-    // Its body says it all: nothing else of it is kept while the provider is waited for.
-    drop(payload);
     let called = match request {
         Ok(request) => {
-            bytes.resize(request.body_bytes());
             // In a box, because some kilobytes would be copied with the task otherwise.
-            let calling = Box::pin(provider.channel.call(request));
+            let calling = Box::pin(lookups::of_topic(&claimed.topic, provider.channel.call(request)));
             cut_off.run_until_cancelled(calling).await
         }
         Err(failed) => Some(Outcome::Failed(failed)),

@@ -65,6 +65,12 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
         "Pass an object of strings: {\"traceparent\": \"00-…\"}.",
     ),
     (
+        "'t', 'k', '{}', jsonb_build_object('x', repeat('x', 16376))",
+        "23514",
+        "publish: headers have 16385 bytes, the limit is 16384",
+        "Headers are for a trace and a few names; put the rest into the payload.",
+    ),
+    (
         "'t', 'k', to_jsonb(repeat('x', 262143))",
         "23514",
         "publish: payload has 262145 bytes, the limit is 262144",

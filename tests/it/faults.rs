@@ -12,6 +12,7 @@ mod fallback;
 mod keys;
 mod leases;
 mod limits;
+mod lookups;
 mod many_retries;
 mod open_transaction;
 mod outage;

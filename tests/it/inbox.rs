@@ -74,6 +74,12 @@ async fn bad_calls_are_refused_with_a_code_a_message_and_a_hint() {
         ("receive('', 'm')", "22023", "receive: consumer has 0 bytes, message_id has 1", lengths),
         ("receive('c', repeat('m', 513))", "22023", "receive: consumer has 1 bytes, message_id has 513", lengths),
         ("respond('c', 'unheard of', '1')", "P0002", "respond: 'c' never received message 'unheard of'", not_received),
+        (
+            "respond('c', 'm', to_jsonb(repeat('x', 262143)))",
+            "23514",
+            "respond: response has 262145 bytes, the limit is 262144",
+            "Store the document elsewhere and keep a reference to it.",
+        ),
         ("respond(NULL, 'm', '1')", "P0002", "respond: NULL never received message 'm'", not_received),
     ];
     for (call, code, message, hint) in cases {

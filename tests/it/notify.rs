@@ -97,6 +97,7 @@ const TOPIC: &str = "A topic has 1 to 200 bytes.";
 const RECIPIENT: &str = "A recipient (device token, phone number, URL …) has 1 to 2048 bytes.";
 const KEY: &str = "A key has 1 to 512 bytes; hash longer keys, pass NULL for none.";
 const TIME: &str = "Leave send_at out to send now, expires_at for a notification that does not expire.";
+const FEWER: &str = "Headers are for a trace and a few names; put the rest into the payload.";
 const HEADERS: &str = "Pass an object of strings: {\"traceparent\": \"00-…\"}.";
 
 /// (what the call is, SQLSTATE, message, hint)
@@ -125,6 +126,7 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
     ("'t', 'r', '{}', headers => 'null'", "23514", "notify: headers is a JSON null, not an object", HEADERS),
     ("'t', 'r', '{}', headers => '{\"ok\": \"x\", \"retries\": 3}'", "23514", "notify: header retries is not a string", HEADERS),
     ("'t', 'r', '{}', headers => '{\"list\": [\"x\"]}'", "23514", "notify: header list is not a string", HEADERS),
+    ("'t', 'r', '{}', headers => jsonb_build_object('x', repeat('x', 16376))", "23514", "notify: headers have 16385 bytes, the limit is 16384", FEWER),
     // Postgres itself refuses what is no JSON, and NUL, before any of our code sees it.
     ("'t', 'r', 'hello'", "22P02", "invalid input syntax for type json", ""),
     ("'t', 'r', '\"\\u0000\"'", "22P05", "unsupported Unicode escape sequence", ""),
@@ -183,6 +185,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
     ("keys_have_1_to_512_bytes", "ordering_key", "''"),
     ("keys_have_1_to_512_bytes", "ordering_key", "repeat('한', 171)"),
     ("payload_has_at_most_256_kib", "payload", "to_jsonb(repeat('x', 262143))"),
+    ("headers_have_at_most_16_kib", "headers", "jsonb_build_object('x', repeat('x', 16376))"),
     ("headers_are_an_object_of_strings", "headers", "'[]'"),
     ("headers_are_an_object_of_strings", "headers", "'null'"),
     ("headers_are_an_object_of_strings", "headers", "'\"text\"'"),
@@ -248,6 +251,7 @@ async fn the_longest_and_the_strangest_legal_values_pass_both_ways() {
         ("ordering_key", "repeat('한', 170)"),
         ("payload", "to_jsonb(repeat('x', 262142))"),
         ("payload", "'null'::jsonb"),
+        ("headers", "jsonb_build_object('x', repeat('x', 16375))"),
         ("headers", "'{}'"),
         ("headers", "'{\"a\": \"\", \"b\": \"[]\"}'"),
         ("send_at", "'0001-01-01 00:00Z'"),

@@ -6,10 +6,10 @@ use std::path::Path;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use crate::support::clock;
 use crate::support::command::{Ran, run_in};
 use crate::support::instance::Setup;
 use crate::support::postgres::{self, Database, connect};
+use crate::support::preload;
 use crate::support::process::free_port;
 use crate::support::redis::RedisServer;
 use crate::support::sql::run;
@@ -248,7 +248,7 @@ async fn check_finds_what_run_would_stumble_over_later() {
     for (ahead, code, part) in
         [("5", 0, "warn    clock     this machine is"), ("-90", 69, "failed  clock     this machine is")]
     {
-        let env = [("DATABASE_URL", &*database.url()), ("LD_PRELOAD", clock::library()), ("CLOCK_OFF_BY_S", ahead)];
+        let env = [("DATABASE_URL", &*database.url()), ("LD_PRELOAD", preload::clock()), ("CLOCK_OFF_BY_S", ahead)];
         let ran = run_in(dir.path(), &["check"], &env).await;
         assert!(ran.code == code && ran.out.contains(part), "{ahead}: {}", ran.all());
     }

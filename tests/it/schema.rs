@@ -37,6 +37,10 @@ const ILLEGAL: &[(&str, &str)] = &[
     ("keys_have_1_to_512_bytes", "UPDATE outboxd.notification_log SET dedup_key = ''"),
     ("keys_have_1_to_512_bytes", "UPDATE outboxd.notification_log SET ordering_key = repeat('x', 513)"),
     ("payload_has_at_most_256_kib", "UPDATE outboxd.notification_log SET payload = to_jsonb(repeat('x', 262143))"),
+    (
+        "headers_have_at_most_16_kib",
+        "UPDATE outboxd.notification_log SET headers = jsonb_build_object('x', repeat('x', 16376))",
+    ),
     ("headers_are_an_object_of_strings", "UPDATE outboxd.notification_log SET headers = '{\"a\": 1}'"),
     ("times_are_in_the_years_1_to_9999", "UPDATE outboxd.notification_log SET send_at = 'infinity'"),
     ("times_are_in_the_years_1_to_9999", "UPDATE outboxd.notification_log SET expires_at = '-infinity'"),
@@ -60,6 +64,11 @@ const ILLEGAL: &[(&str, &str)] = &[
     ),
     ("topic_has_1_to_200_bytes", "INSERT INTO outboxd.event (topic, key, payload) VALUES ('', 'k', '{}')"),
     ("key_has_1_to_512_bytes", "INSERT INTO outboxd.event (topic, key, payload) VALUES ('t', '', '{}')"),
+    (
+        "headers_have_at_most_16_kib",
+        "INSERT INTO outboxd.event (topic, key, payload, headers)
+         VALUES ('t', 'k', '{}', jsonb_build_object('x', repeat('x', 16376)))",
+    ),
     ("headers_are_an_object", "INSERT INTO outboxd.event (topic, key, payload, headers) VALUES ('t', 'k', '{}', '1')"),
     (
         "publications_have_events",
@@ -69,6 +78,11 @@ const ILLEGAL: &[(&str, &str)] = &[
     ("only_what_was_lost_is_restored", "UPDATE outboxd.event_progress SET restored_at = now()"),
     ("consumer_has_1_to_200_bytes", "INSERT INTO outboxd.inbox (consumer, message_id, owner) VALUES ('', 'm', 'o')"),
     ("message_id_has_1_to_512_bytes", "INSERT INTO outboxd.inbox (consumer, message_id, owner) VALUES ('c', '', 'o')"),
+    (
+        "response_has_at_most_256_kib",
+        "INSERT INTO outboxd.inbox (consumer, message_id, owner, responded_at, response)
+         VALUES ('c', 'm', 'o', now(), to_jsonb(repeat('x', 262143)))",
+    ),
     (
         "responses_and_only_they_have_responded_at",
         "INSERT INTO outboxd.inbox (consumer, message_id, response, owner) VALUES ('c', 'm', '1', 'o')",

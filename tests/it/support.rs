@@ -2,7 +2,6 @@
 
 pub mod browser;
 pub mod certs;
-pub mod clock;
 pub mod command;
 pub mod golden;
 pub mod http;
@@ -10,6 +9,7 @@ pub mod instance;
 pub mod otlp;
 pub mod pgbouncer;
 pub mod postgres;
+pub mod preload;
 pub mod process;
 pub mod prometheus;
 pub mod provider;

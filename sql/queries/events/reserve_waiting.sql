@@ -5,8 +5,8 @@
 -- publish() and replay_events() only add rows. A crash after this leaves numbers above what Redis has: the next owner
 -- appends them. Where Redis has come further than this database (which was set back), numbers go on from there, else
 -- they would count as appended.
--- $1 lease · $2 instance · $3 the number Redis has come to · $4 events at most · $5 bytes of payload at most, but one
--- event
+-- $1 lease · $2 instance · $3 the number Redis has come to · $4 events at most · $5 bytes of payload and headers at most,
+-- but one event
 -- Locks: the rows; the row of progress; the lease FOR KEY SHARE; rows of streams, by name. Index: leader_lease_pkey,
 -- event_progress_pkey, event_outbox_pkey, event_pkey, event_stream_pkey.
 WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease($1::text, $2::int)), progress AS MATERIALIZED (
@@ -17,7 +17,8 @@ WITH lease AS MATERIALIZED (SELECT WHERE outboxd._owns_lease($1::text, $2::int))
       FROM (SELECT o.seq, o.event_id, o.topic, o.since FROM outboxd.event_outbox o
              WHERE EXISTS (SELECT FROM progress) ORDER BY o.seq LIMIT $4::int) w
      CROSS JOIN LATERAL (
-           SELECT coalesce((SELECT octet_length(e.payload::text) FROM outboxd.event e WHERE e.id = w.event_id), 0) AS bytes
+           SELECT coalesce((SELECT octet_length(e.payload::text) + coalesce(octet_length(e.headers::text), 0)
+                              FROM outboxd.event e WHERE e.id = w.event_id), 0) AS bytes
            OFFSET 0) e
 ), taken AS MATERIALIZED (
     SELECT w.seq, w.event_id, w.topic, w.since, w.bytes FROM waiting w WHERE w.bytes_before < $5::int

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::*;
-use crate::channel::guard::System;
+use crate::channel::lookups::System;
 
 const SOON: Duration = Duration::from_secs(10);
 pub(super) const NO_BODY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -36,7 +36,16 @@ pub(super) fn plain() -> Http {
 }
 
 pub(super) fn with_tls(tls: ClientConfig) -> Http {
-    http(Clients::new(tls, Arc::new(System), Egress::Direct, Duration::from_secs(5), Arc::default()).unwrap())
+    http(
+        Clients::new(
+            tls,
+            Arc::new(System::new(&Arc::default(), Duration::from_secs(5))),
+            Egress::Direct,
+            Duration::from_secs(5),
+            Arc::default(),
+        )
+        .unwrap(),
+    )
 }
 
 pub(super) async fn call(http: &Http, url: &Url) -> Outcome {

@@ -1,6 +1,7 @@
 //! What this process or its machine lacks to make a call.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::io;
 use std::os::fd::AsFd as _;
 
@@ -23,10 +24,20 @@ pub enum Shortage {
     Memory,
     /// Every port that a connection could be made from is in use.
     Ports,
+    /// As many names are being looked up as may be.
+    Lookups,
 }
 
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl StdError for Shortage {}
+
 impl Shortage {
-    /// The system's name, used in SQL, logs and metrics.
+    /// The system's name, if it has one, used in SQL, logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Shortage::Files => "EMFILE",
@@ -34,6 +45,7 @@ impl Shortage {
             Shortage::Buffers => "ENOBUFS",
             Shortage::Memory => "ENOMEM",
             Shortage::Ports => "EADDRNOTAVAIL",
+            Shortage::Lookups => "LOOKUPS",
         }
     }
 
@@ -41,7 +53,8 @@ impl Shortage {
     pub(in crate::channel) fn of(error: &(dyn StdError + 'static)) -> Option<Shortage> {
         let mut cause = Some(error);
         while let Some(current) = cause {
-            if let Some(found) = current.downcast_ref::<io::Error>().and_then(Shortage::of_io) {
+            let found = current.downcast_ref::<Shortage>().copied();
+            if let Some(found) = found.or_else(|| current.downcast_ref::<io::Error>().and_then(Shortage::of_io)) {
                 return Some(found);
             }
             cause = current.source();
@@ -108,8 +121,6 @@ fn connections(sockets: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt;
-
     use super::*;
 
     #[derive(Debug)]

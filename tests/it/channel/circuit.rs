@@ -323,13 +323,42 @@ fn calls_under_way_do_not_keep_away_what_others_opened() {
 #[test]
 fn healthy_origins_take_no_memory_and_failing_ones_are_bounded() {
     let table = Table::new();
-    let held: Arc<str> = Arc::from("https://held:443");
-    for _ in 0..5 {
-        table.circuits.on_outcome("push", &held, Pass::Normal, table.now, &down());
+    let origin = |n: usize| Arc::from(format!("https://{n}:443"));
+    for n in 0..2 * ORIGINS_MAX {
+        table.circuits.on_outcome("push", &origin(n), Pass::Normal, table.now, &sent());
+    }
+    assert_eq!(table.circuits.len(), 0);
+    for n in 0..2 * ORIGINS_MAX {
+        table.circuits.on_outcome("push", &origin(n), Pass::Normal, table.now, &down());
+    }
+    assert!((ORIGINS_MAX / 2..=ORIGINS_MAX).contains(&table.circuits.len()), "{}", table.circuits.len());
+}
+
+#[test]
+fn of_too_many_failing_origins_those_are_forgotten_that_failed_longest_ago() {
+    let mut table = Table::new();
+    let origin = |n: usize| -> Arc<str> { Arc::from(format!("https://{n}:443")) };
+    let busy = status(429, Failure::Transient, Some(3600));
+    for _ in 0..4 {
+        table.report(Pass::Normal, &down());
     }
     for n in 0..ORIGINS_MAX + 10 {
-        table.circuits.on_outcome("push", &Arc::from(format!("https://{n}:443")), Pass::Normal, table.now, &down());
+        table.pass(Duration::from_millis(1));
+        table.circuits.on_outcome("push", &origin(n), Pass::Normal, table.now, &busy);
     }
-    assert!(matches!(table.circuits.may_call("push", &held, table.now), Verdict::OpenUntil(_)), "what is open is kept");
-    assert_eq!(table.circuits.open().len(), 1);
+    let is_held = |circuits: &Circuits, n| circuits.held_for("push", &origin(n), table.now).is_some();
+    assert!(!is_held(&table.circuits, 0) && is_held(&table.circuits, ORIGINS_MAX) && is_held(&table.circuits, ORIGINS_MAX + 9));
+    assert_eq!(table.report(Pass::Normal, &down()), opens(OPEN_FOR, OpenReason::Failures, 1), "the channel is kept");
+    // The others see them still: what is old there is old here.
+    let shared = |n: usize, ago: u64| SharedCircuit {
+        origin: origin(n).to_string(),
+        changed_at: table.now.checked_sub(Duration::from_millis(ago)),
+        ..table.shared(OPEN_FOR, OpenReason::RetryAfter)
+    };
+    let seen: Vec<SharedCircuit> = (0..ORIGINS_MAX).map(|n| shared(n, 20_000 - n as u64)).collect();
+    table.circuits.apply(&seen, table.now);
+    for n in 0..5 {
+        table.circuits.on_outcome("push", &Arc::from("https://honest:443"), Pass::Normal, table.now, &down());
+        assert_eq!(table.circuits.held_for("push", "https://honest:443", table.now).is_some(), n == 4);
+    }
 }

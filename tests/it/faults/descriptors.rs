@@ -120,3 +120,20 @@ async fn calls_that_cannot_have_a_file_each_are_made_one_after_the_other() {
     let told = "SELECT level = 'warn' AND value LIKE '160 open files on 1 of 1 instances, which may use %' FROM outboxd.health WHERE name = 'descriptors'";
     sql::until(&app, told).await;
 }
+
+/// Of its topic as well: half is meant of the calls that there can be, not of those that were configured.
+#[tokio::test]
+async fn one_hanging_host_has_half_of_the_calls_that_the_files_allow() {
+    let (database, hanging, honest) = (postgres::database().await, Provider::start(), Provider::start());
+    hanging.answer(Reply::hang());
+    let setup = Setup::new(&database.url()).webhook("").url_from_the_row().files_max(160);
+    let _instance = setup.set("channels.webhook.timeout", "60s").set("worker.lease", "120s").start().await;
+    let app = database.connect().await;
+    let notify = "SELECT outboxd.notify('orders', $1, '{}') FROM generate_series(1, $2)";
+    app.execute(notify, &[&hanging.url("/hook"), &200]).await.unwrap();
+    // Of the forty calls that there can be, twenty, but for their root.
+    hanging.wait_for(16, SOON).await;
+    app.execute(notify, &[&honest.url("/hook"), &20]).await.unwrap();
+    honest.wait_for(20, SOON).await;
+    assert_eq!(hanging.count(), 16);
+}

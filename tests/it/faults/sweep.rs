@@ -131,6 +131,22 @@ async fn a_scan_of_keys_reads_no_more_of_them_than_asked_and_goes_on_where_it_wa
     assert_eq!((found, scans), (of("a").chain(of("b")).collect(), 3));
 }
 
+/// The sweeps of this instance.
+async fn repair(config: &Config, instance: i32, calls: &Arc<Calls>) -> Repair {
+    Repair {
+        store: Store::open(config).unwrap(),
+        queue: queue::open(&config.queue, None).await.unwrap(),
+        statistics: Arc::default(),
+        router: Arc::new(Router::new(&BTreeMap::new(), &BTreeMap::new()).unwrap()),
+        instance: InstanceId::new(instance),
+        presence: Arc::default(),
+        calls: Arc::clone(calls),
+        ttl: Duration::ZERO,
+        relay: config.relay.clone(),
+        reconcile: config.reconcile.clone(),
+    }
+}
+
 #[tokio::test]
 async fn a_sweep_does_not_end_a_claim_that_is_in_its_own_instances_hands() {
     let database = postgres::database().await;
@@ -143,18 +159,7 @@ async fn a_sweep_does_not_end_a_claim_that_is_in_its_own_instances_hands() {
     // lost.
     let calls = Arc::new(Calls::default());
     calls.begin(1, 1, Instant::now());
-    let repair = Repair {
-        store: store.clone(),
-        queue: queue::open(&config.queue, None).await.unwrap(),
-        statistics: Arc::default(),
-        router: Arc::new(Router::new(&BTreeMap::new(), &BTreeMap::new()).unwrap()),
-        instance: InstanceId::new(instance),
-        presence: Arc::default(),
-        calls: Arc::clone(&calls),
-        ttl: Duration::ZERO,
-        relay: config.relay.clone(),
-        reconcile: config.reconcile.clone(),
-    };
+    let repair = repair(&config, instance, &calls).await;
     let mut state = SweepState::new(&config.reconcile);
     assert_eq!(repair.pass(&mut state).await.leases_ended, 1);
     let states = "SELECT string_agg(state::text, ' ' ORDER BY id) FROM outboxd.outbox";
@@ -162,6 +167,35 @@ async fn a_sweep_does_not_end_a_claim_that_is_in_its_own_instances_hands() {
     calls.end([1].into_iter());
     assert_eq!(repair.pass(&mut state).await.leases_ended, 1);
     assert_eq!(sql::value::<String>(&client, states).await, "ready ready");
+}
+
+#[tokio::test]
+async fn circuits_of_hosts_that_nobody_calls_are_forgotten() {
+    let database = postgres::database().await;
+    let (client, config) = (database.connect().await, config(&database, &[]));
+    let held = "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason, paused_at, probe_by, probe_until, changed_at)
+                SELECT 'hooks', v.origin, now() + v.until, v.reason, NULL, v.probe_by, now() + v.probe, now() + v.changed
+                  FROM (VALUES ('asked to wait', interval '1 h', 'retry_after', NULL::int, NULL::interval, interval '-1 h'),
+                               ('waited',        '-1 s',         'retry_after', NULL,      NULL,           '-1 h'),
+                               ('open',          '1 min',        'failures',    NULL,      NULL,           '-1 h'),
+                               ('half-open',     '-1 min',       'failures',    NULL,      NULL,           '-1 h'),
+                               ('left alone',    '-2 h',         'failures',    NULL,      NULL,           '-2 h'),
+                               ('probed',        '-2 h',         'failures',    1,         '10 s',         '-2 h'),
+                               ('',              '-2 h',         'unauthorized', NULL,     NULL,           '-2 h'),
+                               ('freed',         NULL,           NULL,          NULL,      NULL,           '-1 s'),
+                               ('freed before',  NULL,           NULL,          NULL,      NULL,           '-1 h')) v(origin, until, reason, probe_by, probe, changed)";
+    sql::run(&client, held).await;
+    let mut state = SweepState::new(&config.reconcile);
+    let repair = repair(&config, register(&client).await, &Arc::default()).await;
+    repair.pass(&mut state).await;
+    let left = "SELECT string_agg(origin, ', ' ORDER BY origin) FROM outboxd.channel_state";
+    assert_eq!(sql::value::<String>(&client, left).await, ", asked to wait, freed, half-open, open, probed");
+    let many = "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason, changed_at)
+                SELECT 'hooks', n, now() + interval '1 h', 'retry_after', now() + n * interval '1 ms' FROM generate_series(1, 10010) n";
+    sql::run(&client, many).await;
+    repair.pass(&mut SweepState::new(&config.reconcile)).await;
+    let bounds = "SELECT count(*) || ' of them, the oldest ' || min(origin::int) FROM outboxd.channel_state WHERE origin ~ '^[0-9]+$'";
+    assert_eq!(sql::value::<String>(&client, bounds).await, "10000 of them, the oldest 11");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use outboxd_throwaway::log_tail;
 use tokio::process::{Child, Command};
 
 use super::prometheus::Scrape;
-use super::{clock, http, process};
+use super::{http, preload, process};
 
 /// Adds what `more` says to `config`.
 fn merge(config: &mut toml::Table, more: toml::Table) {
@@ -141,7 +141,7 @@ impl Setup {
 
     /// Its wall clock is ahead of everybody else's by so many seconds, or behind.
     pub fn clock_off_by(self, seconds: i64) -> Setup {
-        self.env("LD_PRELOAD", clock::library()).env("CLOCK_OFF_BY_S", &seconds.to_string())
+        self.env("LD_PRELOAD", preload::clock()).env("CLOCK_OFF_BY_S", &seconds.to_string())
     }
 
     /// Starts it; ready or not.

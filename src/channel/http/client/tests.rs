@@ -15,7 +15,7 @@ use super::super::tests::{
     secure_server, serve, server, with_tls,
 };
 use super::*;
-use crate::channel::guard::System;
+use crate::channel::lookups::System;
 use crate::channel::outcome::{Cause, Outcome};
 use crate::retry::Failure;
 use crate::tls;
@@ -208,7 +208,16 @@ async fn what_is_secure_goes_through_a_proxys_tunnel_and_is_verified_behind_it()
         String::from_utf8(head).unwrap()
     });
     let egress = Egress::proxy(&format!("http://{address}").into()).unwrap();
-    let http = http(Clients::new(tls, Arc::new(System), egress, Duration::from_secs(5), Arc::default()).unwrap());
+    let http = http(
+        Clients::new(
+            tls,
+            Arc::new(System::new(&Arc::default(), Duration::from_secs(5))),
+            egress,
+            Duration::from_secs(5),
+            Arc::default(),
+        )
+        .unwrap(),
+    );
     for _ in 0..2 {
         assert_sent(&http, &url).await;
     }
