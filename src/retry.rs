@@ -158,17 +158,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config;
 
     const BASE: Duration = Duration::from_secs(5);
 
     fn route(channels: usize, max_attempts: u32, attempts_before_failover: u32) -> RouteConfig {
-        RouteConfig {
-            channels: (0..channels).map(|n| format!("channel-{n}")).collect(),
-            max_attempts,
-            attempts_before_failover,
-            backoff: Backoff { base: BASE, max: Duration::from_secs(3600), jitter: 0.0 },
-            while_held: WhileHeld::Wait,
-        }
+        let channels = (0..channels).map(|n| format!("channel-{n}")).collect();
+        let mut defaults = config::defaults().routes["default"].clone();
+        (defaults.backoff.base, defaults.backoff.jitter) = (BASE, 0.0);
+        RouteConfig { channels, max_attempts, attempts_before_failover, while_held: WhileHeld::Wait, ..defaults }
     }
 
     fn at(channel: usize, attempts: u32) -> Position {

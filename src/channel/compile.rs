@@ -69,7 +69,7 @@ pub(super) fn channel(
     let url_reads_payload = templates.read("payload");
     let headers = Headers::new(&mut templates, name, config)?;
     let body = config.body.as_deref().map(|source| templates.add("body", source)).transpose()?;
-    let signer = Signer::new(&config.secrets)
+    let signer = Signer::new(&config.secret)
         .map_err(|BadSecret { position }| format!("secret {position} is not whsec_ and base64"))?;
     let egress = egress(config, &guard)?;
     let resolver = Guarded::new(guard.clone(), resolver, egress.proxy_name());

@@ -39,7 +39,7 @@ fn digest(config: &ChannelConfig, key: &SecretSlice<u8>) -> String {
         add(name);
         add(value.expose_secret());
     }
-    for secret in &config.secrets {
+    for secret in &config.secret {
         add(secret.expose_secret());
     }
     let bytes = mac.finalize().into_bytes();

@@ -10,7 +10,7 @@ use http::header::{Entry, HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 
 use super::template::Templates;
-use crate::config::forward::{Pattern, is_never_forwarded};
+use crate::config::legal::{Pattern, is_never_forwarded};
 
 /// Bytes of all the row's headers together at most: common servers refuse a request with more.
 const ROW_BYTES_MAX: usize = 8 << 10;

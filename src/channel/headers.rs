@@ -10,7 +10,7 @@ use super::Outgoing;
 use super::forward::{Forward, Trace};
 use super::sign::Signer;
 use super::template::{Templates, Text};
-use crate::config::forward::OWN_HEADERS;
+use crate::config::legal::is_own_header;
 use crate::config::{ChannelConfig, template};
 use crate::telemetry;
 
@@ -51,7 +51,7 @@ impl Headers {
         };
         for (name, value) in &config.headers {
             let header = HeaderName::try_from(name.as_str()).map_err(|_| format!("headers: `{name}` is not a name"))?;
-            if OWN_HEADERS.contains(&header.as_str()) {
+            if is_own_header(header.as_str()) {
                 return Err(format!("headers: `{name}` is set by outboxd"));
             }
             let name_in_channel = format!("headers.{name}");

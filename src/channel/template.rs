@@ -14,7 +14,7 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::Outgoing;
-use crate::config::template::{self, Fields, digest};
+use crate::config::template::{self, Fields};
 
 /// Bytes of a nonce at most.
 const NONCE_BYTES_MAX: usize = 64;
@@ -164,7 +164,7 @@ impl Object for Nonce {
         };
         let bytes = length.filter(|length| *length > 0).and_then(|length| self.0.get(..length));
         let bytes = bytes.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "nonce takes 1 to 64 bytes"))?;
-        Ok(Value::from(digest::hex(bytes)))
+        Ok(Value::from(template::hex(bytes)))
     }
 }
 

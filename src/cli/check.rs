@@ -6,7 +6,6 @@ use crate::channel::descriptors::Descriptors;
 use crate::channel::failover::Router;
 use crate::config::{self, Config, Role, Sources};
 
-use super::fit::Window;
 use super::{Exit, Failure, print, print_json};
 use report::{Finding, Report, State};
 
@@ -74,7 +73,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     let report = Report { loaded: &loaded, warnings: config::warnings(&loaded.config), findings };
     match args.json {
         true => print_json(&report.as_json())?,
-        false => print(&report.as_text(Window::of_stdout()))?,
+        false => print(&report.as_text())?,
     }
     Ok(match report.exit() {
         Exit::Clean if args.strict && report.has_warnings() => Exit::Config,

@@ -5,7 +5,10 @@ use std::io::IsTerminal;
 use crate::printable;
 
 /// The colours that [`Paint::with`] is asked for.
-const CODES: [&str; 6] = ["0", "1", "1;31", "32", "33", "36"];
+const CODES: [&str; 5] = ["0", "1", "1;31", "32", "33"];
+
+/// The levels and their colours.
+const LEVELS: [(&str, &str); 3] = [("ok", "32"), ("warn", "33"), ("critical", "1;31")];
 
 /// How well something is, as in the view `health`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,24 +27,6 @@ impl Level {
             _ => Level::Critical,
         }
     }
-
-    fn name(self) -> &'static str {
-        match self {
-            Level::Ok => "ok",
-            Level::Warn => "warn",
-            Level::Critical => "critical",
-        }
-    }
-
-    /// Its name in eight columns, coloured if `paint` says so.
-    pub(super) fn show(self, paint: Paint) -> String {
-        let code = match self {
-            Level::Ok => "32",
-            Level::Warn => "33",
-            Level::Critical => "1;31",
-        };
-        paint.with(code, &format!("{:8}", self.name()))
-    }
 }
 
 /// Whether to colour.
@@ -56,6 +41,16 @@ impl Paint {
     pub(super) fn for_stdout() -> Paint {
         let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         if std::io::stdout().is_terminal() && !is_refused { Paint::Colors } else { Paint::Plain }
+    }
+
+    /// The text with the levels that begin its lines in their colours.
+    pub(super) fn levels(self, text: &str) -> String {
+        let line = |line: &str| {
+            let level = line.split([' ', '\n']).next().unwrap_or_default();
+            let code = LEVELS.iter().find(|(own, _)| *own == level).map(|(_, code)| *code);
+            code.map_or_else(|| line.to_owned(), |code| self.with(code, level) + &line[level.len()..])
+        };
+        text.split_inclusive('\n').map(line).collect()
     }
 
     /// The text between an escape sequence and its end.
@@ -87,7 +82,8 @@ mod tests {
 
     #[test]
     fn only_our_colours_are_left() {
-        let ours = format!("{}\n{}", Level::Critical.show(Paint::Colors), Paint::Colors.with("36", "→"));
+        let ours = Paint::Colors.levels("critical  workers\nno critical\nok\n");
+        assert_eq!(ours, "\x1b[1;31mcritical\x1b[0m  workers\nno critical\n\x1b[32mok\x1b[0m\n");
         assert_eq!(keep_only_colors(&ours), ours);
         assert_eq!(keep_only_colors("a\x1b[2Jb\x1b]0;t\x07\x1b[5mc\x1b["), "a�[2Jb�]0;t��[5mc�[");
     }

@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::color::{Level, Paint};
-use super::fit::{self, Window};
-use super::{Exit, Failure, database, print, print_json, view};
+use super::{Exit, Failure, database, fit, print, print_json, view};
 use crate::config::Sources;
 
 const EXAMPLES: &str = "\
@@ -36,8 +35,7 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     if args.json {
         print_json(&format!("{:#}\n", json!({ "ok": worst != Level::Critical, "checks": checks })))?;
     } else {
-        let (paint, window) = (Paint::for_stdout(), Window::of_stdout());
-        print(&checks.iter().map(|check| show(check, paint, window)).collect::<String>())?;
+        print(&Paint::for_stdout().levels(&fit::hang(checks.iter().map(show), None)))?;
     }
     let limit = if args.strict { Level::Warn } else { Level::Critical };
     Ok(if worst >= limit { Exit::Runtime } else { Exit::Clean })
@@ -47,13 +45,11 @@ fn level(check: &Value) -> Level {
     Level::parse(check["level"].as_str().unwrap_or_default())
 }
 
-fn show(check: &Value, paint: Paint, window: Option<Window>) -> String {
+fn show(check: &Value) -> [String; 3] {
     let of = |field: &str| view::text(&check[field]);
-    let lead = format!("{} {:18} ", level(check).show(paint), of("name"));
-    let mut text = fit::hang(&lead, &of("value"), window);
+    let mut text = of("value");
     if level(check) != Level::Ok {
-        text.push_str(&fit::hang(&" ".repeat(28), &of("meaning"), window));
-        text.push_str(&fit::hang(&format!("{:28}{} ", "", paint.with("36", "→")), &of("action"), window));
+        text += &format!("\n{}\n→ {}", of("meaning"), of("action"));
     }
-    text
+    [of("level"), of("name"), text]
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::color::{Level, Paint};
-use super::fit::{self, Block, Window};
+use super::color::Paint;
+use super::fit::{self, Window};
 use super::terminal::{clear, redraw};
 use super::view::{self, Column, Show};
 use super::{Exit, Failure, database, print, print_json};
@@ -48,6 +48,7 @@ struct Section {
 
 use Show::{Number, Span, Text, Time};
 
+/// The most important first: a small window shows no more.
 const SECTIONS: &[Section] = &[
     Section {
         title: "HEALTH",
@@ -75,16 +76,42 @@ const SECTIONS: &[Section] = &[
         shown: 40,
     },
     Section {
-        title: "OUTBOX",
-        name: "outbox_lag",
-        sql: "SELECT * FROM outboxd.outbox_lag",
+        title: "INSTANCES",
+        name: "workers",
+        sql: "SELECT * FROM outboxd.instances WHERE state <> 'stopped' ORDER BY state <> 'dead', worker DESC",
         columns: &[
-            Column("ready_unpublished", "READY", Number),
-            Column("oldest_age", "OLDEST", Span),
-            Column("published_last_minute", "PUBLISHED/MIN", Number),
+            Column("worker", "NO", Number),
+            Column("host", "HOST", Text),
+            Column("pid", "PID", Number),
+            Column("version", "VERSION", Text),
+            Column("state", "STATE", Text),
+            Column("in_flight", "IN FLIGHT", Number),
+            Column("queue", "QUEUE", Text),
+            Column("heartbeat_age", "HEARTBEAT", Span),
         ],
-        nothing: "",
-        shown: 1,
+        nothing: "no instance runs",
+        shown: 20,
+    },
+    Section {
+        title: "CHANNELS, LAST 5 MIN",
+        name: "channel_health",
+        sql: "SELECT * FROM outboxd.channel_health \
+              ORDER BY circuit = 'closed', origin IS NOT NULL AND circuit <> 'closed', waiting DESC NULLS LAST, \
+                       coalesce(success_percent, 100) >= 90, channel, calls DESC, origin NULLS FIRST",
+        columns: &[
+            Column("channel", "CHANNEL", Text),
+            Column("origin", "ORIGIN", Text),
+            Column("circuit", "CIRCUIT", Text),
+            Column("paused", "PAUSED", Text),
+            Column("held_until", "HELD UNTIL", Time),
+            Column("waiting", "WAITING", Number),
+            Column("calls", "CALLS", Number),
+            Column("success_percent", "OK %", Number),
+            Column("p95_ms", "P95 MS", Number),
+            Column("last_error", "LAST ERROR", Text),
+        ],
+        nothing: "no channel was called",
+        shown: 20,
     },
     Section {
         title: "WHAT WAITS",
@@ -101,6 +128,35 @@ const SECTIONS: &[Section] = &[
         ],
         nothing: "",
         shown: 10,
+    },
+    Section {
+        title: "OUTBOX",
+        name: "outbox_lag",
+        sql: "SELECT * FROM outboxd.outbox_lag",
+        columns: &[
+            Column("ready_unpublished", "READY", Number),
+            Column("oldest_age", "OLDEST", Span),
+            Column("published_last_minute", "PUBLISHED/MIN", Number),
+        ],
+        nothing: "",
+        shown: 1,
+    },
+    Section {
+        title: "BULK ACTIONS",
+        name: "bulk_actions",
+        sql: "SELECT * FROM outboxd.bulk_actions WHERE ended_at IS NULL OR ended_at > now() - interval '5 min' ORDER BY id DESC LIMIT 5",
+        columns: &[
+            Column("id", "ID", Number),
+            Column("action", "ACTION", Text),
+            Column("filter", "FILTER", Text),
+            Column("state", "STATE", Text),
+            Column("done", "DONE", Number),
+            Column("matched", "OF", Number),
+            Column("percent", "%", Number),
+            Column("error", "ERROR", Text),
+        ],
+        nothing: "",
+        shown: 5,
     },
     Section {
         title: "THROUGHPUT BY THE MINUTE",
@@ -133,65 +189,7 @@ const SECTIONS: &[Section] = &[
         nothing: "nothing was sent, up to the last report: instances report every 2 s",
         shown: 10,
     },
-    Section {
-        title: "CHANNELS, LAST 5 MIN",
-        name: "channel_health",
-        sql: "SELECT * FROM outboxd.channel_health \
-              ORDER BY circuit = 'closed', origin IS NOT NULL AND circuit <> 'closed', waiting DESC NULLS LAST, \
-                       coalesce(success_percent, 100) >= 90, channel, calls DESC, origin NULLS FIRST",
-        columns: &[
-            Column("channel", "CHANNEL", Text),
-            Column("origin", "ORIGIN", Text),
-            Column("circuit", "CIRCUIT", Text),
-            Column("paused", "PAUSED", Text),
-            Column("held_until", "HELD UNTIL", Time),
-            Column("waiting", "WAITING", Number),
-            Column("calls", "CALLS", Number),
-            Column("success_percent", "OK %", Number),
-            Column("p95_ms", "P95 MS", Number),
-            Column("last_error", "LAST ERROR", Text),
-        ],
-        nothing: "no channel was called",
-        shown: 20,
-    },
-    Section {
-        title: "INSTANCES",
-        name: "workers",
-        sql: "SELECT * FROM outboxd.instances WHERE state <> 'stopped' ORDER BY state <> 'dead', worker DESC",
-        columns: &[
-            Column("worker", "NO", Number),
-            Column("host", "HOST", Text),
-            Column("pid", "PID", Number),
-            Column("version", "VERSION", Text),
-            Column("state", "STATE", Text),
-            Column("in_flight", "IN FLIGHT", Number),
-            Column("queue", "QUEUE", Text),
-            Column("heartbeat_age", "HEARTBEAT", Span),
-        ],
-        nothing: "no instance runs",
-        shown: 20,
-    },
-    Section {
-        title: "BULK ACTIONS",
-        name: "bulk_actions",
-        sql: "SELECT * FROM outboxd.bulk_actions WHERE ended_at IS NULL OR ended_at > now() - interval '5 min' ORDER BY id DESC LIMIT 5",
-        columns: &[
-            Column("id", "ID", Number),
-            Column("action", "ACTION", Text),
-            Column("filter", "FILTER", Text),
-            Column("state", "STATE", Text),
-            Column("done", "DONE", Number),
-            Column("matched", "OF", Number),
-            Column("percent", "%", Number),
-            Column("error", "ERROR", Text),
-        ],
-        nothing: "",
-        shown: 5,
-    },
 ];
-
-/// What a small window does without, in this order.
-const LESSER: [&str; 6] = ["latency", "throughput", "bulk_actions", "outbox_lag", "waiting", "channel_health"];
 
 pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure> {
     let mut session = database::connect(sources).await?;
@@ -204,15 +202,15 @@ pub(super) async fn run(args: &Args, sources: &Sources) -> Result<Exit, Failure>
     }
     let paint = Paint::for_stdout();
     if !args.watch {
-        print(&frame(&read(&session).await?, paint))?;
+        print(&frame(&read(&session).await?, paint, None, usize::MAX))?;
         return Ok(Exit::Clean);
     }
     clear()?;
     loop {
         let text = match read(&session).await {
             Ok(all) => match Window::of_stdout() {
-                Some(window) => fit::fit(blocks(&all, paint, window), window),
-                None => frame(&all, paint),
+                Some(window) => watched(&all, paint, window),
+                None => frame(&all, paint, None, usize::MAX),
             },
             Err(failure) if failure.exit == Exit::Unavailable => {
                 // The server went away; it is asked again each second.
@@ -236,50 +234,41 @@ async fn read(session: &Session) -> Result<Vec<(&'static Section, Vec<Value>)>, 
     Ok(all)
 }
 
-fn frame(all: &[(&Section, Vec<Value>)], paint: Paint) -> String {
+/// All sections, of each table so many rows at most; in a window each row is one line.
+fn frame(all: &[(&Section, Vec<Value>)], paint: Paint, window: Option<Window>, rows_max: usize) -> String {
     let mut text = String::new();
-    for (section, rows) in all {
-        if rows.is_empty() && section.nothing.is_empty() {
-            continue;
-        }
-        text.push_str(&paint.with("1", section.title));
-        text.push('\n');
+    for (section, rows) in all.iter().filter(|(section, rows)| !rows.is_empty() || !section.nothing.is_empty()) {
+        text += &format!("{}\n", paint.with("1", section.title));
+        let (shown, rest) = rows.split_at(rows.len().min(section.shown).min(rows_max));
         if section.name == "health" && !rows.is_empty() {
-            rows.iter().for_each(|row| text.push_str(&unwell(row, paint)));
+            let of = |row: &Value| ["level", "name", "value"].map(|field| view::text(&row[field]));
+            text += &paint.levels(&fit::hang(rows.iter().map(of), window));
         } else {
-            let (shown, rest) = rows.split_at(rows.len().min(section.shown));
-            text.push_str(&view::table(shown, section.columns, section.nothing));
+            text += &view::table_in(window, shown, section.columns, section.nothing);
             if !rest.is_empty() {
-                text.push_str(&format!("  {}\n", more(section, rows, rest.len())));
+                text += &fit::hang([[format!("  {}", more(section, rows, rest.len()))]], window);
             }
         }
-        text.push('\n');
+        if window.is_none() {
+            text.push('\n');
+        }
     }
     text
 }
 
-/// The sections for a window. What is empty goes first if there is no room, then the lesser ones.
-fn blocks(all: &[(&Section, Vec<Value>)], paint: Paint, window: Window) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    for (section, rows) in all {
-        if rows.is_empty() && section.nothing.is_empty() {
-            continue;
+/// As many rows of each table as the window has room for; what is below it, it does without.
+fn watched(all: &[(&Section, Vec<Value>)], paint: Paint, window: Window) -> String {
+    let mut shortest = String::new();
+    for rows_max in [40, 20, 10, 5, 3, 2, 1] {
+        shortest = frame(all, paint, Some(window), rows_max);
+        if shortest.lines().count() <= window.height {
+            return shortest;
         }
-        let lines = match (section.name, rows.is_empty()) {
-            (_, true) => vec![format!("  {}", section.nothing)],
-            ("health", false) => rows.iter().map(|row| unwell(row, paint).trim_end().to_owned()).collect(),
-            (_, false) => {
-                let (shown, rest) = rows.split_at(rows.len().min(section.shown));
-                let mut lines = fit::table(shown, section.columns, window.width);
-                lines.extend((!rest.is_empty()).then(|| format!("  {}", more(section, rows, rest.len()))));
-                lines
-            }
-        };
-        let rank = LESSER.iter().position(|name| *name == section.name).map_or(0, |at| LESSER.len() - at);
-        let dispensable = if rows.is_empty() { rank + LESSER.len() } else { rank };
-        blocks.push(Block { title: paint.with("1", section.title), lines, dispensable });
     }
-    blocks
+    let lines: Vec<&str> = shortest.lines().collect();
+    let (shown, rest) = lines.split_at(window.height - 1);
+    let less = format!("… a higher window shows {} more lines", rest.len());
+    format!("{}\n{}", shown.join("\n"), fit::hang([[less]], Some(window)))
 }
 
 /// What is not printed, and what all of it comes to.
@@ -292,9 +281,4 @@ fn more(section: &Section, rows: &[Value], rest: usize) -> String {
     let in_all = if totals.is_empty() { String::new() } else { format!("; in all {}", totals.join(", ")) };
     let view = if section.name == "workers" { "instances" } else { section.name };
     format!("and {rest} more{in_all}: SELECT * FROM outboxd.{view}")
-}
-
-fn unwell(row: &Value, paint: Paint) -> String {
-    let of = |field: &str| view::text(&row[field]);
-    format!("  {} {:18} {}\n", Level::parse(&of("level")).show(paint), of("name"), of("value"))
 }

@@ -1,11 +1,12 @@
 //! Reading the operators' views and showing them as compact tables.
 
 use anyhow::Context;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::CellAlignment;
 use serde_json::Value;
 use tokio_postgres::Row;
 
 use super::Failure;
+use super::fit::{self, Window};
 use crate::printable;
 use crate::store::command::{Parameters, Session};
 
@@ -60,15 +61,17 @@ pub(super) fn explain(error: tokio_postgres::Error) -> Failure {
 
 /// A table of the rows, or `nothing` if there are none.
 pub(super) fn table(rows: &[Value], columns: &[Column], nothing: &str) -> String {
+    table_in(None, rows, columns, nothing)
+}
+
+/// The same; in a window each row is one line.
+pub(super) fn table_in(window: Option<Window>, rows: &[Value], columns: &[Column], nothing: &str) -> String {
     if rows.is_empty() {
-        return format!("  {nothing}\n");
+        return fit::hang([[format!("  {nothing}")]], window);
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(columns.iter().map(|Column(_, title, _)| *title));
-    for row in rows {
-        table.add_row(columns.iter().map(|Column(field, _, show)| shown(&row[*field], *show)));
-    }
+    let titles = columns.iter().map(|Column(_, title, _)| (*title).to_owned()).collect::<Vec<_>>();
+    let cells = |row: &Value| columns.iter().map(|Column(field, _, show)| shown(&row[*field], *show)).collect();
+    let mut table = fit::table(std::iter::once(titles).chain(rows.iter().map(cells)), window);
     for (index, Column(.., show)) in columns.iter().enumerate() {
         if let (Show::Number | Show::Span, Some(column)) = (show, table.column_mut(index)) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -1,7 +1,8 @@
 //! What is wrong with a configuration, all of it at once.
 //!
 //! **Guarantee.** Errors come in the order of the file's lines, then the environment, then the rest, and read as
-//! sentences. **Limit.** The text is for people; programs have the exit code alone.
+//! sentences; only names that exist are suggested. **Limit.** The text is for people; programs have the exit code
+//! alone.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -51,9 +52,8 @@ pub struct Error {
 /// Reads as a sentence: `outboxd.toml:3: worker.lease takes …`.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.origin {
-            None | Some(Origin::Default) => {}
-            Some(origin) => write!(f, "{origin}: ")?,
+        if let Some(origin) = &self.origin {
+            write!(f, "{origin}: ")?;
         }
         if let Some(path) = &self.path {
             write!(f, "{path} ")?;
@@ -80,5 +80,35 @@ impl fmt::Display for Errors {
             n => write!(f, "the configuration has {n} errors:")?,
         }
         self.0.iter().try_for_each(|error| write!(f, "\n  - {error}"))
+    }
+}
+
+/// The end of a sentence: `; did you mean "x"?`, or nothing when nothing is near.
+pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(written, known).map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
+}
+
+/// The known name nearest to what was written, if it is near at all.
+pub(super) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lowered = written.to_lowercase();
+    known
+        .into_iter()
+        .map(|name| (strsim::damerau_levenshtein(&lowered, &name.to_lowercase()), name))
+        // A third of the letters wrong is a typo; more is another word.
+        .filter(|(distance, name)| *distance <= name.chars().count() / 3)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_typo_finds_its_word_and_another_word_finds_none() {
+        let known = ["concurrency", "lease", "heartbeat"];
+        assert_eq!(nearest("concurency", known), Some("concurrency"));
+        assert_eq!(nearest("Leese", known), Some("lease"));
+        assert_eq!(nearest("colour", known), None);
     }
 }

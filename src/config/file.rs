@@ -5,22 +5,15 @@
 
 use std::path::Path;
 
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::KEYS;
-use super::error::{Error, Origin};
-use super::expand::{Env, expand};
+use super::env::{Env, expand};
+use super::error::{Error, Origin, did_you_mean, nearest};
 use super::key::{Key, KeyPath};
 use super::settings::Settings;
-use super::suggest::{did_you_mean, nearest};
-use super::value::Given;
-
-/// What a path means to the key table.
-enum Meaning {
-    Key(&'static Key),
-    Section,
-    Unknown,
-}
+use super::value::{FLAG, Given, NUMBER, OPEN, STRING};
 
 /// Takes all values of `text`, the contents of `file`; false when it is no proper TOML, so that what seems to be
 /// missing may be hidden by that.
@@ -53,43 +46,31 @@ impl Reader<'_> {
         for (name, value) in table {
             let path = at.child(name.get_ref());
             let origin = self.origin(name.span().start);
-            match (meaning(&path), value.get_ref()) {
-                (Meaning::Section, DeValue::Table(inner)) => match cut_by_dots(&path, inner).as_slice() {
-                    [] => {
+            let wrong = match (Key::find(&path), children(&path.0).as_slice(), value.get_ref()) {
+                (Some(_), _, DeValue::Table(_)) => "is a value, not a table".into(),
+                (Some(key), _, value) => match given(value, &|text| expand(text, self.env)) {
+                    Ok(filled) => {
+                        let written = given(value, &|_| Ok(None)).map(|written| written.to_string());
+                        self.settings.give(key, path, &filled, &written.unwrap_or_default(), origin);
+                        continue;
+                    }
+                    Err(what) => what,
+                },
+                (None, [], _) => unknown(&path),
+                (None, _, DeValue::Table(inner)) => {
+                    let whole: Vec<String> = cut_by_dots(&path, inner).iter().map(|name| format!("[{name}]")).collect();
+                    if whole.is_empty() {
                         self.settings.mention(&path);
                         self.table(&path, inner);
+                        continue;
                     }
-                    whole => self.cut(origin, path, whole),
-                },
-                (Meaning::Section, _) => self.wrong(origin, path.clone(), section_wanted(&path)),
-                (Meaning::Key(_), DeValue::Table(_)) => self.wrong(origin, path, "is a value, not a table".into()),
-                (Meaning::Key(key), value) => self.value(key, path, value, origin),
-                (Meaning::Unknown, _) => {
-                    let hint = hint(at, name.get_ref());
-                    self.wrong(origin, path, format!("is not a key that outboxd knows{hint}"));
+                    format!("is cut at its dots; a name that holds a dot is quoted: {}", whole.join(", "))
                 }
-            }
+                (None, ["*"], _) => format!("is a table of tables; write [{path}.NAME]"),
+                (None, names, _) => format!("is a table; write [{path}] with {}", names.join(", ")),
+            };
+            self.settings.wrong(origin, path, wrong);
         }
-    }
-
-    /// Nothing is called missing in it: it stands there under another name.
-    fn cut(&mut self, origin: Origin, path: KeyPath, whole: &[KeyPath]) {
-        let whole: Vec<String> = whole.iter().map(|name| format!("[{name}]")).collect();
-        let what = format!("is cut at its dots; a name that holds a dot is quoted: {}", whole.join(", "));
-        self.settings.errors.push(Error { origin: Some(origin), path: Some(path), what });
-    }
-
-    fn value(&mut self, key: &Key, path: KeyPath, value: &DeValue<'_>, origin: Origin) {
-        let written = written(value);
-        match given(value, self.env) {
-            Ok(given) => self.settings.give(key, path, &given, &written, origin),
-            Err(what) => self.wrong(origin, path, what),
-        }
-    }
-
-    fn wrong(&mut self, origin: Origin, path: KeyPath, what: String) {
-        self.settings.mention(&path);
-        self.settings.errors.push(Error { origin: Some(origin), path: Some(path), what });
     }
 
     fn origin(&self, byte: usize) -> Origin {
@@ -99,25 +80,15 @@ impl Reader<'_> {
     }
 }
 
-fn meaning(path: &KeyPath) -> Meaning {
-    if let Some(key) = KEYS.iter().find(|key| key.matches(&path.0)) {
-        Meaning::Key(key)
-    } else if KEYS.iter().any(|key| key.starts_with(&path.0)) {
-        Meaning::Section
-    } else {
-        Meaning::Unknown
-    }
-}
-
-/// The names that were meant, where `[routes.order.paid]` stands for `[routes."order.paid"]`: a table of nothing but tables
-/// that mean nothing.
+/// The names that were meant, where `[routes.order.paid]` stands for `[routes."order.paid"]`: a table of nothing but
+/// tables that mean nothing.
 fn cut_by_dots(path: &KeyPath, table: &DeTable<'_>) -> Vec<KeyPath> {
     let [section, name] = path.0.as_slice() else { return Vec::new() };
     let mut found = Vec::new();
     for (child, value) in table {
-        let (DeValue::Table(inner), Meaning::Unknown) = (value.get_ref(), meaning(&path.child(child.get_ref()))) else {
-            return Vec::new();
-        };
+        let at = path.child(child.get_ref());
+        let is_known = Key::find(&at).is_some() || !children(&at.0).is_empty();
+        let (DeValue::Table(inner), false) = (value.get_ref(), is_known) else { return Vec::new() };
         let name = format!("{name}.{}", child.get_ref());
         let deeper = cut_by_dots(&KeyPath(vec![section.clone(), name.clone()]), inner);
         if deeper.is_empty() {
@@ -128,75 +99,49 @@ fn cut_by_dots(path: &KeyPath, table: &DeTable<'_>) -> Vec<KeyPath> {
     found
 }
 
-fn section_wanted(path: &KeyPath) -> String {
-    let children = children(path);
-    match children.as_slice() {
-        ["*"] => format!("is a table of tables; write [{path}.NAME]"),
-        names => format!("is a table; write [{path}] with {}", names.join(", ")),
-    }
-}
-
 /// The names that may stand below `at`.
-pub(super) fn children(at: &KeyPath) -> Vec<&'static str> {
-    let mut names: Vec<&str> = Vec::new();
-    for name in KEYS.iter().filter(|key| key.starts_with(&at.0)).filter_map(|key| key.segments().nth(at.0.len())) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+fn children(at: &[String]) -> Vec<&'static str> {
+    let mut names: Vec<&str> =
+        KEYS.iter().filter(|key| key.starts_with(at)).filter_map(|key| key.segments().nth(at.len())).collect();
+    names.dedup();
     names
 }
 
-/// What the user may have meant: a name of this table, or the same name in another.
-pub(super) fn hint(at: &KeyPath, name: &str) -> String {
-    if let Some(near) = nearest(name, children(at)) {
-        return format!("; did you mean {:?}?", at.child(near).to_string());
-    }
+/// What is wrong with a path that means nothing, and what may be meant: a name of this table, or the same name in
+/// another.
+pub(super) fn unknown(path: &KeyPath) -> String {
+    let (name, at) = path.0.split_last().map_or(("", &[][..]), |(name, at)| (name.as_str(), at));
     let elsewhere = KEYS.iter().find(|key| key.segments().last() == Some(name));
-    match elsewhere {
-        Some(key) => format!("; did you mean {:?}?", key.path.replace('*', "NAME")),
-        None => did_you_mean(name, KEYS.iter().filter_map(|key| key.segments().last()).filter(|name| *name != "*")),
-    }
+    let hint = match (nearest(name, children(at)), elsewhere) {
+        (Some(near), _) => format!("; did you mean {:?}?", KeyPath(at.to_vec()).child(near).to_string()),
+        (None, Some(key)) => format!("; did you mean {:?}?", key.path.replace('*', "NAME")),
+        (None, None) => did_you_mean(name, KEYS.iter().filter_map(|key| key.segments().last()).filter(|n| *n != "*")),
+    };
+    format!("is not a key that outboxd knows{hint}")
 }
 
-/// The value as the loader takes it, with `${VAR}` filled in.
-fn given(value: &DeValue<'_>, env: &Env) -> Result<Given, String> {
+/// The value as the loader takes it: its strings by `fill`, where that has something to fill in. Within a list a
+/// filled-in string stays one item, whatever commas it holds.
+fn given(value: &DeValue<'_>, fill: &dyn Fn(&str) -> Result<Option<String>, String>) -> Result<Given, String> {
     Ok(match value {
-        DeValue::String(text) => match expand(text, env)? {
-            Some(filled) => Given::Untyped(filled),
-            None => Given::String(text.to_string()),
+        DeValue::String(text) => match fill(text)? {
+            Some(filled) => Given::One(OPEN, filled),
+            None => Given::One(STRING, text.to_string()),
         },
-        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
-            Ok(number) => Given::Number(number.to_string()),
-            Err(_) => Given::Number(number.as_str().to_owned()),
-        },
-        DeValue::Float(number) => Given::Number(number.as_str().to_owned()),
-        DeValue::Boolean(flag) => Given::Flag(*flag),
-        DeValue::Array(items) => {
-            Given::List(items.iter().map(|item| list_item(item.get_ref(), env)).collect::<Result<_, _>>()?)
+        DeValue::Integer(number) => {
+            let decimal = i64::from_str_radix(number.as_str(), number.radix()).map(|number| number.to_string());
+            Given::One(NUMBER, decimal.unwrap_or_else(|_| number.as_str().to_owned()))
         }
-        DeValue::Datetime(_) => Given::Other("a date"),
-        DeValue::Table(_) => Given::Other("a table"),
+        DeValue::Float(number) => Given::One(NUMBER, number.as_str().to_owned()),
+        DeValue::Boolean(flag) => Given::One(FLAG, flag.to_string()),
+        DeValue::Datetime(date) => Given::One("a date", date.to_string()),
+        DeValue::Table(_) => Given::One("a table", String::new()),
+        DeValue::Array(items) => {
+            let item = |item: &Spanned<DeValue<'_>>| match given(item.get_ref(), fill)? {
+                Given::One(OPEN, text) => Ok(Given::One(STRING, text)),
+                other => Ok(other),
+            };
+            Given::List(items.iter().map(item).collect::<Result<_, String>>()?)
+        }
     })
-}
-
-/// Within a list a filled-in string stays one item, whatever commas it holds.
-fn list_item(value: &DeValue<'_>, env: &Env) -> Result<Given, String> {
-    given(value, env).map(|item| match item {
-        Given::Untyped(text) => Given::String(text),
-        other => other,
-    })
-}
-
-/// The value as the user wrote it, nothing filled in.
-fn written(value: &DeValue<'_>) -> String {
-    match value {
-        DeValue::String(text) => text.to_string(),
-        DeValue::Integer(number) => number.as_str().to_owned(),
-        DeValue::Float(number) => number.as_str().to_owned(),
-        DeValue::Boolean(flag) => flag.to_string(),
-        DeValue::Array(items) => items.iter().map(|item| written(item.get_ref())).collect::<Vec<_>>().join(", "),
-        DeValue::Datetime(date) => date.to_string(),
-        DeValue::Table(_) => String::new(),
-    }
 }

@@ -1,13 +1,17 @@
-//! What a configuration key is: its path, what it takes, what happens without it.
+//! What a setting is: its path, what it takes, what happens without it, what it means; and the macro that makes of one
+//! line both the field and this.
 //!
-//! **Guarantee.** One entry says all that is known of a key. **Limit.** How two keys stand to each other is not said
-//! here: see `validate`.
+//! **Guarantee.** One entry says all that is known of a setting. **Limit.** How two of them stand to each other is not
+//! said here: see `validate`.
 
 use std::fmt;
 use std::time::Duration;
 
-/// One key of the configuration. The table of them ([`super::KEYS`]) drives parsing, the names of environment
-/// variables, the detection of unknown keys, what `check` prints and the reference documentation.
+use super::KEYS;
+use super::legal::Check;
+
+/// One setting. The table of them ([`super::KEYS`]) drives parsing, the names of environment variables, the detection
+/// of unknown keys, what `check` prints, the example file and the reference documentation.
 #[derive(Debug)]
 pub struct Key {
     /// Dotted; `*` stands for a name that the user chooses.
@@ -16,9 +20,51 @@ pub struct Key {
     pub kind: Kind,
     /// What happens without it.
     pub fallback: Fallback,
-    /// Its meaning, one sentence.
-    pub doc: &'static str,
+    /// What each of its texts must be beyond that.
+    pub(super) checks: &'static [Check],
+    /// Its meaning, by lines; the first paragraph tells enough.
+    pub doc: &'static [&'static str],
 }
+
+/// Makes tables of the configuration: of each line a field with its comment, and an entry of `KEYS`. The literal is the
+/// path of the table; fields behind the `+` are tables of their own.
+macro_rules! settings {
+    ($(
+        $(#[$about:meta])* $table:ident $path:literal {$(
+            $(#[doc = $doc:literal])*
+            $field:ident $(.$star:tt)?: $type:ty $([$attribute:meta])? = $kind:expr, $fallback:expr $(, $check:expr)?;
+        )*} $(+ { $($tables:tt)* })?
+    )*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Deserialize)]
+            #[serde(deny_unknown_fields)]
+            pub struct $table {
+                $($(#[doc = $doc])* $(#[$attribute])? pub $field: $type,)*
+                $($($tables)*)?
+            }
+        )*
+
+        /// Every setting there is, in the order of the example file.
+        pub const KEYS: &[Key] = &[$($(Key {
+            path: concat!($path, stringify!($field) $(, ".", stringify!($star))?),
+            kind: $kind,
+            fallback: $fallback,
+            checks: &[$($check)?],
+            doc: &[$($doc),*],
+        },)*)*];
+    };
+}
+pub(super) use settings;
+
+pub(super) const SECOND: u64 = 1_000;
+pub(super) const MINUTE: u64 = 60 * SECOND;
+pub(super) const HOUR: u64 = 60 * MINUTE;
+pub(super) const DAY: u64 = 24 * HOUR;
+/// Spans that pass while something waits: at least a hundredth of a second, at most an hour.
+pub(super) const PAUSE: Kind = Kind::Span(10, HOUR);
+/// How long ended rows are kept.
+pub(super) const KEPT: Kind = Kind::Span(MINUTE, 3650 * DAY);
 
 /// What a key takes, with its bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,9 +88,9 @@ pub enum Kind {
     /// A share from 0 to 1.
     Ratio,
     /// A span of time, in milliseconds smallest and largest: `250ms`, `5s`, `10m`, `7d`.
-    Duration(u64, u64),
+    Span(u64, u64),
     /// A span of time as above, or `never`.
-    DurationOrNever(u64, u64),
+    SpanOrNever(u64, u64),
     /// So many per span of time: `100/s`, `1000/m`.
     Rate,
     /// An IP address and port.
@@ -62,13 +108,18 @@ pub enum Fallback {
     Required(&'static str),
     /// This value, written as in the environment.
     Value(&'static str),
-    /// What the text says, worked out from other keys in `build`.
+    /// What the text says, worked out from other keys.
     Derived(&'static str),
     /// Nothing; the text says what that means.
     Absent(&'static str),
 }
 
 impl Key {
+    /// Its meaning in short.
+    pub fn meaning(&self) -> String {
+        self.doc.iter().map(|line| line.trim()).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+
     /// The parts of the path.
     pub fn segments(&self) -> impl Iterator<Item = &'static str> {
         self.path.split('.')
@@ -86,8 +137,9 @@ impl Key {
         format!("{ENV_PREFIX}{}", parts.join("_"))
     }
 
-    pub(super) fn matches(&self, path: &[String]) -> bool {
-        self.segments().count() == path.len() && self.starts_with(path)
+    /// The key that a path leads to.
+    pub(super) fn find(path: &KeyPath) -> Option<&'static Key> {
+        KEYS.iter().find(|key| key.segments().count() == path.0.len() && key.starts_with(&path.0))
     }
 
     pub(super) fn starts_with(&self, path: &[String]) -> bool {
@@ -123,8 +175,10 @@ impl KeyPath {
         Self(text.split('.').map(str::to_owned).collect())
     }
 
-    pub(super) fn join(&self, rest: &str) -> Self {
-        Self(self.0.iter().cloned().chain(rest.split('.').map(str::to_owned)).collect())
+    /// With this name for the first `*`.
+    pub(super) fn named(mut self, name: &str) -> Self {
+        self.0.iter_mut().find(|part| *part == "*").into_iter().for_each(|part| *part = name.to_owned());
+        self
     }
 
     pub(super) fn child(&self, name: &str) -> Self {
@@ -135,13 +189,11 @@ impl KeyPath {
 /// As one would write it in TOML.
 impl fmt::Display for KeyPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, part) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str(".")?;
-            }
-            let bare = !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-            if bare { f.write_str(part)? } else { write!(f, "{part:?}")? }
-        }
-        Ok(())
+        let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let shown = |part: &String| match part.as_str() {
+            bare if !bare.is_empty() && bare.chars().all(is_bare) => bare.to_owned(),
+            quoted => format!("{quoted:?}"),
+        };
+        f.write_str(&self.0.iter().map(shown).collect::<Vec<_>>().join("."))
     }
 }

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
 
+use super::env::Env;
 use super::error::{Error, Errors, Origin};
-use super::expand::Env;
-use super::key::KeyPath;
-use super::settings::{Settings, Shown};
+use super::key::{Key, KeyPath};
+use super::settings::{NAMED, Settings, Shown};
 use super::value::Given;
-use super::{Config, DatabaseConfig, KEYS, Role, build, conninfo, env, file, validate};
+use super::{Config, DEFAULT_ROUTE, DatabaseConfig, QueueKind, Role, conninfo, env, file, validate};
 
 /// Where the file is searched for when nobody names one, in this order.
 pub const DEFAULT_FILES: [&str; 2] = ["outboxd.toml", "/etc/outboxd/outboxd.toml"];
@@ -52,16 +52,35 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Whether this instance can do what `--role` asks of it.
+    /// Whether this instance can do what `--role` asks of it. Loading does not check it, because `migrate` and others
+    /// get by with a database alone.
     pub fn validate_roles(&self, roles: &BTreeSet<Role>) -> Result<(), Errors> {
-        validate::validate_roles(roles, &self.config).map_err(|mut errors| {
-            if self.file.is_none() {
-                let what =
-                    format!("no configuration file was found ({}, or what --config names)", DEFAULT_FILES.join(", "));
-                errors.0.push(Error { origin: None, path: None, what });
-            }
-            errors
-        })
+        let mut errors = Vec::new();
+        let mut note = |path: Option<KeyPath>, what: String| errors.push(Error { origin: None, path, what });
+        let missing = Role::CARRIERS.iter().filter(|role| !roles.contains(role));
+        let missing: Vec<&str> = missing.map(|role| role.name()).collect();
+        if self.config.queue.kind == QueueKind::Memory && !missing.is_empty() {
+            let what = format!(
+                "is memory, which carries nothing between processes, but --role leaves out {}; set redis_url, or run \
+                 all roles in one process",
+                missing.join(", ")
+            );
+            note(Some(KeyPath::dotted("queue.kind")), what);
+        }
+        if roles.contains(&Role::Worker) && self.config.routes.is_empty() {
+            let what = "no route leads anywhere: add a [channels.NAME] with its url, and [routes.default] with \
+                        channels = [\"NAME\"]";
+            note(None, what.into());
+        }
+        if errors.is_empty() {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            let files = DEFAULT_FILES.join(", ");
+            let what = format!("no configuration file was found ({files}, or what --config names)");
+            errors.push(Error { origin: None, path: None, what });
+        }
+        Err(Errors(errors))
     }
 }
 
@@ -85,8 +104,8 @@ pub fn load(sources: &Sources) -> Result<Loaded, Errors> {
     Err(Errors::sorted(settings.errors))
 }
 
-/// Loads what commands need that work with the database alone. Channels, routes, Redis and their secrets may be wrong or
-/// missing: whoever reads or acts need not hold them.
+/// Loads what commands need that work with the database alone. Channels, routes, Redis and their secrets may be wrong
+/// or missing: whoever reads or acts need not hold them.
 pub fn load_database(sources: &Sources) -> Result<Database, Errors> {
     let (mut settings, config, _) = read(sources);
     // A name that is misspelt may be the reason why the URL is missing, so then everything is told.
@@ -100,6 +119,14 @@ pub fn load_database(sources: &Sources) -> Result<Database, Errors> {
     Ok(Database { url: config.database_url, settings: config.database, warnings })
 }
 
+/// The defaults, with a token, a channel and a route called `default`: where tests and benches begin.
+pub fn defaults() -> Config {
+    let mut settings = Settings::default();
+    NAMED.iter().for_each(|section| settings.mention(&KeyPath(vec![(*section).into(), DEFAULT_ROUTE.into()])));
+    settings.fill();
+    settings.config()
+}
+
 /// Reads all sources and notes all that is wrong.
 fn read(sources: &Sources) -> (Settings, Config, Option<PathBuf>) {
     let mut settings = Settings::default();
@@ -109,14 +136,19 @@ fn read(sources: &Sources) -> (Settings, Config, Option<PathBuf>) {
     for (path, value) in &sources.overrides {
         take_override(&mut settings, path, value);
     }
-    build::derive(&mut settings);
-    let config = build::config(&settings);
+    settings.fill();
+    let config = settings.config();
     if file_is_whole {
-        build::note_missing(&mut settings);
+        settings.note_missing();
         validate::config(&mut settings, &config);
     }
-    if file.is_none() {
-        settings.errors.iter_mut().filter(|error| is_missing_database(error)).for_each(tell_where_to_begin);
+    // The first thing that many will see.
+    for error in settings.errors.iter_mut().filter(|error| file.is_none() && is_missing_database(error)) {
+        error.what = format!(
+            "is missing, and there is no configuration file ({}): set \
+             DATABASE_URL=postgres://user:password@host/database, or write a file, beginning from outboxd.example.toml",
+            DEFAULT_FILES.join(" or ")
+        );
     }
     (settings, config, file)
 }
@@ -139,14 +171,9 @@ fn read_file(settings: &mut Settings, path: &Path, env: &Env) -> bool {
 
 fn take_override(settings: &mut Settings, text: &str, value: &str) {
     let path = override_path(text);
-    match KEYS.iter().find(|key| key.matches(&path.0)) {
-        Some(key) => settings.give(key, path, &Given::Untyped(value.to_owned()), value, Origin::Flag),
-        None => {
-            let (name, at) = path.0.split_last().map_or(("", &[][..]), |(name, at)| (name.as_str(), at));
-            let hint = file::hint(&KeyPath(at.to_vec()), name);
-            let what = format!("is not a key that outboxd knows{hint}");
-            settings.errors.push(Error { origin: Some(Origin::Flag), path: Some(path), what });
-        }
+    match Key::find(&path) {
+        Some(key) => settings.give(key, path, &Given::open(value), value, Origin::Flag),
+        None => settings.wrong(Origin::Flag, path.clone(), file::unknown(&path)),
     }
 }
 
@@ -176,13 +203,4 @@ fn is_about_database(error: &Error) -> bool {
         (Some(path), _) => path.0.first().is_some_and(|part| part == "database_url" || part == "database"),
         (None, origin) => !matches!(origin, Some(Origin::Env(_))),
     }
-}
-
-/// The first thing that many will see.
-fn tell_where_to_begin(error: &mut Error) {
-    error.what = format!(
-        "is missing, and there is no configuration file ({}): set DATABASE_URL=postgres://user:password@host/database, \
-         or write a file, beginning from outboxd.example.toml",
-        DEFAULT_FILES.join(" or ")
-    );
 }

@@ -28,13 +28,13 @@
 //!
 //! **Guarantee.** No error repeats the URL. **Limit.** Certificates are read once, with the URL.
 
+use std::collections::BTreeMap;
+
 use redis::io::tcp::TcpSettings;
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
-    TlsCertificates, TlsMode,
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, TlsCertificates,
 };
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use url::form_urlencoded;
 
 use super::conninfo::PERCENT;
@@ -53,22 +53,19 @@ pub(crate) enum Address {
 pub(crate) struct Sentinels {
     /// What they call the primary.
     pub(crate) name: String,
-    hosts: Vec<ConnectionAddr>,
-    username: Option<String>,
-    password: Option<SecretString>,
-    redis: RedisConnectionInfo,
-    tls: Option<TlsCertificates>,
+    pub(crate) hosts: Vec<ConnectionAddr>,
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<SecretString>,
+    pub(crate) redis: RedisConnectionInfo,
+    pub(crate) tls: Option<TlsCertificates>,
 }
 
-/// What is wrong with a `redis_url`. Never repeats it: it may hold a password.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct BadUrl(String);
-
-type Result<T> = std::result::Result<T, BadUrl>;
+type Result<T> = std::result::Result<T, String>;
+/// The query of the URL.
+type Parameters = BTreeMap<String, String>;
 
 impl Address {
-    /// Reads `redis_url` and the certificates it names.
+    /// Reads `redis_url` and the certificates it names. The error never repeats it: it may hold a password.
     pub(crate) fn parse(url: &str) -> Result<Address> {
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
         let (scheme, has_sentinels) = match scheme {
@@ -77,18 +74,21 @@ impl Address {
             "rediss+sentinel" => ("rediss", true),
             _ => {
                 let forms = "redis://host:6379, rediss:// for TLS, redis+sentinel://host:26379/name";
-                return Err(BadUrl(format!("is no Redis URL; write {forms}")));
+                return Err(format!("is no Redis URL; write {forms}"));
             }
         };
         // A / or ? before the @ is the password's.
         if rest.contains('#') || rest.find('@').is_some_and(|at| rest[..at].contains(['/', '?'])) {
-            return Err(BadUrl(format!("has a #, or a / or ? in its user or password; {PERCENT}")));
+            return Err(format!("has a #, or a / or ? in its user or password; {PERCENT}"));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let mut parameters = Parameters::read(query);
-        let tls = parameters.tls(scheme)?;
-        let (username, password) = (parameters.take("sentinel_username"), parameters.take("sentinel_password"));
-        parameters.none_left()?;
+        let mut parameters: Parameters = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+        let tls = certificates(&mut parameters, scheme)?;
+        let (username, password) = (parameters.remove("sentinel_username"), parameters.remove("sentinel_password"));
+        if let Some(unknown) = parameters.keys().next() {
+            let known = "ca, cert, key, sentinel_username, sentinel_password";
+            return Err(format!("does not know the parameter {unknown:?}; it knows {known}"));
+        }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let (userinfo, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
         if !has_sentinels {
@@ -97,7 +97,7 @@ impl Address {
         }
         let (name, db) = path.split_once('/').unwrap_or((path, ""));
         if name.is_empty() {
-            return Err(BadUrl("needs the primary's name: redis+sentinel://host:26379/name".into()));
+            return Err("needs the primary's name: redis+sentinel://host:26379/name".into());
         }
         let host = |host| Ok(node(&format!("{scheme}://{}", with_sentinel_port(host)), tls.as_ref())?.addr().clone());
         let redis = node(&format!("{scheme}://{userinfo}localhost/{db}"), None)?;
@@ -112,56 +112,17 @@ impl Address {
     }
 }
 
-impl Sentinels {
-    /// The crate's client, which asks all of them and checks that the one they name takes writes.
-    pub(crate) fn client(&self) -> RedisResult<SentinelClient> {
-        let builder = SentinelClientBuilder::new(self.hosts.clone(), &self.name, SentinelServerType::Master)?;
-        let mut builder =
-            builder.set_client_to_redis_db(self.redis.db()).set_client_to_redis_tcp_settings(tcp_settings());
-        if let Some(username) = self.redis.username() {
-            builder = builder.set_client_to_redis_username(username);
-        }
-        if let Some(password) = self.redis.password() {
-            builder = builder.set_client_to_redis_password(password);
-        }
-        if let Some(username) = &self.username {
-            builder = builder.set_client_to_sentinel_username(username);
-        }
-        if let Some(password) = &self.password {
-            builder = builder.set_client_to_sentinel_password(password.expose_secret());
-        }
-        if let Some(tls) = &self.tls {
-            builder =
-                builder.set_client_to_redis_tls_mode(TlsMode::Secure).set_client_to_redis_certificates(tls.clone());
-        }
-        builder.build()
-    }
-}
-
 /// One node, as the crate reads its URL.
 fn node(url: &str, tls: Option<&TlsCertificates>) -> Result<ConnectionInfo> {
-    let bad = |error| BadUrl(format!("has a bad host, port, user, password or database number: {error}"));
+    let bad = |error| format!("has a bad host, port, user, password or database number: {error}");
     let info = url.into_connection_info().map_err(bad)?.set_tcp_settings(tcp_settings());
     let Some(tls) = tls else { return Ok(info) };
-    let bad = |error| BadUrl(format!("names a certificate or key that cannot be used: {error}"));
+    let bad = |error| format!("names a certificate or key that cannot be used: {error}");
     Ok(Client::build_with_tls(info, tls.clone()).map_err(bad)?.get_connection_info().clone())
 }
 
-/// Another node of the same deployment, reached as `info` is.
-pub(crate) fn sibling(info: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
-    let mut addr = info.addr().clone();
-    match &mut addr {
-        ConnectionAddr::TcpTls { host: old_host, port: old_port, .. } => {
-            *old_host = host.into();
-            *old_port = port;
-        }
-        _ => addr = ConnectionAddr::Tcp(host.into(), port),
-    }
-    info.clone().set_addr(addr)
-}
-
 /// Without TCP_NODELAY a pipeline waits for the acknowledgement of the one before it.
-fn tcp_settings() -> TcpSettings {
+pub(crate) fn tcp_settings() -> TcpSettings {
     TcpSettings::default().set_nodelay(true)
 }
 
@@ -171,50 +132,30 @@ fn with_sentinel_port(host: &str) -> String {
     if has_port { host.into() } else { format!("{host}:26379") }
 }
 
-/// The query of the URL.
-struct Parameters(Vec<(String, String)>);
-
-impl Parameters {
-    fn read(query: &str) -> Parameters {
-        Parameters(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
+fn certificates(parameters: &mut Parameters, scheme: &str) -> Result<Option<TlsCertificates>> {
+    let given = ["ca", "cert", "key"].map(|name| parameters.remove(name));
+    if scheme != "rediss" {
+        let any = given.iter().any(Option::is_some);
+        return if any { Err("has certificates but no TLS: use rediss://".into()) } else { Ok(None) };
     }
-
-    fn take(&mut self, name: &str) -> Option<String> {
-        let at = self.0.iter().position(|(key, _)| key == name)?;
-        Some(self.0.remove(at).1)
+    let [ca, cert, key] = given;
+    if cert.is_some() != key.is_some() {
+        return Err("needs cert= and key= together".into());
     }
-
-    fn tls(&mut self, scheme: &str) -> Result<Option<TlsCertificates>> {
-        let (ca, cert, key) = (self.take("ca"), self.take("cert"), self.take("key"));
-        if scheme != "rediss" {
-            return match (ca, cert, key) {
-                (None, None, None) => Ok(None),
-                _ => Err(BadUrl("has certificates but no TLS: use rediss://".into())),
-            };
-        }
-        let client_tls = match (cert, key) {
-            (Some(cert), Some(key)) => Some(ClientTlsConfig { client_cert: file(&cert)?, client_key: file(&key)? }),
-            (None, None) => None,
-            _ => return Err(BadUrl("needs cert= and key= together".into())),
-        };
-        Ok(Some(TlsCertificates { client_tls, root_cert: ca.map(|path| file(&path)).transpose()? }))
-    }
-
-    fn none_left(&self) -> Result<()> {
-        let known = "ca, cert, key, sentinel_username, sentinel_password";
-        match self.0.first() {
-            None => Ok(()),
-            Some((unknown, _)) => Err(BadUrl(format!("does not know the parameter {unknown:?}; it knows {known}"))),
-        }
-    }
+    let read = |path: Option<String>| path.map(|path| file(&path)).transpose();
+    let client_tls = read(cert)?.zip(read(key)?);
+    let client_tls = client_tls.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+    Ok(Some(TlsCertificates { client_tls, root_cert: read(ca)? }))
 }
 
 fn file(path: &str) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| BadUrl(format!("names {path}, which cannot be read: {error}")))
+    std::fs::read(path).map_err(|error| format!("names {path}, which cannot be read: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
+    use secrecy::ExposeSecret;
+
     use super::*;
 
     fn nodes(url: &str) -> Vec<ConnectionInfo> {
@@ -237,15 +178,6 @@ mod tests {
         let settings = nodes[1].redis_settings();
         assert_eq!((settings.username(), settings.password(), settings.db()), (Some("me"), Some("p@ss"), 3));
         assert!(!format!("{nodes:?}").contains("p@ss"));
-    }
-
-    #[test]
-    fn another_node_is_reached_with_the_same_login_and_encryption() {
-        for (url, is_tls) in [("redis://:p@a:1/0", false), ("rediss://:p@a:1/0", true)] {
-            let other = sibling(&nodes(url)[0], "b", 2);
-            assert_eq!((other.addr().to_string(), other.redis_settings().password()), ("b:2".into(), Some("p")));
-            assert_eq!(matches!(other.addr(), ConnectionAddr::TcpTls { insecure: false, .. }), is_tls);
-        }
     }
 
     #[test]
@@ -283,7 +215,7 @@ mod tests {
             ("redis+sentinel://:hush@a:port/main", "bad host, port"),
             ("redis+sentinel://:hush@a/main/x", "database number"),
         ] {
-            let error = Address::parse(url).expect_err("an error").to_string();
+            let error = Address::parse(url).expect_err("an error");
             assert!(error.contains(told) && !error.contains("hush"), "{url}: {error}");
         }
     }

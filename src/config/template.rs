@@ -6,13 +6,17 @@
 
 use std::collections::BTreeSet;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit, Mac};
+use md5::Md5;
 use minijinja::machinery::{Instruction, Instructions, get_compiled_template};
 use minijinja::value::Kwargs;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Template, UndefinedBehavior, Value, filters};
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
 
-use super::suggest::did_you_mean;
-
-pub(crate) mod digest;
+use super::error::did_you_mean;
 
 /// Instructions one rendering may execute: a loop over some ten thousand elements.
 const FUEL: u64 = 1_000_000;
@@ -29,6 +33,10 @@ pub(crate) const ANSWER: &[&str] = &["response"];
 /// The filters that templates of channels mostly want.
 const FILTERS: [&str; 6] = ["tojson", "urlencode", "default", "upper", "lower", "trim"];
 
+/// Filters by which templates sign a request: digests, codes over them with a key, and their texts. SHA-1 and MD5 are
+/// here because providers ask for them.
+const SIGNING: [&str; 7] = ["hmac_sha256", "hmac_sha1", "sha256", "md5", "hex", "base64", "base64url"];
+
 /// The engine that checks and renders.
 pub(crate) fn engine() -> Environment<'static> {
     let mut engine = Environment::new();
@@ -40,7 +48,7 @@ pub(crate) fn engine() -> Environment<'static> {
         filters::tojson(defined(value)?, indent, args)
     });
     engine.add_filter("urlencode", |value: &Value| filters::urlencode(defined(value)?));
-    digest::add(&mut engine);
+    add_signing(&mut engine);
     // Without it an error does not say which variable was missing.
     engine.set_debug(true);
     engine
@@ -104,31 +112,19 @@ pub(super) fn check(source: &str, known: &'static [&'static str]) -> Result<Used
 /// The engine finds these only when it comes across them, which may be in a branch that is seldom taken.
 fn unknown_filters(template: &Template<'_, '_>, instructions: &Instructions<'_>) -> BTreeSet<String> {
     let mut state: State<'_, '_> = template.new_state();
-    let mut unknown = BTreeSet::new();
-    for instruction in all(instructions) {
-        let (tried, kind, what) = match instruction {
-            Instruction::ApplyFilter(filter, ..) => {
-                let tried = state.apply_filter(filter, &[]).map(|_| ());
-                (
-                    tried,
-                    ErrorKind::UnknownFilter,
-                    format!(
-                        "there is no filter `{filter}`{}",
-                        did_you_mean(filter, FILTERS.into_iter().chain(digest::FILTERS))
-                    ),
-                )
-            }
-            Instruction::PerformTest(test, ..) => {
-                let tried = state.perform_test(test, &[]).map(|_| ());
-                (tried, ErrorKind::UnknownTest, format!("there is no test `{test}`"))
-            }
-            _ => continue,
-        };
-        if tried.is_err_and(|error| error.kind() == kind) {
-            unknown.insert(what);
+    let mut told = |instruction: &Instruction<'_>| match instruction {
+        Instruction::ApplyFilter(filter, ..) => {
+            let error = state.apply_filter(filter, &[]).err()?;
+            let hint = did_you_mean(filter, FILTERS.into_iter().chain(SIGNING));
+            (error.kind() == ErrorKind::UnknownFilter).then(|| format!("there is no filter `{filter}`{hint}"))
         }
-    }
-    unknown
+        Instruction::PerformTest(test, ..) => {
+            let error = state.perform_test(test, &[]).err()?;
+            (error.kind() == ErrorKind::UnknownTest).then(|| format!("there is no test `{test}`"))
+        }
+        _ => None,
+    };
+    all(instructions).filter_map(|instruction| told(instruction)).collect()
 }
 
 fn fields(instructions: &Instructions<'_>, variable: &str) -> Fields {
@@ -176,8 +172,46 @@ pub(crate) fn reason(error: &Error) -> String {
     }
 }
 
+/// `hmac_sha256(key)`, `hmac_sha1(key)`, `sha256` and `md5` give bytes; `hex`, `base64` and `base64url` make a text of
+/// bytes or of another text.
+fn add_signing(engine: &mut Environment<'static>) {
+    engine.add_filter("hmac_sha256", |value: &Value, key: &Value| code::<Hmac<Sha256>>(value, key));
+    engine.add_filter("hmac_sha1", |value: &Value, key: &Value| code::<Hmac<Sha1>>(value, key));
+    engine.add_filter("sha256", |value: &Value| {
+        Ok::<_, Error>(Value::from_bytes(Sha256::digest(bytes(value)?).to_vec()))
+    });
+    engine.add_filter("md5", |value: &Value| Ok::<_, Error>(Value::from_bytes(Md5::digest(bytes(value)?).to_vec())));
+    engine.add_filter("hex", |value: &Value| Ok::<_, Error>(hex(bytes(value)?)));
+    engine.add_filter("base64", |value: &Value| Ok::<_, Error>(STANDARD.encode(bytes(value)?)));
+    engine.add_filter("base64url", |value: &Value| Ok::<_, Error>(URL_SAFE_NO_PAD.encode(bytes(value)?)));
+}
+
+/// Bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn code<M: Mac + KeyInit>(value: &Value, key: &Value) -> Result<Value, Error> {
+    let mut mac = <M as KeyInit>::new_from_slice(bytes(key)?)
+        .map_err(|_| Error::new(ErrorKind::InvalidOperation, "the key is empty"))?;
+    mac.update(bytes(value)?);
+    Ok(Value::from_bytes(mac.finalize().into_bytes().to_vec()))
+}
+
+/// Of a text its UTF-8. What it is stays unsaid in the error: it may be a secret.
+fn bytes(value: &Value) -> Result<&[u8], Error> {
+    let value = defined(value)?;
+    value
+        .as_str()
+        .map(str::as_bytes)
+        .or_else(|| value.as_bytes())
+        .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "a text is wanted; write |string before it"))
+}
+
 #[cfg(test)]
 mod tests {
+    use minijinja::context;
+
     use super::*;
 
     #[test]
@@ -209,5 +243,37 @@ mod tests {
         assert_eq!(used("{{ topic }}"), Fields::default());
         let sliced = add(&mut engine(), "body", "{{ recipient[:3] }}", REQUEST).unwrap();
         assert_eq!(sliced.variables, ["recipient"]);
+    }
+
+    fn render(source: &str) -> Result<String, Error> {
+        engine().render_str(source, context! { key => "key", text => "The quick brown fox jumps over the lazy dog" })
+    }
+
+    #[test]
+    fn digests_are_those_that_the_standards_print() {
+        for (source, expected) in [
+            ("{{ text|hmac_sha256(key)|hex }}", "f7bc83f430538424b13298e6aa6fb143ef4d59a14946175997479dbc2d1a3cd8"),
+            ("{{ text|hmac_sha1(key)|hex }}", "de7c9b85b8b78aa6bc8a7a36f70a90701c9db4d9"),
+            ("{{ text|sha256|hex }}", "d7a8fbb307d7809469ca9abcb0082e4f8d5651e46d3cdb762d02d0bf37c9e592"),
+            ("{{ text|md5|hex }}", "9e107d9d372bb6826bd81d3542a419d6"),
+            ("{{ text|hmac_sha1(key)|base64 }}", "3nybhbi3iqa8ino29wqQcBydtNk="),
+            (
+                "{{ text|sha256|hex|length }} {{ 'q6'|sha256|base64url }}",
+                "64 d-xnatggCsHchl9GtKbSemwI1J-IW_9QQ4sEX4vtMrA",
+            ),
+            ("{{ 'a'|base64 }} {{ 'a'|hmac_sha256('k'|sha256)|hex|length }}", "YQ== 64"),
+        ] {
+            assert_eq!(render(source).unwrap(), expected, "{source}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused_and_not_repeated() {
+        for source in
+            ["{{ 4711|sha256|hex }}", "{{ [1]|hex }}", "{{ text|hmac_sha256(4711)|hex }}", "{{ text|hmac_sha256 }}"]
+        {
+            let error = reason(&render(source).unwrap_err());
+            assert!(!error.contains("4711"), "{source}: {error}");
+        }
     }
 }

@@ -15,16 +15,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, InfoDict, RedisError, Value,
-    from_redis_value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, InfoDict, RedisError, RedisResult,
+    TlsMode, Value, from_redis_value,
 };
 use secrecy::{ExposeSecret, SecretString};
 
 use super::failure::Failure;
 use super::owner::Owner;
 use super::{Error, ServerFacts};
-use crate::config::redis_url::{Address, Sentinels, sibling};
+use crate::config::redis_url::{Address, Sentinels, tcp_settings};
 
 /// BLMOVE and the stream commands we rely on are all there from this version on.
 const OLDEST: (u32, u32) = (6, 2);
@@ -139,9 +140,46 @@ fn slot_range(range: Value, asked: &ConnectionInfo) -> Option<SlotRange> {
     Some((first, last, parts.filter_map(node).collect()))
 }
 
+/// Another node of the same deployment, reached as `info` is.
+fn sibling(info: &ConnectionInfo, host: &str, port: u16) -> ConnectionInfo {
+    let mut addr = info.addr().clone();
+    match &mut addr {
+        ConnectionAddr::TcpTls { host: old_host, port: old_port, .. } => {
+            *old_host = host.into();
+            *old_port = port;
+        }
+        _ => addr = ConnectionAddr::Tcp(host.into(), port),
+    }
+    info.clone().set_addr(addr)
+}
+
+/// The crate's client, which asks all of them and checks that the one they name takes writes.
+fn client(sentinels: &Sentinels) -> RedisResult<SentinelClient> {
+    let Sentinels { name, hosts, username, password, redis, tls } = sentinels;
+    let mut builder = SentinelClientBuilder::new(hosts.clone(), name, SentinelServerType::Master)?
+        .set_client_to_redis_db(redis.db())
+        .set_client_to_redis_tcp_settings(tcp_settings());
+    if let Some(username) = redis.username() {
+        builder = builder.set_client_to_redis_username(username);
+    }
+    if let Some(password) = redis.password() {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    if let Some(username) = username {
+        builder = builder.set_client_to_sentinel_username(username);
+    }
+    if let Some(password) = password {
+        builder = builder.set_client_to_sentinel_password(password.expose_secret());
+    }
+    if let Some(tls) = tls {
+        builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure).set_client_to_redis_certificates(tls.clone());
+    }
+    builder.build()
+}
+
 /// The primary, as the Sentinels know it.
 async fn ask(sentinels: &Sentinels) -> Result<ConnectionInfo, Failure> {
-    match sentinels.client()?.async_get_client().await {
+    match client(sentinels)?.async_get_client().await {
         Ok(client) => Ok(client.get_connection_info().clone()),
         Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::MasterNameNotFoundBySentinel) => {
             let name = &sentinels.name;
@@ -234,6 +272,16 @@ mod tests {
     fn a_primary_of_a_supported_version_that_never_evicts_is_accepted() {
         assert!(check(GOOD).is_ok());
         assert!(check(&GOOD.replace("7.0.15", "6.2.0")).is_ok());
+    }
+
+    #[test]
+    fn another_node_is_reached_with_the_same_login_and_encryption() {
+        for (url, is_tls) in [("redis://:p@a:1/0", false), ("rediss://:p@a:1/0", true)] {
+            let Ok(Address::Nodes(nodes)) = Address::parse(url) else { panic!("nodes") };
+            let other = sibling(&nodes[0], "b", 2);
+            assert_eq!((other.addr().to_string(), other.redis_settings().password()), ("b:2".into(), Some("p")));
+            assert_eq!(matches!(other.addr(), ConnectionAddr::TcpTls { insecure: false, .. }), is_tls);
+        }
     }
 
     #[test]

@@ -12,47 +12,20 @@ mod request;
 mod signed;
 mod transport;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::DateTime;
 use outboxd::channel::{Channel, Failed, Outcome, Outgoing};
-use outboxd::config::{ChannelConfig, CircuitConfig, Method};
+use outboxd::config::{self, ChannelConfig, CircuitConfig};
 use outboxd::notification::NotificationId;
 use serde_json::value::RawValue;
 
-/// A channel's configuration as the defaults would have it, with times short enough for tests.
+/// A channel's configuration: the defaults, with limits that tests reach.
 pub fn config(url: &str) -> ChannelConfig {
-    ChannelConfig {
-        method: Method::Post,
-        url: url.to_owned(),
-        timeout: Duration::from_secs(5),
-        connect_timeout: Duration::from_secs(2),
-        first_byte_timeout: Duration::from_secs(5),
-        headers: BTreeMap::new(),
-        with: BTreeMap::new(),
-        forward_headers: Vec::new(),
-        body: None,
-        content_type: "application/json".to_owned(),
-        accepted_when: None,
-        provider_id: None,
-        secrets: Vec::new(),
-        rate_limit: None,
-        max_in_flight: None,
-        max_in_flight_per_origin: 8,
-        allow_private: false,
-        allow: Vec::new(),
-        deny: Vec::new(),
-        proxy: None,
-        response_bytes_max: 64 << 10,
-        retry_after_max: Duration::from_secs(3600),
-        circuit: CircuitConfig {
-            failures: 5,
-            unauthorized: 3,
-            open_for: Duration::from_secs(30),
-            open_max: Duration::from_secs(300),
-        },
-    }
+    let defaults = config::defaults().channels["default"].clone();
+    let circuit = CircuitConfig { failures: 5, unauthorized: 3, ..defaults.circuit };
+    let url = url.to_owned();
+    ChannelConfig { url, max_in_flight_per_origin: 8, response_bytes_max: 64 << 10, circuit, ..defaults }
 }
 
 /// A timeout that no test waits for: what ends is ended by something else.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use outboxd::config::{Env, Errors, KEYS, Loaded, QueueConfig, QueueKind, Sources, load};
+use outboxd::config::{Env, Errors, KEYS, Loaded, QueueConfig, QueueKind, Sources, defaults, load};
 use outboxd::queue;
 use outboxd::schedule::calendar::{Calendar, Window};
 use proptest::prelude::*;
@@ -220,14 +220,7 @@ async fn garbage_in_redis_is_dropped_and_what_stands_between_arrives() {
     let mut runner = TestRunner::default();
     let rounds = runner.config().cases.div_ceil(16);
     for kind in [QueueKind::Stream, QueueKind::List] {
-        let config = QueueConfig {
-            kind,
-            prefix: redis::unique_prefix(),
-            window: 10_000,
-            consumer_ttl: Duration::from_secs(5),
-            deliveries_max: 5,
-            fallback_after: None,
-        };
+        let config = QueueConfig { kind, prefix: redis::unique_prefix(), fallback_after: None, ..defaults().queue };
         let queue = queue::open(&config, Some(&redis::shared().url().into())).await.unwrap();
         let mut consumer = queue.consumer("a").await.unwrap();
         let mut connection = redis::shared().connection().await;

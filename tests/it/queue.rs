@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outboxd::config::{QueueConfig, QueueKind};
+use outboxd::config::{QueueConfig, QueueKind, defaults};
 use outboxd::queue::{self, Consumer, Delivery, Message, Queue};
 use secrecy::SecretString;
 
@@ -27,14 +27,8 @@ const TTL: Duration = Duration::from_millis(600);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn config(kind: QueueKind) -> QueueConfig {
-    QueueConfig {
-        kind,
-        prefix: unique_prefix(),
-        window: 10_000,
-        consumer_ttl: TTL,
-        deliveries_max: 5,
-        fallback_after: None,
-    }
+    let prefix = unique_prefix();
+    QueueConfig { kind, prefix, consumer_ttl: TTL, deliveries_max: 5, fallback_after: None, ..defaults().queue }
 }
 
 async fn open_at(config: &QueueConfig, url: &str) -> queue::Result<Arc<dyn Queue>> {

@@ -12,7 +12,7 @@ use crate::support::golden::assert_is_current;
 #[test]
 fn the_configuration_page_is_current() {
     let mut page = "# Configuration\n\n\
-        <!-- Written by tests/it/reference.rs from the table of keys in src/config/keys.rs. Do not edit. -->\n\n\
+        <!-- Written by tests/it/reference.rs from the fields in src/config/tables.rs. Do not edit. -->\n\n\
         The file is `--config`, else `$OUTBOXD_CONFIG`, else `./outboxd.toml`, else `/etc/outboxd/outboxd.toml`; the\n\
         environment wins over the file, and `--set KEY=VALUE` over both. `outboxd check` shows what came from where.\n\
         `NAME` stands for a name you choose. Keys marked 🔒 are secrets: they never print, and the variable's name with\n\
@@ -32,7 +32,7 @@ fn the_configuration_page_is_current() {
         let lock = if key.is_secret() { " 🔒" } else { "" };
         let (takes, default) = (takes(key.kind), default(key));
         let (name, variable) = (name.replace('*', "NAME"), key.env_name());
-        writeln!(page, "| `{name}`{lock} | {takes} | {default} | {} | `{variable}` |", key.doc).unwrap();
+        writeln!(page, "| `{name}`{lock} | {takes} | {default} | {} | `{variable}` |", key.meaning()).unwrap();
     }
     assert_is_current("docs/configuration.md", &page);
 }
@@ -69,8 +69,8 @@ fn takes(kind: Kind) -> String {
         Kind::Integer(min, max) => format!("{min} to {max}"),
         Kind::Bytes(min, max) => format!("{min} to {max} bytes, as `16KiB`"),
         Kind::Ratio => "0 to 1".to_owned(),
-        Kind::Duration(min, max) => format!("{} to {}", span(min), span(max)),
-        Kind::DurationOrNever(min, max) => format!("{} to {}, or `never`", span(min), span(max)),
+        Kind::Span(min, max) => format!("{} to {}", span(min), span(max)),
+        Kind::SpanOrNever(min, max) => format!("{} to {}, or `never`", span(min), span(max)),
         Kind::Rate => "a rate, as `100/s`".to_owned(),
         Kind::Addr => "an address and port".to_owned(),
         Kind::Texts => "a list".to_owned(),

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use outboxd::config::{QueueConfig, QueueKind};
+use outboxd::config::{QueueConfig, QueueKind, defaults};
 use outboxd::queue::{self, Message};
 use outboxd_throwaway::redis::Redis;
 use secrecy::SecretString;
@@ -45,14 +45,7 @@ async fn main() {
 
 async fn measure(kind: QueueKind, batch: usize, url: &SecretString) -> (f64, f64) {
     let count = count(batch);
-    let config = QueueConfig {
-        kind,
-        prefix: format!("bench{batch}"),
-        window: count as u32,
-        consumer_ttl: Duration::from_secs(15),
-        deliveries_max: 5,
-        fallback_after: None,
-    };
+    let config = QueueConfig { kind, prefix: format!("bench{batch}"), window: count as u32, ..defaults().queue };
     let queue = queue::open(&config, Some(url)).await.unwrap();
     let mut consumer = queue.consumer("bench").await.unwrap();
     let acker = consumer.acker();

@@ -1,6 +1,6 @@
 //! What `check` found, for people and for programs.
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, Width};
 use serde_json::{Value, json};
 
 use crate::cli::Exit;
@@ -8,10 +8,10 @@ use crate::cli::fit::{self, Window};
 use crate::config::{DEFAULT_FILES, Errors, Loaded};
 use crate::printable;
 
-/// Columns of the table of settings; longer values are cut for people, and `--json` has them whole.
-const WIDTH: usize = 100;
+/// The table of settings, in a pipe too; longer values are cut for people, and `--json` has them whole.
+const WIDTH: u16 = 100;
 /// What a value has at least, however long its key and origin.
-const VALUE_CHARS_MIN: usize = 24;
+const VALUE_WIDTH_MIN: u16 = 26;
 
 /// How one part fares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,20 +72,14 @@ impl Report<'_> {
         self.findings.iter().any(|finding| finding.state == State::Warn)
     }
 
-    /// In a window findings are broken into lines that fit it.
-    pub(super) fn as_text(&self, window: Option<Window>) -> String {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_header(["KEY", "VALUE", "FROM"]);
-        let rows: Vec<(&str, &str, String)> =
-            self.loaded.shown.iter().map(|shown| (&*shown.key, &*shown.value, shown.origin.to_string())).collect();
-        let beside = |len: fn(&(&str, &str, String)) -> usize| rows.iter().map(len).max().unwrap_or(0);
-        let taken = beside(|(key, ..)| key.chars().count()) + beside(|(.., from)| from.chars().count());
-        // One space stands before the first column, two before each other.
-        let chars_max = WIDTH.saturating_sub(taken + 5).max(VALUE_CHARS_MIN);
-        for (key, value, from) in &rows {
-            table.add_row([*key, one_line(value, chars_max).as_str(), from.as_str()]);
-        }
+    /// On a terminal findings are broken into lines that fit it.
+    pub(super) fn as_text(&self) -> String {
+        let rows = self.loaded.shown.iter();
+        let rows = rows.map(|shown| [shown.key.clone(), one_line(&shown.value), shown.origin.to_string()]);
+        let header = ["KEY", "VALUE", "FROM"].map(str::to_owned);
+        let mut table = fit::table(std::iter::once(header).chain(rows), Some(Window::wide(WIDTH)));
+        let value = ColumnConstraint::LowerBoundary(Width::Fixed(VALUE_WIDTH_MIN));
+        table.set_constraints([ColumnConstraint::ContentWidth, value, ColumnConstraint::ContentWidth]);
         let file = match &self.loaded.file {
             Some(file) => format!("configuration file: {}", file.display()),
             None => format!(
@@ -94,14 +88,14 @@ impl Report<'_> {
             ),
         };
         let mut text = format!("{file}\n\n{}\n\n", table.trim_fmt());
-        text.extend(self.warnings.iter().map(|warning| fit::hang("note    ", warning, window)));
-        text.extend(self.findings.iter().map(|finding| {
-            fit::hang(&format!("{:8}{:10}", finding.state.name(), finding.name), &finding.text, window)
-        }));
+        text += &fit::hang(self.warnings.iter().map(|warning| [format!("{:7}", "note"), warning.clone()]), None);
+        let found = |finding: &Finding| {
+            [format!("{:7}", finding.state.name()), format!("{:9}", finding.name), finding.text.clone()]
+        };
+        text += &fit::hang(self.findings.iter().map(found), None);
         if self.exit() == Exit::Clean {
-            text.push('\n');
             let clean = "nothing stands in the way of `outboxd run`; providers were not called";
-            text.push_str(&fit::hang("", clean, window));
+            text += &format!("\n{}", fit::hang([[clean.to_owned()]], None));
         }
         text
     }
@@ -136,10 +130,6 @@ fn pretty(value: &Value) -> String {
 }
 
 /// A template of several lines would tear the table apart.
-fn one_line(text: &str, chars_max: usize) -> String {
-    let mut words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if words.chars().count() > chars_max {
-        words = words.chars().take(chars_max - 1).chain(['…']).collect();
-    }
-    words
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -6,20 +6,16 @@ use std::time::Duration;
 
 use outboxd::channel::Outcome;
 use outboxd::channel::failover::Router;
-use outboxd::config::{Backoff, RouteConfig, WhileHeld};
+use outboxd::config::{Backoff, RouteConfig, defaults};
 use outboxd::retry::{Decision, Position, decide};
 
 use super::{Note, config};
 use crate::support::provider::{Provider, Reply};
 
 fn route(channels: &[&str]) -> RouteConfig {
-    RouteConfig {
-        channels: channels.iter().map(|name| (*name).to_owned()).collect(),
-        max_attempts: 4,
-        attempts_before_failover: 3,
-        backoff: Backoff { base: Duration::from_secs(5), max: Duration::from_secs(60), jitter: 0.0 },
-        while_held: WhileHeld::Failover,
-    }
+    let channels = channels.iter().map(|name| (*name).to_owned()).collect();
+    let backoff = Backoff { base: Duration::from_secs(5), max: Duration::from_secs(60), jitter: 0.0 };
+    RouteConfig { channels, max_attempts: 4, backoff, ..defaults().routes["default"].clone() }
 }
 
 #[test]

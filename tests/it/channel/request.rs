@@ -58,7 +58,7 @@ async fn the_default_body_is_byte_for_byte_the_same_on_every_attempt() {
 async fn every_secret_of_a_rotation_verifies_on_its_own() {
     let provider = Provider::start();
     let mut config = config(&provider.url("/"));
-    config.secrets = vec![NEW.into(), OLD.into()];
+    config.secret = vec![NEW.into(), OLD.into()];
     assert_sent(&channel(&config).send(&Note::to("user-1").attempt(1)).await);
     let call = &provider.ledger()[0];
     for secret in [OLD, NEW] {
@@ -176,16 +176,16 @@ fn headers_that_frame_or_sign_the_message_are_not_the_operators() {
 #[test]
 fn no_secret_is_ever_printed() {
     let mut config = config("https://a.example/");
-    config.secrets = vec![OLD.into()];
+    config.secret = vec![OLD.into()];
     config.headers.insert("Authorization".to_owned(), "Bearer s3cret-token".into());
     config.headers.insert("X-Key".to_owned(), "s3cret-token-{{ id }}".into());
     config.proxy = Some("http://u:s3cret-token@egress.example".into());
     let printed = format!("{:?}", channel(&config));
     assert!(!printed.contains("s3cret-token") && !printed.contains("MfKQ9r8"), "{printed}");
-    config.secrets = vec!["whsec_!!s3cret-token".into()];
+    config.secret = vec!["whsec_!!s3cret-token".into()];
     let error = Channel::new("push", &config).unwrap_err().to_string();
     assert!(error.contains("secret 1") && !error.contains("s3cret"), "{error}");
-    config.secrets.clear();
+    config.secret.clear();
     for proxy in ["u:s3cret-token@egress", "socks5://u:s3cret-token@egress", "http://u:s3cret-token@{egress}"] {
         config.proxy = Some(proxy.into());
         let error = Channel::new("push", &config).unwrap_err().to_string();

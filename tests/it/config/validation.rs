@@ -1,6 +1,6 @@
 //! What is refused, and in which words.
 
-use outboxd::config::{Errors, Role, validate_roles, warnings};
+use outboxd::config::{Errors, Role, warnings};
 
 use super::{BASE, config, errors, load_text};
 
@@ -341,17 +341,18 @@ fn ignored_parameters_are_named_and_their_values_are_not() {
 fn the_in_process_queue_refuses_split_roles() {
     let all = Role::ALL.into_iter().collect();
     let workers = [Role::Worker].into_iter().collect();
-    let alone = config(BASE, &[]);
-    assert!(validate_roles(&all, &alone).is_ok());
-    let refused = validate_roles(&workers, &alone).unwrap_err().to_string();
+    let alone = load_text(BASE, &[], &[]).unwrap();
+    assert!(alone.validate_roles(&all).is_ok());
+    let refused = alone.validate_roles(&workers).unwrap_err().to_string();
     assert!(refused.contains("--role leaves out producer, relay"), "{refused}");
-    assert!(validate_roles(&workers, &config(BASE, &[("REDIS_URL", "redis://127.0.0.1")])).is_ok());
+    let with_redis = load_text(BASE, &[("REDIS_URL", "redis://127.0.0.1")], &[]).unwrap();
+    assert!(with_redis.validate_roles(&workers).is_ok());
 }
 
 #[test]
 fn a_worker_needs_a_route_and_other_commands_do_not() {
-    let bare = config("", &[("DATABASE_URL", "postgres://127.0.0.1/app")]);
-    let refused = validate_roles(&Role::ALL.into_iter().collect(), &bare).unwrap_err().to_string();
+    let bare = load_text("", &[("DATABASE_URL", "postgres://127.0.0.1/app")], &[]).unwrap();
+    let refused = bare.validate_roles(&Role::ALL.into_iter().collect()).unwrap_err().to_string();
     assert!(refused.contains("no route leads anywhere"), "{refused}");
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outboxd::config::{QueueConfig, QueueKind};
+use outboxd::config::{QueueConfig, QueueKind, defaults};
 use outboxd::queue::{self, Message, Queue};
 use tokio_postgres::Client;
 
@@ -80,14 +80,8 @@ impl World {
 
     /// As the instances are configured, with a stream.
     pub fn queue_config(&self) -> QueueConfig {
-        QueueConfig {
-            kind: QueueKind::Stream,
-            prefix: self.prefix.clone(),
-            window: 10_000,
-            consumer_ttl: Duration::from_secs(1),
-            deliveries_max: 10,
-            fallback_after: None,
-        }
+        let (kind, prefix, consumer_ttl) = (QueueKind::Stream, self.prefix.clone(), Duration::from_secs(1));
+        QueueConfig { kind, prefix, consumer_ttl, fallback_after: None, ..defaults().queue }
     }
 
     /// The instances' own stream, for a test that pushes by hand.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use metrics_exporter_prometheus::PrometheusBuilder;
-use outboxd::config::TelemetryConfig;
+use outboxd::config::{TelemetryConfig, defaults};
 use outboxd::telemetry::otlp;
 use tokio_util::sync::CancellationToken;
 
@@ -127,12 +127,7 @@ async fn the_way_through_the_queue_begins_at_the_publication_and_is_never_negati
 const SENT: otlp::Ended = otlp::Ended { outcome: "sent", http_status: Some(200), error: None };
 
 fn open(collector: &Provider) -> (otlp::Tracer, otlp::Exporter) {
-    let config = TelemetryConfig {
-        otlp_endpoint: Some(collector.url("")),
-        otlp_headers: Vec::new(),
-        otlp_sample_ratio: 1.0,
-        service_name: "outboxd".to_owned(),
-    };
+    let config = TelemetryConfig { otlp_endpoint: Some(collector.url("")), ..defaults().telemetry };
     otlp::open(&config, "i").unwrap().unwrap()
 }
 
