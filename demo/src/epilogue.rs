@@ -68,8 +68,8 @@ pub(super) async fn wait(theatre: &Theatre, stage: &Stage) -> Result<()> {
     loop {
         for call in theatre.providers.calls_after(seen).await {
             seen += 1;
-            let time = call.at.format("%H:%M:%S%.3f");
-            stage.say(&format!("  {time} UTC  {:<8} answered {} for {}", call.channel, call.status, call.recipient))?;
+            let (time, channel) = (call.at().format("%H:%M:%S%.3f"), &call.arrival.channel);
+            stage.say(&format!("  {time} UTC  {channel:<8} answered {} for {}", call.status, call.recipient))?;
         }
     }
 }

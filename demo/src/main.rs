@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Parser;
 use outboxd_throwaway::free_port;
+use outboxd_throwaway::instance::{Instance, migrate};
 use outboxd_throwaway::postgres::{Postgres, connect};
 use outboxd_throwaway::redis::Redis;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_postgres::Client;
 
-use instances::{Instance, Program};
 use providers::Providers;
 use shop::Sales;
 use stage::{Stage, count};
@@ -138,7 +138,7 @@ async fn play(args: &Args, stage: &mut Stage) -> Result<(Theatre, bool)> {
     let calls = theatre.providers.calls();
     verdict::file_ledger(&client, &calls).await?;
     epilogue::show_views(stage, &client, &snapshot).await?;
-    let verdict = verdict::reach(&client, &calls, &sales).await?;
+    let verdict = verdict::reach(&client, calls, &sales).await?;
     let dead: i64 = client.query_one("SELECT count(*) FROM outboxd.dead_letters", &[]).await?.get(0);
     stage.heading("The verdict: the providers' ledgers against the app's commits")?;
     verdict.show(stage, sales.rolled_back(), dead)?;
@@ -146,7 +146,6 @@ async fn play(args: &Args, stage: &mut Stage) -> Result<(Theatre, bool)> {
 }
 
 async fn build(stage: &Stage) -> Result<Theatre> {
-    let program = Program::find()?;
     let port = free_port()?;
     let dashboard_url = format!("http://127.0.0.1:{port}/");
     stage.say("outboxd demo: servers of its own, on loopback only, gone when it ends\n")?;
@@ -159,11 +158,12 @@ async fn build(stage: &Stage) -> Result<Theatre> {
         None => "  no redis-server here: each instance has an in-process queue of its own, Postgres alone is enough",
     })?;
     postgres.create_database(shop::DATABASE).await?;
-    program.migrate(&postgres)?;
+    migrate(&postgres.url(shop::DATABASE))?;
     shop::create(&postgres).await?;
-    let providers = Providers::start().await?;
+    let client = connect(&postgres.url(shop::DATABASE)).await?;
+    let providers = Providers::start()?;
     stage.say("  starting three simulated providers: push → sms → alimtalk, in this order of failover")?;
-    let (instances, dashboard) = instances::start(&program, &postgres, redis.as_ref(), &providers, port).await?;
+    let (instances, dashboard) = instances::start(&postgres, &client, redis.as_ref(), &providers, port).await?;
     let [first, second] = &instances;
     stage.say(&format!(
         "  starting two instances, pid {} and {} (heartbeat {}, dead after {}, lease {}: short, for the demo)",
@@ -194,7 +194,7 @@ async fn act(
     stage.event("push works again; the next probe closes the circuit")?;
     watch_until(began + span.mul_f64(KILL_AT), providers, client, sales, stage).await?;
     let victim = instances::busiest(instances, client).await?;
-    victim.kill()?;
+    victim.supervisor.kill()?;
     stage.event(&format!(
         "SIGKILL to instance {}: its calls under way have no known outcome; the other takes over after {}",
         victim.pid(),

@@ -1,21 +1,17 @@
-//! Three simulated providers: real HTTP servers that write every call into a ledger before they answer it.
+//! Three simulated providers, which write every call into a ledger before they answer it.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::routing::post;
 use chrono::{DateTime, Utc};
-use tokio::net::TcpListener;
+use outboxd_throwaway::evidence::{Answer, Arrival, Subject};
+use outboxd_throwaway::provider::{Call, Provider, Reply};
 use tokio::sync::watch;
-use tokio_util::task::AbortOnDropHandle;
+
+use super::shop;
 
 /// A provider's work takes this long at least and at most.
 const LATENCY_MS: std::ops::Range<u64> = 20..120;
@@ -23,38 +19,39 @@ const LATENCY_MS: std::ops::Range<u64> = 20..120;
 /// The channels, in the order of their failover.
 pub(super) const CHANNELS: [&str; 3] = ["push", "sms", "alimtalk"];
 
-/// One call as it arrived.
+/// One call as it arrived: for the verdict, and for people.
 #[derive(Debug, Clone)]
-pub(super) struct Call {
-    /// The provider's clock, which is the app's too.
-    pub(super) at: DateTime<Utc>,
-    /// Which provider.
-    pub(super) channel: String,
-    /// The same on every attempt.
-    pub(super) webhook_id: String,
-    /// As the app gave it.
+pub(super) struct Seen {
+    /// The app's own number, from the payload, is what the verdict joins on.
+    pub(super) arrival: Arrival,
     pub(super) recipient: String,
-    /// The app's own number, from the payload: what the verdict joins on.
-    pub(super) order: Option<i64>,
     /// The answer it was about to get.
     pub(super) status: u16,
 }
 
-impl Call {
-    /// Whether the provider took it.
-    pub(super) fn is_accepted(&self) -> bool {
-        self.status < 300
+impl Seen {
+    /// The provider's clock, which is the app's too.
+    pub(super) fn at(&self) -> DateTime<Utc> {
+        DateTime::from_timestamp_micros(i64::try_from(self.arrival.at).unwrap_or(i64::MAX)).unwrap_or_default()
+    }
+
+    /// The app's number, unless somebody else notified.
+    pub(super) fn order(&self) -> Option<i64> {
+        match self.arrival.subject {
+            Subject::Number(order) => Some(order),
+            Subject::Row(..) => None,
+        }
     }
 }
 
 #[derive(Debug, Default)]
 struct Ledger {
-    calls: Vec<Call>,
-    accepted: HashSet<i64>,
+    calls: Vec<Seen>,
+    accepted: HashSet<Subject>,
 }
 
 /// What the three providers share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     ledger: Mutex<Ledger>,
     written: watch::Sender<usize>,
@@ -65,32 +62,21 @@ struct Shared {
 #[derive(Debug)]
 pub(super) struct Providers {
     shared: Arc<Shared>,
-    addr: SocketAddr,
-    _serving: AbortOnDropHandle<()>,
+    provider: Provider,
 }
 
 impl Providers {
     /// Starts them on one free port, a path each.
-    pub(super) async fn start() -> Result<Providers> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no free port on 127.0.0.1")?;
-        let addr = listener.local_addr()?;
-        let shared = Arc::new(Shared {
-            ledger: Mutex::default(),
-            written: watch::Sender::new(0),
-            push_fails: AtomicBool::new(false),
-        });
-        let router = Router::new().route("/{channel}", post(answer)).with_state(Arc::clone(&shared));
-        let serving = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, router).await {
-                eprintln!("outboxd-demo: the simulated providers ended: {error}");
-            }
-        });
-        Ok(Providers { shared, addr, _serving: AbortOnDropHandle::new(serving) })
+    pub(super) fn start() -> Result<Providers> {
+        let shared = Arc::new(Shared::default());
+        let receiving = Arc::clone(&shared);
+        let provider = Provider::with_ledger(move |call| receiving.receive(call));
+        Ok(Providers { shared, provider: provider.context("no free port on 127.0.0.1")? })
     }
 
     /// Where a channel's provider listens.
     pub(super) fn url(&self, channel: &str) -> String {
-        format!("http://{}/{channel}", self.addr)
+        self.provider.url(&format!("/{channel}"))
     }
 
     /// From now on push answers 503, or works again.
@@ -98,18 +84,18 @@ impl Providers {
         self.shared.push_fails.store(fails, Ordering::Relaxed);
     }
 
-    /// Orders that a provider accepted.
+    /// Notifications that a provider accepted.
     pub(super) fn delivered(&self) -> usize {
         self.shared.lock().accepted.len()
     }
 
     /// Every call so far, in the order of arrival.
-    pub(super) fn calls(&self) -> Vec<Call> {
+    pub(super) fn calls(&self) -> Vec<Seen> {
         self.shared.lock().calls.clone()
     }
 
     /// The calls after the first `seen`, once there are any.
-    pub(super) async fn calls_after(&self, seen: usize) -> Vec<Call> {
+    pub(super) async fn calls_after(&self, seen: usize) -> Vec<Seen> {
         let mut written = self.shared.written.subscribe();
         // The sender lives as long as we do.
         let _ = written.wait_for(|count| *count > seen).await;
@@ -122,40 +108,26 @@ impl Shared {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, call: Call) {
-        let mut ledger = self.lock();
-        if call.is_accepted() {
-            ledger.accepted.extend(call.order);
-        }
-        ledger.calls.push(call);
-        self.written.send_replace(ledger.calls.len());
-    }
-
-    fn decide(&self, channel: &str, recipient: &str) -> StatusCode {
-        match channel {
-            "push" if self.push_fails.load(Ordering::Relaxed) => StatusCode::SERVICE_UNAVAILABLE,
+    /// Writes it down and says what to do with it.
+    fn receive(&self, call: &Call) -> Reply {
+        let body: serde_json::Value = serde_json::from_slice(&call.body).unwrap_or_default();
+        let recipient = body["recipient"].as_str().unwrap_or_default().to_owned();
+        let status = match call.path.as_str() {
+            "/push" if self.push_fails.load(Ordering::Relaxed) => 503,
             // Some numbers are landlines: a permanent refusal, so the next channel has a turn.
-            "sms" if recipient.ends_with('7') => StatusCode::UNPROCESSABLE_ENTITY,
-            _ => StatusCode::OK,
+            "/sms" if recipient.ends_with('7') => 422,
+            _ => 200,
+        };
+        let arrival = Arrival::of(call, shop::now(), body["payload"]["order"].as_i64(), Some(status));
+        let Some(arrival) = arrival else { return Reply::status(400) };
+        let mut ledger = self.lock();
+        let mut reply = Reply::status(status);
+        if arrival.answer == Answer::Accepted {
+            ledger.accepted.insert(arrival.subject.clone());
+            reply = reply.after(Duration::from_millis(rand::random_range(LATENCY_MS)));
         }
+        ledger.calls.push(Seen { arrival, recipient, status });
+        self.written.send_replace(ledger.calls.len());
+        reply
     }
-}
-
-async fn answer(
-    State(shared): State<Arc<Shared>>,
-    Path(channel): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> StatusCode {
-    let at = Utc::now();
-    let Ok(envelope) = serde_json::from_slice::<serde_json::Value>(&body) else { return StatusCode::BAD_REQUEST };
-    let recipient = envelope["recipient"].as_str().unwrap_or_default().to_owned();
-    let status = shared.decide(&channel, &recipient);
-    let webhook_id = headers.get("webhook-id").and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
-    let order = envelope["payload"]["order"].as_i64();
-    shared.write(Call { at, channel, webhook_id, recipient, order, status: status.as_u16() });
-    if status.is_success() {
-        tokio::time::sleep(Duration::from_millis(rand::random_range(LATENCY_MS))).await;
-    }
-    status
 }

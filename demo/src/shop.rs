@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use chrono::{DateTime, Utc};
+use chrono::Utc;
+use outboxd_throwaway::evidence::Micros;
 use outboxd_throwaway::postgres::{Postgres, connect};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -38,7 +39,7 @@ pub(super) struct Sales {
     committed: AtomicUsize,
     rolled_back: AtomicUsize,
     /// When each COMMIT had returned.
-    commits: Mutex<Vec<(i64, DateTime<Utc>)>>,
+    commits: Mutex<Vec<(i64, Micros)>>,
 }
 
 impl Sales {
@@ -53,7 +54,7 @@ impl Sales {
     }
 
     /// Order and time of every COMMIT.
-    pub(super) fn commits(&self) -> Vec<(i64, DateTime<Utc>)> {
+    pub(super) fn commits(&self) -> Vec<(i64, Micros)> {
         self.commits.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -105,8 +106,13 @@ async fn sell(client: &tokio_postgres::Client, order: usize, sales: &Sales) -> R
         return Ok(());
     }
     client.batch_execute("COMMIT").await?;
-    let at = Utc::now();
+    let at = now();
     sales.committed.fetch_add(1, Ordering::Relaxed);
     sales.commits.lock().unwrap_or_else(PoisonError::into_inner).push((id, at));
     Ok(())
+}
+
+/// The clock of the app and of the providers, since 1970.
+pub(super) fn now() -> Micros {
+    Micros::try_from(Utc::now().timestamp_micros()).unwrap_or(0)
 }

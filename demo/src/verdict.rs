@@ -1,16 +1,18 @@
 //! The verdict: what the providers wrote down, held against what the app committed.
 //!
 //! outboxd's own record is not asked whether anything arrived. It is asked only whether a repeated delivery was
-//! expected: a repeat is explained if the notification has an attempt whose outcome was unknown.
+//! expected: a repeat is explained if `outboxd.attempts` has a row of the call before it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};
+use outboxd_throwaway::evidence::{self, Answer, Evidence, Micros, Subject};
+use outboxd_throwaway::verdict::{Rule, judge};
 use tokio_postgres::Client;
 
-use super::providers::{CHANNELS, Call};
+use super::providers::{CHANNELS, Seen};
 use super::shop::Sales;
 use super::stage::{Stage, count};
 
@@ -18,53 +20,56 @@ use super::stage::{Stage, count};
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Verdict {
     /// Orders in the database.
-    pub(super) committed: usize,
+    committed: usize,
     /// Orders that a provider accepted.
-    pub(super) delivered: usize,
-    /// Committed and never accepted.
-    pub(super) lost: usize,
+    delivered: usize,
     /// Called although never committed.
-    pub(super) phantoms: usize,
+    phantoms: usize,
     /// Accepted more often than once.
-    pub(super) duplicates: usize,
-    /// Of them, those after an unknown outcome.
-    pub(super) explained: usize,
+    duplicates: usize,
+    /// Of all repeats, those that no attempt explains.
+    unexplained: usize,
     /// First acceptances, by channel.
-    pub(super) by_channel: BTreeMap<String, usize>,
+    by_channel: BTreeMap<String, usize>,
     /// From COMMIT returned to the first acceptance, sorted.
-    pub(super) waits: Vec<Duration>,
+    waits: Vec<Duration>,
 }
 
 impl Verdict {
-    /// Whether the promise was kept.
-    pub(super) fn is_good(&self) -> bool {
-        self.lost == 0 && self.phantoms == 0 && self.duplicates == self.explained
+    /// Committed and never accepted.
+    fn lost(&self) -> usize {
+        self.committed - self.delivered
     }
 
-    /// Joins the ledger with what was committed.
-    fn of(calls: &[Call], commits: &HashMap<i64, Option<DateTime<Utc>>>, unknown: &HashSet<i64>) -> Verdict {
-        let mut verdict = Verdict { committed: commits.len(), ..Verdict::default() };
+    /// Whether the promise was kept.
+    pub(super) fn is_good(&self) -> bool {
+        self.lost() == 0 && self.phantoms == 0 && self.unexplained == 0
+    }
+
+    /// Joins the ledger with what was committed, and when the app knew.
+    fn of(evidence: &Evidence, commits: &HashMap<i64, Micros>) -> Verdict {
+        let (committed, unexplained) = (evidence.committed.len(), judge(evidence).count(Rule::Repeat));
+        let mut verdict = Verdict { committed, unexplained, ..Verdict::default() };
         let mut accepted: HashSet<i64> = HashSet::new();
-        for call in calls {
-            let Some(order) = call.order else { continue };
-            let Some(committed_at) = commits.get(&order) else {
+        for call in &evidence.arrivals {
+            let Subject::Number(order) = call.subject else { continue };
+            if !evidence.committed.contains(&order) {
                 verdict.phantoms += 1;
                 continue;
-            };
-            if !call.is_accepted() {
+            }
+            if call.answer != Answer::Accepted {
                 continue;
             }
             if !accepted.insert(order) {
                 verdict.duplicates += 1;
-                verdict.explained += usize::from(unknown.contains(&order));
                 continue;
             }
             *verdict.by_channel.entry(call.channel.clone()).or_default() += 1;
             // A call may arrive before COMMIT has returned to the app.
-            verdict.waits.extend(committed_at.map(|at| (call.at - at).to_std().unwrap_or_default()));
+            let waited = commits.get(&order).map(|at| call.at.saturating_sub(*at));
+            verdict.waits.extend(waited.map(Duration::from_micros));
         }
         verdict.delivered = accepted.len();
-        verdict.lost = commits.len() - accepted.len();
         verdict.waits.sort_unstable();
         verdict
     }
@@ -84,7 +89,8 @@ impl Verdict {
             .iter()
             .filter_map(|channel| Some(format!("{channel} {}", count(*self.by_channel.get(*channel)?))))
             .collect();
-        let explained = format!("{} of them after an outcome that was unknown", count(self.explained));
+        let explained = self.duplicates.saturating_sub(self.unexplained);
+        let explained = format!("{} of them after an outcome that was unknown", count(explained));
         line("committed by the app", self.committed, "")?;
         line("rolled back on purpose", rolled_back, "")?;
         line("delivered", self.delivered, &by_channel.join(" · "))?;
@@ -99,38 +105,27 @@ impl Verdict {
             count(self.wait(0.5).as_millis()),
             count(self.wait(0.99).as_millis())
         ))?;
-        stage.say(&format!("\n  {}", stage.strong(&format!("lost {}", count(self.lost)))))
+        stage.say(&format!("\n  {}", stage.strong(&format!("lost {}", count(self.lost())))))
     }
 }
 
 /// Asks the database what was committed and which outcomes were unknown, and joins the ledger with it.
-pub(super) async fn reach(client: &Client, calls: &[Call], sales: &Sales) -> Result<Verdict> {
-    let mut commits: HashMap<i64, Option<DateTime<Utc>>> = HashMap::new();
-    for row in client.query("SELECT id FROM shop.orders", &[]).await? {
-        commits.insert(row.get(0), None);
-    }
-    for (order, at) in sales.commits() {
-        // An order the app saw committed and the database does not have is lost too, whoever lost it.
-        commits.insert(order, Some(at));
-    }
-    let unknown = client
-        .query(
-            "SELECT DISTINCT (n.payload ->> 'order')::bigint FROM outboxd.attempts a
-               JOIN outboxd.notifications n ON n.id = a.notification_id
-              WHERE a.outcome = 'unknown' AND n.payload ? 'order'",
-            &[],
-        )
-        .await?;
-    let unknown = unknown.iter().map(|row| row.get(0)).collect();
-    Ok(Verdict::of(calls, &commits, &unknown))
+pub(super) async fn reach(client: &Client, calls: Vec<Seen>, sales: &Sales) -> Result<Verdict> {
+    let orders = client.query("SELECT id FROM shop.orders", &[]).await?;
+    let commits: HashMap<i64, Micros> = sales.commits().into_iter().collect();
+    // An order the app saw committed and the database does not have is lost too, whoever lost it.
+    let committed = orders.iter().map(|row| row.get(0)).chain(commits.keys().copied()).collect();
+    let rows = evidence::rows(client, Some("order")).await?;
+    let arrivals = calls.into_iter().map(|call| call.arrival).collect();
+    Ok(Verdict::of(&Evidence { committed, rows, arrivals, ..Evidence::default() }, &commits))
 }
 
 /// Puts the ledger beside the orders, so that anyone can join them again in SQL.
-pub(super) async fn file_ledger(client: &Client, calls: &[Call]) -> Result<()> {
-    let arrived: Vec<DateTime<Utc>> = calls.iter().map(|call| call.at).collect();
-    let channels: Vec<&str> = calls.iter().map(|call| call.channel.as_str()).collect();
-    let orders: Vec<Option<i64>> = calls.iter().map(|call| call.order).collect();
-    let ids: Vec<&str> = calls.iter().map(|call| call.webhook_id.as_str()).collect();
+pub(super) async fn file_ledger(client: &Client, calls: &[Seen]) -> Result<()> {
+    let arrived: Vec<DateTime<Utc>> = calls.iter().map(Seen::at).collect();
+    let channels: Vec<&str> = calls.iter().map(|call| call.arrival.channel.as_str()).collect();
+    let orders: Vec<Option<i64>> = calls.iter().map(Seen::order).collect();
+    let ids: Vec<&str> = calls.iter().map(|call| call.arrival.webhook_id.as_str()).collect();
     let statuses: Vec<i32> = calls.iter().map(|call| i32::from(call.status)).collect();
     client
         .execute(
@@ -144,43 +139,47 @@ pub(super) async fn file_ledger(client: &Client, calls: &[Call]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use outboxd_throwaway::evidence::{Arrival, Row};
+
     use super::*;
 
-    fn call(order: i64, status: u16) -> Call {
-        Call {
-            at: DateTime::from_timestamp_millis(1_000).unwrap(),
+    /// One order was committed; these calls were made, of this order, with this status.
+    fn verdict(calls: &[(i64, u16)]) -> Verdict {
+        let row = Row { id: 7, status: "SENT".into(), attempts: 1, ..Row::default() };
+        let arrival = |(order, status): &(i64, u16)| Arrival {
+            at: 1_000_000,
+            subject: Subject::Number(*order),
             channel: "push".into(),
             webhook_id: format!("ntf-{order}"),
-            recipient: "r".into(),
-            order: Some(order),
-            status,
-        }
-    }
-
-    fn commits(orders: &[i64]) -> HashMap<i64, Option<DateTime<Utc>>> {
-        orders.iter().map(|order| (*order, DateTime::from_timestamp_millis(990))).collect()
+            attempt: 1,
+            answer: Some(*status).into(),
+        };
+        let evidence = Evidence {
+            committed: HashSet::from([1]),
+            rows: HashMap::from([(Subject::Number(1), row)]),
+            arrivals: calls.iter().map(arrival).collect(),
+            ..Evidence::default()
+        };
+        Verdict::of(&evidence, &HashMap::from([(1, 990_000)]))
     }
 
     #[test]
-    fn a_refused_call_delivers_nothing() {
-        let verdict = Verdict::of(&[call(1, 503)], &commits(&[1]), &HashSet::new());
-        assert_eq!((verdict.delivered, verdict.lost), (0, 1));
-        assert!(!verdict.is_good());
+    fn an_order_that_was_accepted_once_is_delivered_whatever_was_refused_before() {
+        let good = verdict(&[(1, 200)]);
+        assert!(good.is_good() && good.wait(0.5) == Duration::from_millis(10), "{good:?}");
+        assert_eq!(verdict(&[(1, 503)]).lost(), 1, "a refused call delivers nothing");
     }
 
     #[test]
     fn a_call_for_what_was_never_committed_is_a_phantom() {
-        let verdict = Verdict::of(&[call(1, 200), call(2, 503)], &commits(&[1]), &HashSet::new());
-        assert_eq!((verdict.lost, verdict.phantoms), (0, 1));
-        assert!(!verdict.is_good());
+        let verdict = verdict(&[(1, 200), (2, 503)]);
+        assert_eq!((verdict.lost(), verdict.phantoms, verdict.is_good()), (0, 1, false));
     }
 
     #[test]
-    fn a_repeat_is_explained_only_by_an_unknown_outcome() {
-        let calls = [call(1, 200), call(1, 200), call(2, 200), call(2, 200), call(3, 503), call(3, 200)];
-        let verdict = Verdict::of(&calls, &commits(&[1, 2, 3]), &HashSet::from([1]));
-        assert_eq!((verdict.delivered, verdict.duplicates, verdict.explained), (3, 2, 1));
+    fn a_repeat_is_explained_only_by_an_attempt() {
+        let verdict = verdict(&[(1, 200), (1, 200)]);
+        assert_eq!((verdict.delivered, verdict.duplicates, verdict.unexplained), (1, 1, 1));
         assert!(!verdict.is_good());
-        assert_eq!(verdict.wait(0.5), Duration::from_millis(10));
     }
 }

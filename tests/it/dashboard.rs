@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use crate::support::browser::Browser;
 use crate::support::instance::Instance;
 use crate::support::provider::Reply;
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 mod acting;
@@ -44,8 +44,7 @@ impl Desk {
     async fn dead_letters(&self, count: i32) {
         self.world.provider.answer(Reply::status(500).body("no room today"));
         self.world.notify(count).await;
-        let all_dead = format!("SELECT count(*) = {count} FROM outboxd.dead_letters");
-        sql::until(&self.world.app, &all_dead).await;
+        self.world.until(&format!("SELECT count(*) = {count} FROM outboxd.dead_letters")).await;
         self.world.provider.answer(Reply::ok());
     }
 
@@ -60,7 +59,7 @@ impl Desk {
 async fn a_dead_letter_is_found_opened_retried_and_seen_to_be_sent() {
     let mut desk = Desk::with_one_try().await;
     desk.dead_letters(3).await;
-    let id: i64 = sql::value(&desk.world.app, "SELECT id FROM outboxd.dead_letters WHERE recipient = 'r2'").await;
+    let id: i64 = desk.world.value("SELECT id FROM outboxd.dead_letters WHERE recipient = 'r2'").await;
     let browser = &mut desk.browser;
     browser.open("/notifications?topic=orders&status=FAILED").await;
     assert_eq!(browser.evaluate("document.querySelectorAll('[data-row]').length").await, 3);
@@ -80,7 +79,7 @@ async fn a_dead_letter_is_found_opened_retried_and_seen_to_be_sent() {
     browser.until("!!document.querySelector('.head .badge.t-ok')").await;
     assert_eq!(browser.evaluate("window.isTheSamePage").await, true, "it became SENT without a reload");
     browser.until("document.querySelector('#said').textContent.includes('is SENT')").await;
-    let actor: String = sql::value(&desk.world.app, "SELECT token FROM outboxd.audit WHERE action = 'retry'").await;
+    let actor: String = desk.world.value("SELECT token FROM outboxd.audit WHERE action = 'retry'").await;
     assert!(actor.contains("local"), "{actor}");
     desk.end().await;
 }
@@ -96,7 +95,7 @@ async fn a_bulk_retry_is_counted_confirmed_and_followed() {
     // What fails later was not counted.
     let later = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error, http_status, channel)
                  VALUES ('orders', 'later', '{}', 'FAILED', now(), now(), 'answered 500', 500, 'webhook')";
-    sql::run(&desk.world.app, later).await;
+    desk.world.run(later).await;
     let browser = &mut desk.browser;
     let button = "document.querySelector('#bulk button').disabled";
     assert_eq!(browser.evaluate(button).await, true);
@@ -110,7 +109,7 @@ async fn a_bulk_retry_is_counted_confirmed_and_followed() {
     browser.until("!!document.querySelector('[role=progressbar][aria-valuenow=\"100\"]')").await;
     browser.until_says("finished").await;
     let left = "SELECT array_agg(recipient) FROM outboxd.dead_letters";
-    assert_eq!(sql::value::<Vec<String>>(&desk.world.app, left).await, ["later"]);
+    assert_eq!(desk.world.value::<Vec<String>>(left).await, ["later"]);
     desk.world.provider.wait_for(2_200, SOON).await;
     desk.end().await;
 }
@@ -137,14 +136,14 @@ async fn a_channel_is_paused_and_resumed_and_an_open_circuit_probed() {
     let mut desk = Desk::new(world).await;
     desk.world.provider.answer(Reply::status(500));
     desk.world.notify(3).await;
-    sql::until(&desk.world.app, "SELECT count(*) = 1 FROM outboxd.channel_health WHERE circuit = 'open'").await;
+    desk.world.until_count(1, "channel_health WHERE circuit = 'open'").await;
     desk.world.provider.answer(Reply::ok());
     let browser = &mut desk.browser;
     browser.open("/").await;
     browser.until_says("webhook is open").await;
     browser.follow("document.querySelector('form[action=\"/act/probe_channel\"] button').click()").await;
     browser.until("!document.querySelector('form[action=\"/act/probe_channel\"]')").await;
-    sql::until(&desk.world.app, "SELECT count(*) = 3 FROM outboxd.notifications WHERE status = 'SENT'").await;
+    desk.world.until_count(3, "notifications WHERE status = 'SENT'").await;
     browser.open("/channels").await;
     // It says first what it will do.
     browser.click("details.confirm summary").await;
@@ -155,7 +154,7 @@ async fn a_channel_is_paused_and_resumed_and_an_open_circuit_probed() {
     browser.open("/").await;
     browser.until_says("Resume channel webhook").await;
     browser.follow("document.querySelector('form[action=\"/act/resume_channel\"] button').click()").await;
-    sql::until(&desk.world.app, "SELECT count(*) = 4 FROM outboxd.notifications WHERE status = 'SENT'").await;
+    desk.world.until_count(4, "notifications WHERE status = 'SENT'").await;
     desk.end().await;
 }
 
@@ -172,9 +171,8 @@ async fn keys_alone_are_enough() {
     browser.evaluate("window.isOld = true").await;
     browser.press("g").await;
     browser.press("l").await;
-    browser
-        .until("!window.isOld && location.pathname === '/notifications' && document.readyState === 'complete'")
-        .await;
+    let wanted = "!window.isOld && location.pathname === '/notifications' && document.readyState === 'complete'";
+    browser.until(wanted).await;
     browser.press("j").await;
     browser.press("j").await;
     browser.press("k").await;
@@ -191,9 +189,8 @@ async fn keys_alone_are_enough() {
     browser.write("r3").await;
     browser.evaluate("window.isOld = true").await;
     browser.press("Enter").await;
-    browser
-        .until("!window.isOld && location.search === '?q=r3' && document.querySelectorAll('[data-row]').length === 1")
-        .await;
+    let wanted = "!window.isOld && location.search === '?q=r3' && document.querySelectorAll('[data-row]').length === 1";
+    browser.until(wanted).await;
     browser.open("/").await;
     browser.until("document.querySelector('#live').dataset.state === 'live'").await;
     browser.press("p").await;
@@ -231,9 +228,9 @@ async fn what_apps_and_providers_write_is_shown_as_text() {
         "SELECT outboxd.notify('orders', '{0}', jsonb_build_object('text', '{0}'), headers => jsonb_build_object('x-evil', '{0}'))",
         evil.replace('\'', "''")
     );
-    sql::run(&desk.world.app, &notify).await;
-    sql::until(&desk.world.app, "SELECT count(*) = 1 FROM outboxd.dead_letters").await;
-    let id: i64 = sql::value(&desk.world.app, "SELECT id FROM outboxd.dead_letters").await;
+    desk.world.run(&notify).await;
+    desk.world.until_count(1, "dead_letters").await;
+    let id: i64 = desk.world.value("SELECT id FROM outboxd.dead_letters").await;
     let browser = &mut desk.browser;
     for path in ["/", "/dead", "/notifications", "/channels", &format!("/notifications/{id}?payload=shown")] {
         browser.open(path).await;
@@ -264,6 +261,6 @@ async fn without_scripts_pages_are_whole_and_forms_work() {
     assert!(browser.text().await.contains("discarded"));
     browser.follow("document.querySelector('#theme button').click()").await;
     assert_eq!(browser.evaluate("document.documentElement.dataset.theme").await, "dark");
-    sql::until(&desk.world.app, "SELECT status = 'CANCELED' FROM outboxd.notifications").await;
+    desk.world.until("SELECT status = 'CANCELED' FROM outboxd.notifications").await;
     desk.end().await;
 }

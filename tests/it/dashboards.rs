@@ -8,7 +8,7 @@ use outboxd::telemetry::catalog::METRICS;
 use serde_json::Value;
 
 use crate::support::postgres;
-use crate::support::sql::{run, value, values};
+use crate::support::sql::Sql;
 
 const RULES: &str = "deploy/prometheus/outboxd.rules.yml";
 const DASHBOARD: &str = "deploy/grafana/outboxd.json";
@@ -79,7 +79,7 @@ fn every_label_of_the_alerts_belongs_to_its_metric() {
 #[tokio::test]
 async fn every_check_that_an_alert_names_is_one_of_the_health_view() {
     let client = postgres::database().await.connect().await;
-    let checks: Vec<String> = values(&client, "SELECT name FROM outboxd.health").await;
+    let checks: Vec<String> = client.values("SELECT name FROM outboxd.health").await;
     let mut named = BTreeSet::new();
     for (alert, expression) in rules() {
         for rest in expression.split("check=").skip(1) {
@@ -118,21 +118,21 @@ async fn nobody_is_woken_for_a_half_open_circuit_that_no_work_waits_for() {
     let client = postgres::database().await.connect().await;
     let held = "INSERT INTO outboxd.route VALUES ('default', 0, 'sms');
                 INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now(), 'failures')";
-    run(&client, held).await;
+    client.run(held).await;
     let level = "SELECT array_position('{ok,warn,critical}', level) - 1 FROM outboxd.health WHERE name = 'circuits'";
-    assert!(!fires("OutboxdReachesItsProviders", "circuits", value(&client, level).await));
-    run(&client, "SELECT outboxd.notify('order', 'r', '{}'), outboxd._take_snapshot()").await;
-    assert!(fires("OutboxdReachesItsProviders", "circuits", value(&client, level).await), "its work waits");
+    assert!(!fires("OutboxdReachesItsProviders", "circuits", client.value(level).await));
+    client.run("SELECT outboxd.notify('order', 'r', '{}'), outboxd._take_snapshot()").await;
+    assert!(fires("OutboxdReachesItsProviders", "circuits", client.value(level).await), "its work waits");
     let again = "UPDATE outboxd.snapshot SET taken_at = '-infinity'; SELECT outboxd._take_snapshot()";
     let behind = "UPDATE outboxd.route SET position = 1; INSERT INTO outboxd.route VALUES ('default', 0, 'push')";
-    run(&client, &format!("{behind}; {again}")).await;
-    let behind = value(&client, level).await;
+    client.run(&format!("{behind}; {again}")).await;
+    let behind = client.value(level).await;
     assert!(!fires("OutboxdReachesItsProviders", "circuits", behind), "what waits is for the channel before it");
-    run(&client, &format!("UPDATE outboxd.channel_state SET held_until = now() + interval '1 min'; {again}")).await;
-    let open = value(&client, level).await;
+    client.run(&format!("UPDATE outboxd.channel_state SET held_until = now() + interval '1 min'; {again}")).await;
+    let open = client.value(level).await;
     assert!(!fires("OutboxdReachesItsProviders", "circuits", open), "it is open, and nothing waits for it");
-    run(&client, &format!("UPDATE outboxd.outbox SET route_step = 1; {again}")).await;
-    assert!(fires("OutboxdReachesItsProviders", "circuits", value(&client, level).await), "its work waits");
+    client.run(&format!("UPDATE outboxd.outbox SET route_step = 1; {again}")).await;
+    assert!(fires("OutboxdReachesItsProviders", "circuits", client.value(level).await), "its work waits");
 }
 
 fn panels(dashboard: &Value) -> Vec<&Value> {
@@ -160,5 +160,5 @@ async fn every_panel_of_the_dashboard_asks_for_what_exists() {
             }
         }
     }
-    assert_eq!(value::<i64>(&operator, "SELECT count(*) FROM outboxd.audit").await, 0, "a dashboard changes nothing");
+    assert_eq!(operator.count("audit").await, 0, "a dashboard changes nothing");
 }

@@ -5,25 +5,25 @@ use std::collections::{HashMap, HashSet};
 use tokio_postgres::Client;
 
 use crate::support::postgres;
-use crate::support::sql::{Refusal, pid, refused, run, until_blocked, value};
+use crate::support::sql::{Refusal, Sql, pid, until_blocked, value};
 
 const NOTIFY_K: &str = "SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'k')";
 
 async fn rows(client: &Client) -> i64 {
-    value(client, "SELECT count(*) FROM outboxd.notification_log JOIN outboxd.outbox USING (id)").await
+    client.count("notification_log JOIN outboxd.outbox USING (id)").await
 }
 
 #[tokio::test]
 async fn the_same_key_again_returns_the_first_id_and_enqueues_nothing() {
     let client = postgres::database().await.connect().await;
-    let first: i64 = value(&client, NOTIFY_K).await;
-    assert_eq!(value::<i64>(&client, NOTIFY_K).await, first);
+    let first: i64 = client.value(NOTIFY_K).await;
+    assert_eq!(client.value::<i64>(NOTIFY_K).await, first);
     assert_eq!(rows(&client).await, 1);
-    let other_topic: i64 = value(&client, "SELECT outboxd.notify('u', 'r', '{}', dedup_key => 'k')").await;
+    let other_topic: i64 = client.value("SELECT outboxd.notify('u', 'r', '{}', dedup_key => 'k')").await;
     assert_ne!(other_topic, first, "a key belongs to its topic");
-    run(&client, "UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now()").await;
-    run(&client, "DELETE FROM outboxd.outbox").await;
-    assert_eq!(value::<i64>(&client, NOTIFY_K).await, first, "also after it was sent");
+    client.run("UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now()").await;
+    client.run("DELETE FROM outboxd.outbox").await;
+    assert_eq!(client.value::<i64>(NOTIFY_K).await, first, "also after it was sent");
     assert_eq!(rows(&client).await, 0);
 }
 
@@ -62,12 +62,12 @@ async fn a_thousand_at_once_with_a_hundred_keys_give_a_hundred_ids() {
 async fn the_second_of_two_at_once_waits_and_gets_the_firsts_id() {
     let database = postgres::database().await;
     let (first, second, observer) = (database.connect().await, database.connect().await, database.connect().await);
-    run(&first, "BEGIN").await;
-    let id: i64 = value(&first, NOTIFY_K).await;
+    first.run("BEGIN").await;
+    let id: i64 = first.value(NOTIFY_K).await;
     let waiter = pid(&second).await;
     let (got, ()) = tokio::join!(value::<i64>(&second, NOTIFY_K), async {
         until_blocked(&observer, waiter).await;
-        run(&first, "COMMIT").await;
+        first.run("COMMIT").await;
     });
     assert_eq!(got, id);
     assert_eq!(rows(&observer).await, 1);
@@ -77,15 +77,15 @@ async fn the_second_of_two_at_once_waits_and_gets_the_firsts_id() {
 async fn if_the_first_rolls_back_while_the_second_waits_the_seconds_row_stays() {
     let database = postgres::database().await;
     let (first, second, observer) = (database.connect().await, database.connect().await, database.connect().await);
-    run(&first, "BEGIN").await;
-    let lost: i64 = value(&first, NOTIFY_K).await;
+    first.run("BEGIN").await;
+    let lost: i64 = first.value(NOTIFY_K).await;
     let waiter = pid(&second).await;
     let (got, ()) = tokio::join!(value::<i64>(&second, NOTIFY_K), async {
         until_blocked(&observer, waiter).await;
-        run(&first, "ROLLBACK").await;
+        first.run("ROLLBACK").await;
     });
     assert_ne!(got, lost);
-    assert_eq!(value::<i64>(&observer, "SELECT id FROM outboxd.notification_log").await, got);
+    assert_eq!(observer.value::<i64>("SELECT id FROM outboxd.notification_log").await, got);
     assert_eq!(rows(&observer).await, 1);
 }
 
@@ -93,14 +93,14 @@ async fn if_the_first_rolls_back_while_the_second_waits_the_seconds_row_stays() 
 async fn an_open_transaction_does_not_block_other_keys() {
     let database = postgres::database().await;
     let (first, second) = (database.connect().await, database.connect().await);
-    run(&first, "BEGIN").await;
-    run(&first, NOTIFY_K).await;
-    run(&second, "SET lock_timeout = '100ms'").await;
-    run(&second, "SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'other')").await;
-    run(&second, "SELECT outboxd.notify('u', 'r', '{}', dedup_key => 'k')").await;
-    run(&second, "SELECT outboxd.notify('t', 'r', '{}', ordering_key => 'k')").await;
-    run(&second, "SELECT outboxd.notify('t', 'r', '{}')").await;
-    assert_eq!(refused(&second, NOTIFY_K).await.code, "55P03", "the same key does wait");
+    first.run("BEGIN").await;
+    first.run(NOTIFY_K).await;
+    second.run("SET lock_timeout = '100ms'").await;
+    second.run("SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'other')").await;
+    second.run("SELECT outboxd.notify('u', 'r', '{}', dedup_key => 'k')").await;
+    second.run("SELECT outboxd.notify('t', 'r', '{}', ordering_key => 'k')").await;
+    second.run("SELECT outboxd.notify('t', 'r', '{}')").await;
+    assert_eq!(second.refused(NOTIFY_K).await.code, "55P03", "the same key does wait");
 }
 
 #[tokio::test]
@@ -109,15 +109,15 @@ async fn at_higher_isolation_levels_a_race_ends_with_the_first_id_or_40001() {
         let database = postgres::database().await;
         let (first, second) = (database.connect().await, database.connect().await);
         // The snapshot is older than the first one's commit.
-        run(&second, &format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM outboxd.notification_log")).await;
-        let id: i64 = value(&first, NOTIFY_K).await;
+        second.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM outboxd.notification_log")).await;
+        let id: i64 = first.value(NOTIFY_K).await;
         let error = second.query_one(NOTIFY_K, &[]).await.expect_err("the row is invisible to the snapshot");
         assert_eq!(Refusal::of(&error).code, "40001", "{level}");
         // What the app's usual retry of the transaction gets.
-        run(&second, &format!("ROLLBACK; BEGIN ISOLATION LEVEL {level}")).await;
-        assert_eq!(value::<i64>(&second, NOTIFY_K).await, id, "{level}");
-        assert_eq!(value::<i64>(&second, NOTIFY_K).await, id, "twice in one transaction, {level}");
-        run(&second, "COMMIT").await;
+        second.run(&format!("ROLLBACK; BEGIN ISOLATION LEVEL {level}")).await;
+        assert_eq!(second.value::<i64>(NOTIFY_K).await, id, "{level}");
+        assert_eq!(second.value::<i64>(NOTIFY_K).await, id, "twice in one transaction, {level}");
+        second.run("COMMIT").await;
         assert_eq!(rows(&first).await, 1);
     }
 }
@@ -125,12 +125,12 @@ async fn at_higher_isolation_levels_a_race_ends_with_the_first_id_or_40001() {
 #[tokio::test]
 async fn a_plain_insert_of_a_taken_key_is_refused_by_name() {
     let client = postgres::database().await.connect().await;
-    run(&client, NOTIFY_K).await;
-    let refusal = refused(
-        &client,
-        "INSERT INTO outboxd.notification_log (topic, recipient, payload, dedup_key) VALUES ('t', 'r', '{}', 'k')",
-    )
-    .await;
+    client.run(NOTIFY_K).await;
+    let refusal = client
+        .refused(
+            "INSERT INTO outboxd.notification_log (topic, recipient, payload, dedup_key) VALUES ('t', 'r', '{}', 'k')",
+        )
+        .await;
     assert_eq!(refusal.code, "23505");
     assert!(refusal.message.contains("notification_log_dedup"), "{refusal:?}");
 }

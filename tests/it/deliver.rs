@@ -8,69 +8,62 @@ use outboxd::store::claim::Case;
 use outboxd::store::publish::FreshScan;
 
 use crate::leader::{config, register};
-use crate::support::instance::Setup;
-use crate::support::provider::{Provider, Reply};
+use crate::support::provider::Reply;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World, message};
-use crate::support::{postgres, redis, sql, wait};
+use crate::support::{postgres, redis, wait};
 
 /// For a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
-async fn deliver_one(setup: impl Fn(Setup) -> Setup) {
-    let database = postgres::database().await;
-    let provider = Provider::start();
-    let _instance = setup(Setup::new(&database.url())).webhook(&provider.url("/hook")).start().await;
-    let app = database.connect().await;
-    let id: i64 = sql::value(&app, r#"SELECT outboxd.notify('orders', 'device-1', '{"text": "hello"}')"#).await;
-    provider.wait_for(1, SOON).await;
-    sql::until(&app, &format!("SELECT status = 'SENT' FROM outboxd.notifications WHERE id = {id}")).await;
-    let call = &provider.ledger()[0];
+async fn deliver_one(carrier: Carrier) {
+    let world = World::new(carrier).await;
+    let _instance = world.setup.start().await;
+    let id: i64 = world.value(r#"SELECT outboxd.notify('orders', 'device-1', '{"text": "hello"}')"#).await;
+    world.provider.wait_for(1, SOON).await;
+    world.until(&format!("SELECT status = 'SENT' FROM outboxd.notifications WHERE id = {id}")).await;
+    let call = &world.provider.ledger()[0];
     assert!(call.webhook_id.starts_with("ntf-"), "{}", call.webhook_id);
     assert_eq!(call.json()["recipient"], "device-1");
-    assert_eq!(sql::value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox").await, 0);
+    assert_eq!(world.count("outbox").await, 0);
 }
 
 #[tokio::test]
 async fn a_committed_notification_is_delivered_without_redis() {
-    deliver_one(|setup| setup).await;
+    deliver_one(Carrier::Memory).await;
 }
 
 #[tokio::test]
 async fn a_committed_notification_is_delivered_over_a_stream() {
-    deliver_one(|setup| setup.redis(redis::shared().url(), "stream", &redis::unique_prefix())).await;
+    deliver_one(Carrier::Stream).await;
 }
 
 #[tokio::test]
 async fn a_committed_notification_is_delivered_over_a_list() {
-    deliver_one(|setup| setup.redis(redis::shared().url(), "list", &redis::unique_prefix())).await;
+    deliver_one(Carrier::List).await;
 }
 
 #[tokio::test]
 async fn a_plain_insert_is_delivered_too() {
-    let database = postgres::database().await;
-    let provider = Provider::start();
-    let _instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
-    let app = database.connect().await;
-    sql::run(&app, r#"INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('orders', 'r', '{}')"#)
-        .await;
-    provider.wait_for(1, SOON).await;
-    sql::until(&app, "SELECT status = 'SENT' FROM outboxd.notifications").await;
+    let world = World::new(Carrier::Memory).await;
+    let _instance = world.setup.start().await;
+    world.run(r#"INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('orders', 'r', '{}')"#).await;
+    world.provider.wait_for(1, SOON).await;
+    world.until("SELECT status = 'SENT' FROM outboxd.notifications").await;
 }
 
 #[tokio::test]
 async fn a_transient_failure_is_retried_under_the_same_webhook_id() {
-    let database = postgres::database().await;
-    let provider = Provider::start();
-    provider.script([Reply::status(503), Reply::status(500)]);
-    let _instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
-    let app = database.connect().await;
-    sql::run(&app, r#"SELECT outboxd.notify('orders', 'r', '{}')"#).await;
-    provider.wait_for(3, SOON).await;
-    sql::until(&app, "SELECT status = 'SENT' AND attempts = 3 FROM outboxd.notifications").await;
-    let ledger = provider.ledger();
+    let world = World::new(Carrier::Memory).await;
+    world.provider.script([Reply::status(503), Reply::status(500)]);
+    let _instance = world.setup.start().await;
+    world.run(r#"SELECT outboxd.notify('orders', 'r', '{}')"#).await;
+    world.provider.wait_for(3, SOON).await;
+    world.until("SELECT status = 'SENT' AND attempts = 3 FROM outboxd.notifications").await;
+    let ledger = world.provider.ledger();
     assert!(ledger.iter().all(|call| call.webhook_id == ledger[0].webhook_id));
     assert!(ledger.iter().all(|call| call.body == ledger[0].body));
-    let outcomes: Vec<String> = sql::values(&app, "SELECT outcome FROM outboxd.attempts ORDER BY number").await;
+    let outcomes: Vec<String> = world.values("SELECT outcome FROM outboxd.attempts ORDER BY number").await;
     assert_eq!(outcomes, ["failed", "failed"]);
 }
 
@@ -84,10 +77,9 @@ async fn a_sigterm_drains_and_exits_clean() {
         world.provider.wait_for(1, SOON).await;
         assert_eq!(instance.drain().await, 0);
         let sent = "SELECT count(*) FROM outboxd.notifications WHERE status = 'SENT'";
-        let sent: i64 = sql::value(&world.app, sent).await;
+        let sent: i64 = world.value(sent).await;
         assert_eq!(usize::try_from(sent).unwrap(), world.provider.count(), "every call was recorded");
-        let held = "SELECT count(*) FROM outboxd.outbox WHERE state IN ('published', 'processing')";
-        assert_eq!(sql::value::<i64>(&world.app, held).await, 0, "{carrier:?}");
+        assert_eq!(world.count("outbox WHERE state IN ('published', 'processing')").await, 0, "{carrier:?}");
     }
 }
 
@@ -97,12 +89,9 @@ async fn every_notification_goes_through_the_queue_as_an_entry_of_its_own() {
     let relay = world.setup.clone().roles("producer,relay").start().await;
     world.notify(300).await;
     world.insert(50).await;
-    sql::run(
-        &world.app,
-        "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k' || n) FROM generate_series(1, 20) n",
-    )
-    .await;
-    sql::until(&world.app, "SELECT count(*) = 370 FROM outboxd.outbox WHERE state = 'published'").await;
+    let called = "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k' || n) FROM generate_series(1, 20) n";
+    world.run(called).await;
+    world.until_count(370, "outbox WHERE state = 'published'").await;
     let stream = format!("XLEN {{{}}}:v1:stream", world.prefix);
     wait::until("all are in the stream", async || redis::shared().run::<i64>(&stream).await == 370).await;
     assert_eq!(relay.drain().await, 0);
@@ -142,26 +131,19 @@ async fn no_more_is_claimed_than_can_be_called_at_once() {
     const CONCURRENCY: i64 = 16;
     /// A topic leaves some calls to others.
     const SHARE: i64 = 13;
-    let database = postgres::database().await;
-    let provider = Provider::start();
+    let world = World::new(Carrier::Memory).await;
     let answered = std::sync::atomic::AtomicUsize::new(0);
-    provider.answer_with(move |_| {
+    world.provider.answer_with(move |_| {
         let is_early = answered.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 1_500;
         if is_early { Reply::ok() } else { Reply::hang() }
     });
-    let mut instance = Setup::new(&database.url())
-        .set("worker.concurrency", CONCURRENCY)
-        .webhook(&provider.url("/hook"))
-        .start()
-        .await;
-    let app = database.connect().await;
-    sql::run(&app, "SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 3000) n").await;
-    sql::until(&app, "SELECT count(*) = 1500 FROM outboxd.notifications WHERE status = 'SENT'").await;
+    let mut instance = world.setup.clone().set("worker.concurrency", CONCURRENCY).start().await;
+    world.run("SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 3000) n").await;
+    world.until_count(1500, "notifications WHERE status = 'SENT'").await;
     let claimed = "SELECT count(*) FROM outboxd.outbox WHERE state = 'processing'";
-    wait::until("all that may be called is called", async || provider.count() as i64 - 1_500 >= SHARE).await;
-    assert_eq!(sql::value::<i64>(&app, claimed).await, SHARE);
-    let attempted = "SELECT count(*) FROM outboxd.outbox WHERE state <> 'processing' AND attempts > 0";
-    assert_eq!(sql::value::<i64>(&app, attempted).await, 0);
+    wait::until("all that may be called is called", async || world.provider.count() as i64 - 1_500 >= SHARE).await;
+    assert_eq!(world.value::<i64>(claimed).await, SHARE);
+    assert_eq!(world.count("outbox WHERE state <> 'processing' AND attempts > 0").await, 0);
     assert_eq!(instance.metric("outboxd_released_total", &[]).await, 0.0, "none was claimed and given back");
 }
 
@@ -172,11 +154,11 @@ async fn a_claim_tells_when_its_message_was_published() {
     let store = Store::open(&config(&database, &[])).unwrap();
     let instance = register(&client).await;
     let notify = "SELECT outboxd.notify('orders', 'r', '{}')";
-    let published: i64 = sql::value(&client, notify).await;
+    let published: i64 = client.value(notify).await;
     let scan = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, rows_max: 5 };
     assert_eq!(store.reserve_fresh(scan, instance, &[]).await.unwrap().found.reserved.messages.len(), 1);
     // A message that arrived although the reservation was lost in a crash of the server.
-    let unpublished: i64 = sql::value(&client, notify).await;
+    let unpublished: i64 = client.value(notify).await;
     let claims = store.claim(&[published, unpublished].map(|id| message(id, 0)), instance, SOON).await.unwrap();
     let told = |id| {
         claims.iter().find_map(|((claimed_id, _), case)| match case {
@@ -184,11 +166,11 @@ async fn a_claim_tells_when_its_message_was_published() {
             _ => None,
         })
     };
-    let reserved_at: DateTime<Utc> = sql::value(&client, "SELECT reserved_at FROM outboxd.publication").await;
+    let reserved_at: DateTime<Utc> = client.value("SELECT reserved_at FROM outboxd.publication").await;
     let apart = (told(published).unwrap() - reserved_at).abs();
     assert!(apart < TimeDelta::milliseconds(10), "{apart}");
     let created_at = format!("SELECT created_at FROM outboxd.notification_log WHERE id = {unpublished}");
-    assert_eq!(told(unpublished), Some(sql::value(&client, &created_at).await));
+    assert_eq!(told(unpublished), Some(client.value(&created_at).await));
 }
 
 #[tokio::test]
@@ -197,9 +179,9 @@ async fn calls_that_fail_are_in_the_log_without_whom_they_were_for() {
     world.provider.answer(Reply::status(503));
     let instance = world.setup.clone().start().await;
     let app = world.database.connect().await;
-    sql::run(&app, "SELECT outboxd.notify('orders', 'device-4711', '{}')").await;
+    app.run("SELECT outboxd.notify('orders', 'device-4711', '{}')").await;
     // It is said with the counts, and these reach the view after it.
-    sql::until(&app, "SELECT coalesce(bool_or(calls > 0), false) FROM outboxd.channel_health").await;
+    app.until("SELECT coalesce(bool_or(calls > 0), false) FROM outboxd.channel_health").await;
     let log = instance.log();
     let line = log.lines().find(|line| line.contains("calls fail")).unwrap_or_else(|| panic!("{log}"));
     assert!(line.contains("\"channel\":\"webhook\"") && line.contains("\"sent\":0"), "{line}");

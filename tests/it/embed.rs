@@ -6,8 +6,9 @@ use outboxd::{Notification, Producer};
 use serde_json::json;
 
 use crate::leader::config;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
-use crate::support::{command, postgres, redis, sql};
+use crate::support::{command, postgres, redis};
 
 const SOON: Duration = Duration::from_secs(15);
 
@@ -30,7 +31,7 @@ async fn an_app_pushes_after_its_commit_without_any_relay() {
     world.provider.wait_for(1, SOON).await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     producer.close().await;
-    assert_eq!(sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.publication").await, 0, "and confirmed");
+    assert_eq!(world.count("publication").await, 0, "and confirmed");
 }
 
 #[tokio::test]
@@ -48,7 +49,7 @@ async fn an_app_pushes_only_what_may_go_now() {
     producer.close().await;
     let states = "SELECT string_agg(concat_ws(' ', l.status, o.state), ', ' ORDER BY l.id)
                     FROM outboxd.notification_log l LEFT JOIN outboxd.outbox o USING (id)";
-    assert_eq!(sql::value::<String>(&app, states).await, "PENDING, QUEUED blocked, QUEUED blocked, QUEUED published");
+    assert_eq!(app.value::<String>(states).await, "PENDING, QUEUED blocked, QUEUED blocked, QUEUED published");
     assert_eq!(world.pushed().await, 1);
 }
 
@@ -103,5 +104,5 @@ async fn the_example_commits_and_pushes() {
         .expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     world.provider.wait_for(1, SOON).await;
-    sql::until(&world.app, "SELECT status = 'SENT' FROM outboxd.notifications").await;
+    world.until("SELECT status = 'SENT' FROM outboxd.notifications").await;
 }

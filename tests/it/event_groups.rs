@@ -1,8 +1,9 @@
 //! Consumer groups of event streams: one that comes close to the stream's cap is told before it loses anything.
 
 use crate::support::redis::{self as redis_support, RedisServer};
+use crate::support::sql::Sql;
+use crate::support::stream;
 use crate::support::world::{Carrier, World};
-use crate::support::{sql, stream};
 
 /// A stream drops whole nodes of 100 entries, so it keeps up to 199.
 const STREAM_MAX: i32 = 100;
@@ -15,16 +16,14 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Scene {
-        let mut world = World::new(Carrier::Stream).await;
-        world.setup = world.setup.clone().toml(&format!("[events]\nstream_max = {STREAM_MAX}\n"));
+        let world = World::new(Carrier::Stream).await.toml(&format!("[events]\nstream_max = {STREAM_MAX}\n"));
         let key = stream::key(&world.prefix, "order");
         Scene { world, key, redis: redis_support::shared() }
     }
 
     async fn publish(&self, count: i32) {
-        let publish = format!("SELECT outboxd.publish('order', 'k', '{{}}') FROM generate_series(1, {count})");
-        sql::run(&self.world.app, &publish).await;
-        sql::until(&self.world.app, "SELECT count(*) = 0 FROM outboxd.events_waiting").await;
+        self.world.run(&format!("SELECT outboxd.publish('order', 'k', '{{}}') FROM generate_series(1, {count})")).await;
+        self.world.until_count(0, "events_waiting").await;
     }
 
     async fn group(&self) {
@@ -38,16 +37,14 @@ impl Scene {
 
     /// Waits until the group is this far behind, as an instance sees it.
     async fn seen_behind(&self, behind: i32) {
-        let seen = format!("SELECT count(*) = 1 FROM outboxd.event_consumers WHERE behind = {behind}");
-        sql::until(&self.world.app, &seen).await;
+        self.world.until(&format!("SELECT count(*) = 1 FROM outboxd.event_consumers WHERE behind = {behind}")).await;
     }
 
     /// Waits until an instance has polled the group twice: the first poll may have begun before this.
     async fn seen_again(&self) {
         for _ in 0..2 {
-            let now: String = sql::value(&self.world.app, "SELECT clock_timestamp()::text").await;
-            let seen = format!("SELECT bool_and(seen_at > '{now}') FROM outboxd.event_group");
-            sql::until(&self.world.app, &seen).await;
+            let now: String = self.world.value("SELECT clock_timestamp()::text").await;
+            self.world.until(&format!("SELECT bool_and(seen_at > '{now}') FROM outboxd.event_group")).await;
         }
     }
 
@@ -111,7 +108,7 @@ async fn a_group_that_was_cut_is_critical_until_what_it_lacks_is_replayed() {
     assert_eq!(value, format!("1 of 1 group lacks events: billing on order lacks {}", 350 - left));
     let replay = action.unwrap().replace(" appends it again", "");
     assert!(replay.starts_with("SELECT outboxd.replay_events('order', '20"), "{replay}");
-    assert_eq!(sql::value::<i64>(&scene.world.app, &replay).await, 350, "all that it lacks");
+    assert_eq!(scene.world.value::<i64>(&replay).await, 350, "all that it lacks");
     assert_ne!(scene.health().await.0, "critical");
 }
 
@@ -131,27 +128,27 @@ async fn a_group_whose_unacknowledged_entries_were_dropped_counts_as_cut() {
     }
     instance.wait_for_log("was cut").await;
     let cut = "SELECT cut_events FROM outboxd.event_consumers";
-    assert_eq!(sql::value::<i64>(&scene.world.app, cut).await, 3);
+    assert_eq!(scene.world.value::<i64>(cut).await, 3);
     scene.publish(100).await;
     scene.seen_again().await;
-    assert_eq!(sql::value::<i64>(&scene.world.app, cut).await, 3, "counted once");
+    assert_eq!(scene.world.value::<i64>(cut).await, 3, "counted once");
     let from = "SELECT cut_from = (SELECT min(created_at) FROM outboxd.event) FROM outboxd.event_consumers";
-    assert!(sql::value::<bool>(&scene.world.app, from).await);
+    assert!(scene.world.value::<bool>(from).await);
 }
 
 #[tokio::test]
 async fn a_group_that_is_gone_is_forgotten_and_one_made_anew_is_not_cut() {
     let scene = Scene::new().await;
-    let mut instance = scene.world.setup.start().await;
+    let instance = scene.world.setup.start().await;
     scene.publish(100).await;
     for _ in 0..3 {
         scene.publish(100).await;
     }
     scene.group().await;
-    sql::until(&scene.world.app, "SELECT count(*) = 1 FROM outboxd.event_consumers").await;
+    scene.world.until_count(1, "event_consumers").await;
     assert_ne!(scene.health().await.0, "critical", "what was dropped before its time it never had");
     scene.redis.run::<i64>(&format!("XGROUP DESTROY {} billing", scene.key)).await;
-    sql::until(&scene.world.app, "SELECT count(*) = 0 FROM outboxd.event_consumers").await;
+    scene.world.until_count(0, "event_consumers").await;
     assert_eq!(scene.health().await, ("ok".into(), "no consumer group".into(), None));
     assert!(!instance.log().contains("was cut"));
     assert!(!instance.has_ended());

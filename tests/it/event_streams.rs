@@ -6,8 +6,9 @@ use outboxd::config::QueueConfig;
 use outboxd::queue::events::{Event, EventStreams};
 
 use crate::support::redis::{RedisCluster, RedisServer, documented_user_rules};
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
-use crate::support::{redis as redis_support, sql, stream};
+use crate::support::{redis as redis_support, stream};
 
 async fn read(world: &World, topic: &str, at_least: usize) -> Vec<i64> {
     let key = stream::key(&world.prefix, topic);
@@ -21,12 +22,12 @@ async fn events_are_appended_in_order_and_can_be_replayed() {
     let _first = world.setup.start().await;
     let _second = world.setup.start().await;
     for n in 1..=30 {
-        sql::run(&world.app, &format!("SELECT outboxd.publish('order', 'k{}', '{{}}')", n % 3)).await;
+        world.run(&format!("SELECT outboxd.publish('order', 'k{}', '{{}}')", n % 3)).await;
     }
     let ids: Vec<i64> = read(&world, "order", 30).await;
     assert!(ids.is_sorted(), "{ids:?}");
-    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.event_outbox").await;
-    let replayed: i64 = sql::value(&world.app, "SELECT outboxd.replay_events('order', '-infinity')").await;
+    world.until_count(0, "event_outbox").await;
+    let replayed: i64 = world.value("SELECT outboxd.replay_events('order', '-infinity')").await;
     assert_eq!(replayed, 30);
     let again: Vec<i64> = read(&world, "order", 60).await;
     assert_eq!(again[30..], ids[..]);
@@ -36,11 +37,11 @@ async fn events_are_appended_in_order_and_can_be_replayed() {
 async fn an_owner_that_dies_hands_the_events_over() {
     let world = World::new(Carrier::Stream).await;
     let first = world.setup.start().await;
-    sql::run(&world.app, "SELECT outboxd.publish('order', 'k', '{}')").await;
+    world.run("SELECT outboxd.publish('order', 'k', '{}')").await;
     read(&world, "order", 1).await;
     let _second = world.setup.start().await;
     first.kill().await;
-    sql::run(&world.app, "SELECT outboxd.publish('order', 'k', '{}')").await;
+    world.run("SELECT outboxd.publish('order', 'k', '{}')").await;
     assert_eq!(read(&world, "order", 2).await.len(), 2);
 }
 
@@ -48,15 +49,15 @@ async fn an_owner_that_dies_hands_the_events_over() {
 async fn an_owner_killed_around_its_append_loses_and_repeats_nothing() {
     for failpoint in ["after_reserve_events=abort", "after_append=abort"] {
         let world = World::new(Carrier::Stream).await;
-        sql::run(&world.app, "SELECT outboxd.publish('order', 'k' || n % 3, '{}') FROM generate_series(1, 30) n").await;
+        world.run("SELECT outboxd.publish('order', 'k' || n % 3, '{}') FROM generate_series(1, 30) n").await;
         world.setup.clone().failpoints(failpoint).spawn().exit_code().await;
         let waiting = "SELECT count FROM outboxd.events_waiting";
-        assert_eq!(sql::value::<i64>(&world.app, waiting).await, 30, "{failpoint}: shown until it is confirmed");
+        assert_eq!(world.value::<i64>(waiting).await, 30, "{failpoint}: shown until it is confirmed");
         let mut second = world.setup.start().await;
-        sql::run(&world.app, "SELECT outboxd.publish('order', 'k0', '{}')").await;
-        let ids: Vec<i64> = sql::values(&world.app, "SELECT id FROM outboxd.event ORDER BY id").await;
+        world.run("SELECT outboxd.publish('order', 'k0', '{}')").await;
+        let ids: Vec<i64> = world.values("SELECT id FROM outboxd.event ORDER BY id").await;
         read(&world, "order", 31).await;
-        sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.events_waiting").await;
+        world.until_count(0, "events_waiting").await;
         assert_eq!(read(&world, "order", 31).await, ids, "{failpoint}");
         second.wait_for_log("\"took over\"").await;
         assert!(!second.log().contains("lost events"), "{failpoint}: {}", second.log());
@@ -67,10 +68,10 @@ async fn an_owner_killed_around_its_append_loses_and_repeats_nothing() {
 async fn an_owner_that_wakes_up_after_its_successor_appends_nothing() {
     let world = World::new(Carrier::Stream).await;
     let first = world.setup.clone().failpoints("after_reserve_events=hang@2").start().await;
-    sql::run(&world.app, "SELECT outboxd.publish('order', 'k', '{}')").await;
+    world.run("SELECT outboxd.publish('order', 'k', '{}')").await;
     read(&world, "order", 1).await;
-    sql::run(&world.app, "SELECT outboxd.publish('order', 'k', '{}')").await;
-    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.event_outbox").await;
+    world.run("SELECT outboxd.publish('order', 'k', '{}')").await;
+    world.until_count(0, "event_outbox").await;
     first.signal(nix::sys::signal::Signal::SIGSTOP);
     let _second = world.setup.start().await;
     assert_eq!(read(&world, "order", 2).await.len(), 2);

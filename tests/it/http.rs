@@ -13,10 +13,12 @@ use crate::support::command::{Ran, outboxd};
 use crate::support::http::{Answer, ask, get, send};
 use crate::support::instance::{Instance, Setup};
 use crate::support::postgres::Database;
-use crate::support::provider::{Provider, Reply};
+use crate::support::provider::Reply;
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::redis::RedisServer;
-use crate::support::{postgres, redis, sql, wait};
+use crate::support::sql::Sql;
+use crate::support::world::{Carrier, World};
+use crate::support::{postgres, redis, wait};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -86,20 +88,18 @@ async fn the_process_lives_before_it_is_ready() {
 
 #[tokio::test]
 async fn a_draining_instance_lives_is_not_ready_and_exits_0() {
-    let database = postgres::database().await;
-    let provider = Provider::start();
-    provider.answer(Reply::ok().after(Duration::from_millis(800)));
-    let mut instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
+    let world = World::new(Carrier::Memory).await;
+    world.provider.answer(Reply::ok().after(Duration::from_millis(800)));
+    let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
-    let app = database.connect().await;
-    sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}')").await;
-    provider.wait_for(1, SOON).await;
+    world.run("SELECT outboxd.notify('orders', 'r', '{}')").await;
+    world.provider.wait_for(1, SOON).await;
     instance.signal(Signal::SIGTERM);
     let answer = until_readyz(addr, 503).await;
     assert_eq!(check(&answer, "accepting"), Some(false), "{answer:?}");
     assert_eq!(get(addr, "/livez", &[]).await.status, 200);
     assert_eq!(instance.exit_code().await, 0);
-    assert_eq!(sql::value::<String>(&app, "SELECT status::text FROM outboxd.notifications").await, "SENT");
+    assert_eq!(world.value::<String>("SELECT status::text FROM outboxd.notifications").await, "SENT");
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn a_schema_that_is_too_old_is_not_ready() {
     until_readyz(addr, 200).await;
     let admin = database.connect().await;
     let newest = outboxd::store::migrate::newest();
-    sql::run(&admin, &format!("DELETE FROM outboxd.refinery_schema_history WHERE version = {newest}")).await;
+    admin.run(&format!("DELETE FROM outboxd.refinery_schema_history WHERE version = {newest}")).await;
     let answer = until_readyz(addr, 503).await;
     assert_eq!((check(&answer, "schema"), check(&answer, "database")), (Some(false), Some(true)), "{answer:?}");
 }

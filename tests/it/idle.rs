@@ -5,15 +5,15 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use crate::support::redis;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
-use crate::support::{process, sql, stream};
+use crate::support::{process, stream};
 
 const WATCHED: Duration = Duration::from_secs(20);
 
 /// Transactions of this database so far. A session may tell its own up to ten seconds late: so watch for longer.
 async fn transactions(client: &Client) -> i64 {
-    sql::value(client, "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()")
-        .await
+    client.value("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()").await
 }
 
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn three_idle_instances_with_redis_make_under_20_transactions_a_second_eac
     let setup = world.setup.clone().set("worker.heartbeat", "5s").set("worker.heartbeat_ttl", "15s");
     let setup = setup.set("relay.republish_after", "5s").set("queue.consumer_ttl", "15s");
     let instances = [setup.start().await, setup.start().await, setup.start().await];
-    sql::run(&world.app, "SELECT outboxd.publish('order', 'k', '{}')").await;
+    world.run("SELECT outboxd.publish('order', 'k', '{}')").await;
     let key = stream::key(&world.prefix, "order");
     stream::wait_for(redis::shared(), &key, 1, Duration::from_secs(15)).await;
     // What a start brings with it is over.
@@ -50,8 +50,8 @@ async fn an_idle_instance_is_woken_for_an_event_by_the_bell() {
         // It listens, and the next look by itself is some way off.
         let listens = "SELECT coalesce(date_part('epoch', clock_timestamp()) * 1000
                             - pg_sequence_last_value('outboxd.doorbell'::regclass) BETWEEN 0 AND 4000, false)";
-        sql::until(&world.app, listens).await;
-        sql::run(&world.app, "SELECT outboxd.publish('order', 'k', '{}')").await;
+        world.until(listens).await;
+        world.run("SELECT outboxd.publish('order', 'k', '{}')").await;
         let committed = std::time::Instant::now();
         stream::wait_for(redis::shared(), &key, n, Duration::from_secs(15)).await;
         waits.push(committed.elapsed());

@@ -20,10 +20,11 @@ use crate::support::http::get;
 use crate::support::instance::Setup;
 use crate::support::prometheus::Scrape;
 use crate::support::provider::Reply;
-use crate::support::redis::{RedisServer, unique_prefix};
+use crate::support::redis::RedisServer;
+use crate::support::sql::Sql;
 use crate::support::verdict::assert_rows_are_legal;
 use crate::support::world::{Carrier, World, message};
-use crate::support::{postgres, sql, wait};
+use crate::support::{postgres, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -37,18 +38,13 @@ async fn i1_a_provider_is_called_only_for_rows_whose_transaction_committed() {
         format!("INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('orders', '{who}', '{{}}')")
     };
     // A session that ends in the middle of its transaction.
-    sql::run(&gone, &format!("BEGIN; {}; {}", notify("ghost"), insert("ghost"))).await;
+    gone.run(&format!("BEGIN; {}; {}", notify("ghost"), insert("ghost"))).await;
     for round in 0..20 {
-        sql::run(&app, &format!("BEGIN; {}; {}; ROLLBACK", notify("ghost"), insert("ghost"))).await;
-        sql::run(&app, &format!("BEGIN; {}; SAVEPOINT s; {}; ROLLBACK TO s; COMMIT", notify("kept"), notify("ghost")))
-            .await;
-        sql::run(
-            &app,
-            &format!("SET outboxd.ring = off; BEGIN; {}; PREPARE TRANSACTION 'i1-{round}'", notify("ghost")),
-        )
-        .await;
-        sql::run(&app, &format!("ROLLBACK PREPARED 'i1-{round}'")).await;
-        sql::run(&app, &format!("RESET outboxd.ring; {}", insert("kept"))).await;
+        app.run(&format!("BEGIN; {}; {}; ROLLBACK", notify("ghost"), insert("ghost"))).await;
+        app.run(&format!("BEGIN; {}; SAVEPOINT s; {}; ROLLBACK TO s; COMMIT", notify("kept"), notify("ghost"))).await;
+        app.run(&format!("SET outboxd.ring = off; BEGIN; {}; PREPARE TRANSACTION 'i1-{round}'", notify("ghost"))).await;
+        app.run(&format!("ROLLBACK PREPARED 'i1-{round}'")).await;
+        app.run(&format!("RESET outboxd.ring; {}", insert("kept"))).await;
     }
     drop(gone);
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
@@ -59,33 +55,32 @@ async fn i1_a_provider_is_called_only_for_rows_whose_transaction_committed() {
 #[tokio::test]
 async fn i2_every_committed_row_ends_visibly_although_redis_forgets_everything() {
     let redis = RedisServer::forgetful();
-    let mut world = World::new(Carrier::Memory).await;
-    world.setup = world.setup.clone().redis(redis.url(), "stream", &unique_prefix());
+    let world = World::over(redis.url(), "stream").await;
     world.provider.answer_with(|call| match call.recipient().as_str() {
         "refused" => Reply::status(400),
         "down" => Reply::status(503),
         _ => Reply::ok().after(Duration::from_millis(30)),
     });
-    sql::run(&world.app, "SELECT outboxd.pause('paused')").await;
+    world.run("SELECT outboxd.pause('paused')").await;
     let _instance = world.setup.start().await;
     let write = "SELECT outboxd.notify('orders', r, '{}') FROM generate_series(1, 50), unnest(ARRAY['fine', 'refused', 'down']) r;
         SELECT outboxd.notify('orders', 'taken back', '{}', send_at => now() + interval '1 day') FROM generate_series(1, 50);
         SELECT outboxd.notify('paused', 'too late', '{}', expires_at => clock_timestamp() + interval '2 s') FROM generate_series(1, 50)";
-    sql::run(&world.app, write).await;
-    sql::run(&world.app, "SELECT outboxd.cancel(id) FROM outboxd.notifications WHERE recipient = 'taken back'").await;
+    world.run(write).await;
+    world.run("SELECT outboxd.cancel(id) FROM outboxd.notifications WHERE recipient = 'taken back'").await;
     world.provider.wait_for(100, SOON).await;
     redis.run::<String>("FLUSHALL").await;
-    sql::until(&world.app, "SELECT clock_timestamp() > max(expires_at) FROM outboxd.notification_log").await;
-    sql::run(&world.app, "SELECT outboxd.resume('paused')").await;
+    world.until("SELECT clock_timestamp() > max(expires_at) FROM outboxd.notification_log").await;
+    world.run("SELECT outboxd.resume('paused')").await;
     world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
     let seen = "SELECT recipient || ': ' || count(*) || ' ' || status FROM outboxd.notifications GROUP BY recipient, status ORDER BY recipient, status";
-    let ends: Vec<String> = sql::values(&world.app, seen).await;
+    let ends: Vec<String> = world.values(seen).await;
     let expected =
         ["down: 50 FAILED", "fine: 50 SENT", "refused: 50 FAILED", "taken back: 50 CANCELED", "too late: 50 FAILED"];
     assert_eq!(ends, expected);
     let why = "SELECT bool_and(error IS NOT NULL AND (recipient <> 'too late' OR error = 'expired')) AND count(*) = 150 FROM outboxd.dead_letters";
-    assert!(sql::value::<bool>(&world.app, why).await);
-    assert_eq!(sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.outbox").await, 0);
+    assert!(world.value::<bool>(why).await);
+    assert_eq!(world.count("outbox").await, 0);
 }
 
 #[tokio::test]
@@ -99,7 +94,7 @@ async fn i3_a_row_is_called_again_only_after_a_failure_or_an_unknown_outcome() {
     });
     let first = world.setup.start().await;
     world.notify(100).await;
-    sql::until(&world.app, "SELECT count(*) = 98 FROM outboxd.notifications WHERE status = 'SENT'").await;
+    world.until_count(98, "notifications WHERE status = 'SENT'").await;
     first.kill().await;
     world.provider.answer(Reply::ok());
     let _second = world.setup.start().await;
@@ -109,7 +104,7 @@ async fn i3_a_row_is_called_again_only_after_a_failure_or_an_unknown_outcome() {
     // Before the kill a call may have hung for so long that it was given up and made again: once more unknown.
     let explained = "SELECT l.recipient || ' ' || string_agg(DISTINCT a.outcome, ' ') FROM outboxd.attempts a
                        JOIN outboxd.notification_log l ON l.id = a.notification_id GROUP BY l.recipient ORDER BY l.recipient";
-    let explained: Vec<String> = sql::values(&world.app, explained).await;
+    let explained: Vec<String> = world.values(explained).await;
     assert_eq!(explained, ["r1 failed", "r2 failed", "r3 unknown", "r4 unknown", "r5 unknown"]);
     let mut webhook_ids: HashMap<String, BTreeSet<(String, Vec<u8>)>> = HashMap::new();
     for call in world.provider.ledger() {
@@ -131,14 +126,11 @@ async fn i4_each_message_is_decided_by_its_claim_counted_and_acknowledged() {
     let mut ids = HashMap::new();
     for recipient in ["done", "busy", "later"] {
         let notify = format!("SELECT outboxd.notify('orders', '{recipient}', '{{}}')");
-        ids.insert(recipient, sql::value::<i64>(&world.app, &notify).await);
+        ids.insert(recipient, world.value::<i64>(&notify).await);
     }
-    sql::until(
-        &world.app,
-        "SELECT string_agg(status, ' ' ORDER BY id) = 'SENT PROCESSING QUEUED' FROM outboxd.notifications",
-    )
-    .await;
-    sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.attempts").await;
+    let wanted = "SELECT string_agg(status, ' ' ORDER BY id) = 'SENT PROCESSING QUEUED' FROM outboxd.notifications";
+    world.until(wanted).await;
+    world.until_count(1, "attempts").await;
     // Copies of what was, in every epoch so far, and of what never was.
     let copies = [("done", 0), ("done", 1), ("busy", 0), ("busy", 1), ("later", 0)];
     let mut copies: Vec<Message> = copies.map(|(name, epoch)| message(ids[name], epoch)).to_vec();
@@ -164,9 +156,9 @@ async fn i4_of_a_message_and_its_stale_copies_in_one_batch_only_the_message_is_c
     let client = database.connect().await;
     let store = Store::open(&config(&database, &[])).unwrap();
     let instance = register(&client).await;
-    let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+    let id: i64 = client.value("SELECT outboxd.notify('orders', 'r', '{}')").await;
     // Published, and published again because the queue seemed to have lost it: both turn up.
-    sql::run(&client, "UPDATE outboxd.outbox SET epoch = 1").await;
+    client.run("UPDATE outboxd.outbox SET epoch = 1").await;
     let batch = [0, 1, 2].map(|epoch| message(id, epoch));
     let cases = store.claim(&batch, instance, SOON).await.unwrap();
     let mut cases: Vec<(i32, &str)> = cases.iter().map(|((_, epoch), case)| (*epoch, case.name())).collect();
@@ -180,16 +172,15 @@ async fn i4_of_workers_with_copies_and_an_operator_one_gets_each_row() {
     let client = database.connect().await;
     let store = Store::open(&config(&database, &[])).unwrap();
     let instance = register(&client).await;
-    sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 300)").await;
-    let ids: Vec<i64> = sql::values(&client, "SELECT id FROM outboxd.outbox ORDER BY id").await;
+    client.run("SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 300)").await;
+    let ids: Vec<i64> = client.values("SELECT id FROM outboxd.outbox ORDER BY id").await;
     let scan = FreshScan { last_id: i64::MAX, overlap: 1_000, skip: &[], only: None, rows_max: 5 };
     let mut racers = JoinSet::new();
     for _ in 0..2 {
         let (store, client) = (store.clone(), database.connect().await);
         racers.spawn(async move {
             let mut claimed = Vec::new();
-            let is_ready = "SELECT EXISTS (SELECT FROM outboxd.outbox WHERE state = 'ready')";
-            while sql::value::<bool>(&client, is_ready).await {
+            while client.value::<bool>("SELECT EXISTS (SELECT FROM outboxd.outbox WHERE state = 'ready')").await {
                 let fresh = store.reserve_fresh(scan, instance, &[]).await.unwrap();
                 claimed.extend(claim(&store, &fresh.found.reserved.messages, instance).await);
             }
@@ -210,7 +201,7 @@ async fn i4_of_workers_with_copies_and_an_operator_one_gets_each_row() {
     racers.spawn(async move {
         let mut canceled = Vec::new();
         for id in every_third {
-            let answer: String = sql::value(&operator, &format!("SELECT outboxd.cancel({id})")).await;
+            let answer: String = operator.value(&format!("SELECT outboxd.cancel({id})")).await;
             canceled.extend((answer == "canceled").then_some(id));
         }
         canceled
@@ -236,22 +227,22 @@ async fn i4_a_late_success_wins_over_failed_and_canceled() {
     let store = Store::open(&config(&database, &[])).unwrap();
     let instance = register(&client).await;
     for (cancel, ended) in [(false, "FAILED"), (true, "CANCELED")] {
-        let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+        let id: i64 = client.value("SELECT outboxd.notify('orders', 'r', '{}')").await;
         let Case::Claimed(claimed) = store.claim(&[message(id, 0)], instance, SOON).await.unwrap().remove(0).1 else {
             panic!("it was claimable")
         };
         if cancel {
-            sql::run(&client, &format!("SELECT outboxd.cancel({id})")).await;
+            client.run(&format!("SELECT outboxd.cancel({id})")).await;
         }
         let status = format!("SELECT status::text FROM outboxd.notification_log WHERE id = {id}");
         store
             .record_failures(&[failed(&claimed, claimed.token, Next::GiveUp)], instance, Recorder::Worker)
             .await
             .unwrap();
-        assert_eq!(sql::value::<String>(&client, &status).await, ended);
+        assert_eq!(client.value::<String>(&status).await, ended);
         assert_rows_are_legal(&client).await;
         assert_eq!(store.record_sent(&[sent(&claimed)], instance).await.unwrap().sent, [id]);
-        assert_eq!(sql::value::<String>(&client, &status).await, "SENT");
+        assert_eq!(client.value::<String>(&status).await, "SENT");
         assert_rows_are_legal(&client).await;
     }
 }
@@ -262,8 +253,8 @@ async fn i5_whatever_comes_late_sent_stays_sent() {
     let client = database.connect().await;
     let store = Store::open(&config(&database, &[])).unwrap();
     let (one, other) = (register(&client).await, register(&client).await);
-    let id: i64 = sql::value(&client, "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k')").await;
-    sql::run(&client, "SELECT outboxd._admit('{orders}', '{k}')").await;
+    let id: i64 = client.value("SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 'k')").await;
+    client.run("SELECT outboxd._admit('{orders}', '{k}')").await;
     let claim = |epoch, instance| {
         let store = store.clone();
         async move { store.claim(&[message(id, epoch)], instance, Duration::ZERO).await.unwrap().remove(0).1 }
@@ -287,21 +278,16 @@ async fn i5_whatever_comes_late_sent_stays_sent() {
         assert!(matches!(claim(epoch, other).await, Case::Sent), "a copy of epoch {epoch}");
     }
     assert_eq!(store.record_sent(&[sent(&claimed)], other).await.unwrap().duplicates, [id]);
-    assert_eq!(
-        sql::value::<String>(&client, &format!("SELECT outboxd.cancel({id})")).await,
-        "nothing to cancel: it is SENT"
-    );
-    assert!(!sql::value::<bool>(&client, &format!("SELECT outboxd.retry({id})")).await);
-    sql::run(
-        &client,
-        "SELECT outboxd.retry_dead('orders'), outboxd.cancel_where('{}', false), outboxd.retry_where('{}', false)",
-    )
-    .await;
+    assert_eq!(client.value::<String>(&format!("SELECT outboxd.cancel({id})")).await, "nothing to cancel: it is SENT");
+    assert!(!client.value::<bool>(&format!("SELECT outboxd.retry({id})")).await);
+    let called =
+        "SELECT outboxd.retry_dead('orders'), outboxd.cancel_where('{}', false), outboxd.retry_where('{}', false)";
+    client.run(called).await;
     store.recall_publications(Duration::ZERO, 10).await.unwrap();
     store.republish(Undelivered::All).await.unwrap();
     let end =
         "SELECT concat_ws(' ', status, attempts, (SELECT count(*) FROM outboxd.outbox)) FROM outboxd.notifications";
-    assert_eq!(sql::value::<String>(&client, end).await, "SENT 1 0");
+    assert_eq!(client.value::<String>(end).await, "SENT 1 0");
 }
 
 fn sent(claimed: &Claimed) -> Sent {
@@ -343,7 +329,7 @@ async fn i6_rows_arrive_in_order_per_key_although_an_instance_is_killed() {
         let notify = format!(
             "SELECT outboxd.notify('t', 'k' || n || ' {round}', '{{}}', ordering_key => 'k' || n) FROM generate_series(1, 200) n"
         );
-        sql::run(&world.app, &notify).await;
+        world.run(&notify).await;
     }
     world.provider.wait_for(300, SOON).await;
     first.kill().await;
@@ -363,14 +349,13 @@ async fn i6_rows_arrive_in_order_per_key_although_an_instance_is_killed() {
 #[tokio::test]
 async fn i7_calls_that_hang_hold_no_transaction_and_no_lock_in_the_apps_way() {
     let redis = RedisServer::forgetful();
-    let mut world = World::new(Carrier::Memory).await;
-    world.setup = world.setup.clone().redis(redis.url(), "stream", &unique_prefix());
+    let world = World::over(redis.url(), "stream").await;
     world.provider.answer(Reply::hang());
     let instance = world.setup.start().await;
     world.notify(64).await;
     world.provider.wait_for(64, SOON).await;
     redis.signal(Signal::SIGSTOP);
-    sql::run(&world.app, "SET lock_timeout = '1s'").await;
+    world.run("SET lock_timeout = '1s'").await;
     let ours = "datname = current_database() AND application_name = 'outboxd'";
     let broken = format!(
         "SELECT (SELECT count(*) FROM pg_stat_activity WHERE {ours} AND now() - xact_start > interval '2 s')
@@ -379,8 +364,8 @@ async fn i7_calls_that_hang_hold_no_transaction_and_no_lock_in_the_apps_way() {
     );
     // Busy, asleep and waiting for Redis: three seconds are longer than any wait of ours in an open transaction may be.
     for n in 0..60 {
-        sql::run(&world.app, "SELECT outboxd.notify('orders', 'r', '{}'), pg_sleep(0.05)").await;
-        assert_eq!(sql::value::<i64>(&world.app, &broken).await, 0, "check {n}");
+        world.run("SELECT outboxd.notify('orders', 'r', '{}'), pg_sleep(0.05)").await;
+        assert_eq!(world.value::<i64>(&broken).await, 0, "check {n}");
     }
     // And down: what an instance leaves behind when it dies does not wait for anybody either.
     instance.kill().await;
@@ -394,7 +379,7 @@ async fn i7_calls_that_hang_hold_no_transaction_and_no_lock_in_the_apps_way() {
 
 /// Rows that are published and unclaimed.
 async fn published(world: &World) -> i64 {
-    sql::value(&world.app, "SELECT count(*) FROM outboxd.outbox WHERE state = 'published'").await
+    world.count("outbox WHERE state = 'published'").await
 }
 
 /// The most that were published and unclaimed at once: while nobody claims, and while somebody works it all off.
@@ -404,10 +389,8 @@ async fn most_published(world: &World, setup: &Setup, relays: usize) -> (i64, i6
         instances.push(setup.clone().roles("producer,relay").start().await);
     }
     // Each has heard of the others.
-    sql::until(&world.app, "SELECT min(heartbeat_at) > max(started_at) + interval '100 ms' FROM outboxd.instance")
-        .await;
-    let many_topics = "SELECT outboxd.notify('t' || n % 50, 'r', '{}') FROM generate_series(1, 1000) n";
-    sql::run(&world.app, many_topics).await;
+    world.until("SELECT min(heartbeat_at) > max(started_at) + interval '100 ms' FROM outboxd.instance").await;
+    world.run("SELECT outboxd.notify('t' || n % 50, 'r', '{}') FROM generate_series(1, 1000) n").await;
     world.notify(500).await;
     world.insert(500).await;
     let (mut most_idle, mut most_busy) = (0, 0);
@@ -417,7 +400,7 @@ async fn most_published(world: &World, setup: &Setup, relays: usize) -> (i64, i6
         most_idle = most_idle.max(published(world).await);
     }
     instances.push(setup.clone().roles("worker").start().await);
-    while sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.outbox").await > 0 {
+    while world.count("outbox").await > 0 {
         most_busy = most_busy.max(published(world).await);
     }
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();

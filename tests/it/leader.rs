@@ -13,7 +13,7 @@ use tokio_postgres::Client;
 
 use crate::support::instance::Setup;
 use crate::support::postgres::{self, Database};
-use crate::support::sql;
+use crate::support::sql::Sql;
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -26,12 +26,12 @@ pub fn config(database: &Database, set: &[(&str, &str)]) -> Config {
 
 /// An instance as the database knows it, alive for a minute.
 pub async fn register(client: &Client) -> i32 {
-    sql::value(
-        client,
-        "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version)
+    client
+        .value(
+            "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version)
          VALUES ('1 minute', 1, '{scheduler}', 'memory', 'test', '0') RETURNING id",
-    )
-    .await
+        )
+        .await
 }
 
 /// `name` held by a new instance for a minute.
@@ -84,23 +84,20 @@ async fn a_leader_lease_moves_over_when_it_is_over_or_its_owner_is_gone() {
             owner if owner == owners[2] => format!("UPDATE outboxd.instance SET stopped_at = now() WHERE id = {owner}"),
             owner => format!("DELETE FROM outboxd.instance WHERE id = {owner}"),
         };
-        sql::run(&client, &end).await;
+        client.run(&end).await;
     }
     store.acquire_leader_lease("events", register(&client).await, LEASE).await.unwrap();
-    assert!(sql::value::<bool>(&client, "SELECT owner > 4 FROM outboxd.leader_lease WHERE name = 'events'").await);
+    assert!(client.value::<bool>("SELECT owner > 4 FROM outboxd.leader_lease WHERE name = 'events'").await);
 }
 
 #[tokio::test]
 async fn a_former_owner_that_wakes_up_late_changes_nothing() {
     let (client, store) = database_and_store().await;
     let (_, former) = held(&store, &client, retention::LEASE).await;
-    sql::run(
-        &client,
-        "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version, stopped_at)
-         SELECT '1 s', 1, '{}', 'list', 'old', '0', now() - interval '2 days' FROM generate_series(1, 3)",
-    )
-    .await;
-    sql::run(&client, "UPDATE outboxd.leader_lease SET until = clock_timestamp() WHERE name = 'retention'").await;
+    let written = "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version, stopped_at)
+                   SELECT '1 s', 1, '{}', 'list', 'old', '0', now() - interval '2 days' FROM generate_series(1, 3)";
+    client.run(written).await;
+    client.run("UPDATE outboxd.leader_lease SET until = clock_timestamp() WHERE name = 'retention'").await;
     let old = "UPDATE outboxd.instance SET started_at = now() - interval '1 hour'";
     let kept = Duration::from_secs(86_400);
     let late = store.delete_instances(former, kept).await.unwrap();
@@ -111,7 +108,7 @@ async fn a_former_owner_that_wakes_up_late_changes_nothing() {
     assert_eq!(store.release_leader_lease(retention::LEASE, former).await.unwrap(), ());
     let now = store.delete_instances(owner, kept).await.unwrap();
     assert_eq!((now.is_caught_up, now.deleted), (Some(true), 0), "it has just started: the sweep comes first");
-    sql::run(&client, old).await;
+    client.run(old).await;
     let now = store.delete_instances(owner, kept).await.unwrap();
     assert_eq!((now.is_caught_up, now.deleted), (Some(true), 2), "the one that saw the most of the queue stays");
 }
@@ -120,12 +117,12 @@ async fn a_former_owner_that_wakes_up_late_changes_nothing() {
 async fn a_leader_lease_does_not_change_hands_in_the_middle_of_a_statement() {
     let (client, store) = database_and_store().await;
     let (_, _) = held(&store, &client, "events").await;
-    sql::run(&client, "UPDATE outboxd.leader_lease SET until = clock_timestamp() WHERE name = 'events'").await;
+    client.run("UPDATE outboxd.leader_lease SET until = clock_timestamp() WHERE name = 'events'").await;
     let next = register(&client).await;
-    sql::run(&client, "BEGIN").await;
-    sql::run(&client, "SELECT FROM outboxd.leader_lease WHERE name = 'events' FOR KEY SHARE").await;
+    client.run("BEGIN").await;
+    client.run("SELECT FROM outboxd.leader_lease WHERE name = 'events' FOR KEY SHARE").await;
     assert_eq!(store.acquire_leader_lease("events", next, LEASE).await.unwrap(), Acquired::Elsewhere);
-    sql::run(&client, "COMMIT").await;
+    client.run("COMMIT").await;
     assert_eq!(store.acquire_leader_lease("events", next, LEASE).await.unwrap(), Acquired::New);
 }
 
@@ -141,20 +138,18 @@ async fn the_leases_of_a_killed_a_stopped_and_a_drained_instance_move_over() {
         )
     };
     let first = setup.start().await;
-    sql::until(&client, &owned_by(1)).await;
+    client.until(&owned_by(1)).await;
     let second = setup.start().await;
     first.kill().await;
-    sql::until(&client, &owned_by(2)).await;
+    client.until(&owned_by(2)).await;
     let third = setup.start().await;
     second.signal(Signal::SIGSTOP);
-    sql::until(&client, &owned_by(3)).await;
+    client.until(&owned_by(3)).await;
     second.signal(Signal::SIGCONT);
     let _fourth = setup.start().await;
     assert_eq!(third.drain().await, 0);
-    sql::until(
-        &client,
+    let wanted =
         "SELECT bool_and(coalesce(owner IN (2, 4, 5) AND until > clock_timestamp(), false)) FROM outboxd.leader_lease
-                          WHERE name IN ('retention', 'schedules')",
-    )
-    .await;
+         WHERE name IN ('retention', 'schedules')";
+    client.until(wanted).await;
 }

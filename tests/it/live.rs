@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 use crate::support::instance::Instance;
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 use client::{Client, Refused, positions};
 
@@ -29,7 +29,10 @@ impl Scene {
     }
 
     async fn with(change: impl FnOnce(World) -> World) -> Scene {
-        let world = change(World::new(Carrier::Stream).await);
+        Scene::on(change(World::new(Carrier::Stream).await)).await
+    }
+
+    async fn on(world: World) -> Scene {
         let mut instance = world.setup.start().await;
         let addr = instance.http_addr().await;
         Scene { world, instance, addr }
@@ -44,8 +47,7 @@ impl Scene {
     }
 
     async fn publish(&self, topic: &str, key: &str, payload: &str) {
-        let statement = format!("SELECT outboxd.publish('{topic}', '{key}', '{payload}')");
-        sql::run(&self.world.app, &statement).await;
+        self.world.run(&format!("SELECT outboxd.publish('{topic}', '{key}', '{payload}')")).await;
     }
 
     /// So many events on three keys, in one transaction each.
@@ -57,7 +59,7 @@ impl Scene {
 
     /// Waits until everything published is in the streams.
     async fn appended(&self) {
-        sql::until(&self.world.app, "SELECT count(*) = 0 FROM outboxd.events_waiting").await;
+        self.world.until_count(0, "events_waiting").await;
     }
 }
 
@@ -70,7 +72,7 @@ async fn a_client_hears_each_event_of_its_topics_once_and_in_order() {
     assert_eq!(client.ready().await["positions"], serde_json::json!({ "order": 1, "quiz": 0 }));
     let headers = r#"{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}"#;
     let publish = format!("SELECT outboxd.publish('order', 'k0', '{{\"n\": [1, \"é\"]}}', '{headers}')");
-    let id: i64 = sql::value(&scene.world.app, &publish).await;
+    let id: i64 = scene.world.value(&publish).await;
     let event = client.message().await;
     assert_eq!((&event["type"], &event["topic"], &event["key"]), (&"event".into(), &"order".into(), &"k0".into()));
     assert_eq!((&event["id"], &event["position"]), (&id.into(), &2.into()));
@@ -162,7 +164,7 @@ async fn a_client_that_comes_back_in_the_middle_of_a_burst_misses_nothing() {
     let mut got = Vec::new();
     let burst = async {
         for _ in 0..3 {
-            sql::run(&scene.world.app, many).await;
+            scene.world.run(many).await;
         }
     };
     let listen = async {

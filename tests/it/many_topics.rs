@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 
 use crate::leader::config;
 use crate::support::postgres::{self, Database};
-use crate::support::sql;
+use crate::support::sql::{self, Sql};
 
 const TOPICS: i64 = 100_000;
 
@@ -18,7 +18,7 @@ async fn far_topics(client: &Client) {
         "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
          SELECT 'far-' || n, 'r', '{{}}', now() + interval '30 days' + n * interval '1 s' FROM generate_series(1, {TOPICS}) n"
     );
-    sql::run(client, &far).await;
+    client.run(&far).await;
 }
 
 async fn producer(database: &Database) -> Producer {
@@ -33,11 +33,11 @@ fn is_released(topic: &str) -> String {
 async fn entries_read(client: &Client, index: &str) -> i64 {
     let calm = "SELECT count(*) = 0 FROM pg_stat_activity
                  WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
-    sql::until(client, calm).await;
+    client.until(calm).await;
     let read = format!(
         "SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes WHERE schemaname = 'outboxd' AND indexrelname ~ '{index}'"
     );
-    sql::value(client, &read).await
+    client.value(&read).await
 }
 
 #[tokio::test]
@@ -51,11 +51,11 @@ async fn a_row_that_is_due_goes_at_once_beside_100_000_topics_due_next_month() {
         // The last of all by name.
         let topic = format!("zzz-{round}");
         let due = "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES";
-        sql::run(&client, &format!("{due} ('{topic}', 'r', '{{}}')")).await;
+        client.run(&format!("{due} ('{topic}', 'r', '{{}}')")).await;
         let started = Instant::now();
         assert_eq!(producer.pass().await.unwrap().released, 1, "the very next pass releases it");
         println!("released after {:?}", started.elapsed());
-        assert!(sql::value::<bool>(&client, &is_released(&topic)).await);
+        assert!(client.value::<bool>(&is_released(&topic)).await);
     }
     drop(producer);
     let read = entries_read(&client, "^notification_log.*_due$").await - before;
@@ -73,7 +73,7 @@ async fn the_next_row_goes_to_the_moment_beside_100_000_topics_due_next_month() 
     assert!(producer.next_due().is_none_or(|next_in| next_in > Duration::from_secs(60)), "nothing is due soon");
     let soon = "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
                 SELECT 'soon-' || n, 'r', '{}', clock_timestamp() + n * interval '700 ms' FROM generate_series(1, 3) n";
-    sql::run(&client, soon).await;
+    client.run(soon).await;
     let mut released = 0;
     while released < 3 {
         released += producer.pass().await.unwrap().released;
@@ -85,7 +85,7 @@ async fn the_next_row_goes_to_the_moment_beside_100_000_topics_due_next_month() 
     }
     let late = "SELECT max(extract(epoch FROM o.retry_at - l.due_at_was))::float8
                   FROM outboxd.outbox o JOIN (SELECT id, send_at AS due_at_was FROM outboxd.notification_log) l USING (id)";
-    let late: f64 = sql::value(&client, late).await;
+    let late: f64 = client.value(late).await;
     println!("released at most {late:.3} s after it was due");
     assert!((0.0..0.5).contains(&late), "{late} s");
 }
@@ -99,11 +99,11 @@ async fn after_a_long_outage_topics_take_turns_whenever_their_rows_were_due() {
                   SELECT 'campaign', 'r', jsonb '{}', now() - n * interval '1 s' FROM generate_series(10, 18000) n
                   UNION ALL
                   SELECT 'small-' || n, 'r', '{}', now() - interval '1 s' FROM generate_series(1, 1000) n";
-    sql::run(&client, missed).await;
+    client.run(missed).await;
     let mut producer = producer(&database).await;
     let small = "SELECT count(*) = 0 FROM outboxd.notification_log WHERE topic <> 'campaign' AND status = 'PENDING'";
     let mut released = 0;
-    while !sql::value::<bool>(&client, small).await {
+    while !client.value::<bool>(small).await {
         released += producer.pass().await.unwrap().released;
         assert!(released < 17_000, "the campaign does not stand in front: {released} went before");
     }
@@ -115,7 +115,7 @@ async fn after_a_long_outage_topics_take_turns_whenever_their_rows_were_due() {
         }
     }
     let left = "SELECT count(*) FROM outboxd.notification_log WHERE status = 'PENDING'";
-    assert_eq!(sql::value::<i64>(&client, left).await, 0, "nothing is left behind");
+    assert_eq!(client.value::<i64>(left).await, 0, "nothing is left behind");
 }
 
 #[tokio::test]
@@ -125,14 +125,11 @@ async fn health_and_stuck_find_what_is_overdue_beside_100_000_topics() {
     far_topics(&client).await;
     let overdue = "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
                    VALUES ('zzz', 'r', '{}', now() - interval '30 s')";
-    sql::run(&client, overdue).await;
+    client.run(overdue).await;
     // As a running instance does: a large backlog is counted once, and not by whoever asks.
-    sql::run(
-        &client,
-        "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version) VALUES ('1 h', 1, '{relay}', 'memory', 'h', '1');
-         SELECT outboxd._take_snapshot()",
-    )
-    .await;
+    let written = "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version) VALUES ('1 h', 1, '{relay}', 'memory', 'h', '1');
+        SELECT outboxd._take_snapshot()";
+    client.run(written).await;
     let read = sql::rows_read(
         &client,
         "notification_log",
@@ -142,5 +139,5 @@ async fn health_and_stuck_find_what_is_overdue_beside_100_000_topics() {
     println!("both read {read} rows and entries");
     assert!(read < 1_000, "{read} rows and entries");
     let said = "SELECT (SELECT level FROM outboxd.health WHERE name = 'overdue') || ' ' || (SELECT reason FROM outboxd.stuck WHERE topic = 'zzz')";
-    assert_eq!(sql::value::<String>(&client, said).await, "warn never released");
+    assert_eq!(client.value::<String>(said).await, "warn never released");
 }

@@ -8,8 +8,10 @@ use outboxd::telemetry::catalog::{Kind, METRICS};
 use crate::support::http::get;
 use crate::support::instance::Setup;
 use crate::support::prometheus::Scrape;
-use crate::support::provider::{Provider, Reply};
-use crate::support::{postgres, redis, sql, wait};
+use crate::support::provider::Reply;
+use crate::support::sql::Sql;
+use crate::support::world::{Carrier, World};
+use crate::support::{postgres, redis, wait};
 
 async fn scrape(addr: SocketAddr) -> Scrape {
     let answer = get(addr, "/metrics", &[]).await;
@@ -29,23 +31,21 @@ async fn until(addr: SocketAddr, what: &str, so: impl Fn(&Scrape) -> bool) -> Sc
 
 #[tokio::test]
 async fn a_working_instance_counts_what_it_does() {
-    let database = postgres::database().await;
-    let provider = Provider::start();
-    provider.answer_with(|call| match call.recipient().as_str() {
+    let world = World::new(Carrier::Memory).await;
+    world.provider.answer_with(|call| match call.recipient().as_str() {
         "bad" => Reply::status(400),
         "slow" if call.header("outboxd-attempt") == Some("1") => Reply::hang(),
         "busy" if call.header("outboxd-attempt") == Some("1") => Reply::status(503),
         _ => Reply::ok(),
     });
-    let setup = Setup::new(&database.url()).webhook(&provider.url("/hook"));
+    let setup = world.setup.clone();
     let mut instance = setup.redis(redis::shared().url(), "stream", &redis::unique_prefix()).start().await;
     let addr = instance.http_addr().await;
-    let app = database.connect().await;
     for recipient in ["good", "bad", "slow", "busy"] {
-        sql::run(&app, &format!("SELECT outboxd.notify('orders', '{recipient}', '{{}}')")).await;
+        world.run(&format!("SELECT outboxd.notify('orders', '{recipient}', '{{}}')")).await;
     }
-    sql::run(&app, "SELECT outboxd.notify('later', 'r', '{}', send_at => now() + interval '1 day')").await;
-    sql::until(&app, "SELECT count(*) = 4 FROM outboxd.notifications WHERE status IN ('SENT', 'FAILED')").await;
+    world.run("SELECT outboxd.notify('later', 'r', '{}', send_at => now() + interval '1 day')").await;
+    world.until_count(4, "notifications WHERE status IN ('SENT', 'FAILED')").await;
 
     let rows = |scrape: &Scrape, topic: &str, status: &str| {
         scrape.value("outboxd_rows", &[("topic", topic), ("status", status)])
@@ -100,10 +100,9 @@ async fn what_follows_the_death_of_a_worker_is_counted_by_whoever_ends_its_lease
     let mut survivor = setup.clone().roles("producer,relay,api").start().await;
     let addr = survivor.http_addr().await;
     let app = database.connect().await;
-    sql::run(&app, "SELECT outboxd.notify(topic, 'r', '{}') FROM unnest(ARRAY['orders', 'orders', 'once']) topic")
-        .await;
+    app.run("SELECT outboxd.notify(topic, 'r', '{}') FROM unnest(ARRAY['orders', 'orders', 'once']) topic").await;
     // All of them, so that one claim takes all.
-    sql::until(&app, "SELECT count(*) = 3 FROM outboxd.outbox WHERE state = 'published'").await;
+    app.until_count(3, "outbox WHERE state = 'published'").await;
     setup.roles("worker").failpoints("after_claim=abort").spawn().exit_code().await;
 
     let ended = |scrape: &Scrape| scrape.value("outboxd_leases_ended_total", &[]) == Some(3.0);
@@ -121,34 +120,32 @@ async fn a_row_that_expired_before_its_call_counts_as_a_dead_letter() {
     let mut instance = Setup::new(&database.url()).webhook("http://127.0.0.1:9/").start().await;
     let addr = instance.http_addr().await;
     let app = database.connect().await;
-    sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}', expires_at => now() - interval '1 s')").await;
-    sql::until(&app, "SELECT status = 'FAILED' FROM outboxd.notifications").await;
+    app.run("SELECT outboxd.notify('orders', 'r', '{}', expires_at => now() - interval '1 s')").await;
+    app.until("SELECT status = 'FAILED' FROM outboxd.notifications").await;
     let scrape = until(addr, "counted", |scrape| scrape.value("outboxd_dead_letters_total", &[]) == Some(1.0)).await;
     assert_eq!(scrape.value("outboxd_attempts_total", &[("channel", "webhook"), ("outcome", "permanent")]), None);
 }
 
 #[tokio::test]
 async fn messages_that_cannot_start_now_are_put_back_unclaimed_and_counted() {
-    let database = postgres::database().await;
-    let provider = Provider::start();
-    let setup = Setup::new(&database.url()).webhook(&provider.url("/hook"));
+    let world = World::new(Carrier::Memory).await;
+    let setup = world.setup.clone();
     let setup = setup.redis(redis::shared().url(), "stream", &redis::unique_prefix());
     let _relay = setup.clone().roles("producer,relay").start().await;
-    let app = database.connect().await;
-    sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3)").await;
-    sql::until(&app, "SELECT count(*) = 3 FROM outboxd.outbox WHERE state = 'published'").await;
-    sql::run(&app, "SELECT outboxd.pause('orders')").await;
+    world.run("SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3)").await;
+    world.until_count(3, "outbox WHERE state = 'published'").await;
+    world.run("SELECT outboxd.pause('orders')").await;
     let mut worker = setup.roles("worker,api").start().await;
     let addr = worker.http_addr().await;
     let put_back = |scrape: &Scrape| scrape.value("outboxd_put_back_total", &[]);
     until(addr, "they go back", |scrape| put_back(scrape) == Some(3.0)).await;
     let waiting =
         "SELECT count(*) = 3 FROM outboxd.outbox WHERE state = 'ready' AND retry_at IS NOT NULL AND attempts = 0";
-    sql::until(&app, waiting).await;
-    assert_eq!(provider.count(), 0);
+    world.until(waiting).await;
+    assert_eq!(world.provider.count(), 0);
 
-    sql::run(&app, "SELECT outboxd.resume('orders')").await;
-    sql::until(&app, "SELECT count(*) = 3 FROM outboxd.notifications WHERE status = 'SENT' AND attempts = 1").await;
+    world.run("SELECT outboxd.resume('orders')").await;
+    world.until_count(3, "notifications WHERE status = 'SENT' AND attempts = 1").await;
     let scrape = until(addr, "all are counted", |scrape| scrape.value("outboxd_sent_total", &[]) == Some(3.0)).await;
     assert_eq!(scrape.value("outboxd_claims_total", &[("case", "claimed")]), Some(3.0));
     assert_eq!(scrape.value("outboxd_released_total", &[]), Some(0.0), "nothing was claimed in vain");
@@ -163,10 +160,10 @@ async fn an_unpublished_row_grows_old_visibly_and_a_paused_one_does_not() {
     let mut instance = setup.redis(redis.url(), "stream", "t").roles("api").start().await;
     let addr = instance.http_addr().await;
     let app = database.connect().await;
-    sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+    app.run("SELECT outboxd.notify('orders', 'r', '{}')").await;
     let age = |scrape: &Scrape| scrape.value("outboxd_oldest_unpublished_age_seconds", &[]);
     until(addr, "it ages", |scrape| age(scrape) > Some(0.5)).await;
-    sql::run(&app, "SELECT outboxd.pause('orders')").await;
+    app.run("SELECT outboxd.pause('orders')").await;
     let scrape = until(addr, "it waits on purpose", |scrape| age(scrape) == Some(0.0)).await;
     assert_eq!(scrape.value("outboxd_rows", &[("topic", "orders"), ("status", "QUEUED")]), Some(1.0));
 }
@@ -180,7 +177,7 @@ async fn rows_are_counted_once_for_all_instances() {
     let (mut one, mut other) = (setup().start().await, setup().start().await);
     let (one, other) = (one.http_addr().await, other.http_addr().await);
     let app = database.connect().await;
-    sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+    app.run("SELECT outboxd.notify('orders', 'r', '{}')").await;
     let queued = [("topic", "orders"), ("status", "QUEUED")];
     let is_counted = |scrape: &Scrape| scrape.value("outboxd_rows", &queued) == Some(1.0);
     let counted_at = |scrape: &Scrape| scrape.value("outboxd_sampled_timestamp_seconds", &[]);
@@ -195,7 +192,7 @@ async fn rows_are_counted_once_for_all_instances() {
 #[tokio::test]
 async fn the_checks_of_the_health_view_are_gauges() {
     let database = postgres::database().await;
-    sql::run(&database.connect().await, "SELECT outboxd.pause('quiz')").await;
+    database.connect().await.run("SELECT outboxd.pause('quiz')").await;
     let mut instance = Setup::new(&database.url()).webhook("http://127.0.0.1:9/").start().await;
     let level = |scrape: &Scrape, check: &str| scrape.value("outboxd_health_level", &[("check", check)]);
     let scrape = until(instance.http_addr().await, "sampled", |scrape| level(scrape, "paused").is_some()).await;
@@ -207,28 +204,24 @@ async fn the_checks_of_the_health_view_are_gauges() {
 
 #[tokio::test]
 async fn a_held_channel_shows() {
-    let database = postgres::database().await;
-    let provider = Provider::start();
-    provider.answer(Reply::status(503).header("retry-after", "60"));
-    let mut instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
+    let world = World::new(Carrier::Memory).await;
+    world.provider.answer(Reply::status(503).header("retry-after", "60"));
+    let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
-    let app = database.connect().await;
-    sql::run(&app, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+    world.run("SELECT outboxd.notify('orders', 'r', '{}')").await;
     let held = [("channel", "webhook"), ("reason", "retry_after")];
     until(addr, "held", |scrape| scrape.value("outboxd_channel_held_origins", &held) == Some(1.0)).await;
-    sql::run(&app, "SELECT outboxd.pause_channel('webhook')").await;
+    world.run("SELECT outboxd.pause_channel('webhook')").await;
     let paused = [("channel", "webhook")];
     until(addr, "paused", |scrape| scrape.value("outboxd_channel_paused", &paused) == Some(1.0)).await;
 }
 
 #[tokio::test]
 async fn every_metric_is_described_and_named_as_prometheus_wants_it() {
-    let database = postgres::database().await;
-    let provider = Provider::start();
-    let mut instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
+    let world = World::new(Carrier::Memory).await;
+    let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
-    let app = database.connect().await;
-    sql::run(&app, "SELECT outboxd.notify('a \"quoted\\\\topic\"', 'r', '{}')").await;
+    world.run("SELECT outboxd.notify('a \"quoted\\\\topic\"', 'r', '{}')").await;
     let scrape = until(addr, "it is counted", |scrape| scrape.value("outboxd_sent_total", &[]) == Some(1.0)).await;
     for (name, family) in &scrape.0 {
         let metric = METRICS.iter().find(|metric| metric.name == name);
@@ -262,9 +255,9 @@ async fn what_failed_before_anybody_was_called_is_not_counted_as_a_call() {
     let addr = instance.http_addr().await;
     let app = database.connect().await;
     // The guard refuses the one, the template the other.
-    sql::run(&app, "SELECT outboxd.notify('orders', 'http://127.0.0.1:9/', '{\"text\": 1}')").await;
-    sql::run(&app, "SELECT outboxd.notify('orders', 'https://provider.example/', '{}')").await;
-    sql::until(&app, "SELECT count(*) = 2 FROM outboxd.notifications WHERE status = 'FAILED'").await;
+    app.run("SELECT outboxd.notify('orders', 'http://127.0.0.1:9/', '{\"text\": 1}')").await;
+    app.run("SELECT outboxd.notify('orders', 'https://provider.example/', '{}')").await;
+    app.until_count(2, "notifications WHERE status = 'FAILED'").await;
     let attempts = |scrape: &Scrape, outcome| {
         scrape.value("outboxd_attempts_total", &[("channel", "webhook"), ("outcome", outcome)])
     };

@@ -13,7 +13,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use crate::leader::config;
 use crate::support::command::{outboxd, run_in};
 use crate::support::postgres::{self, Database, connect};
-use crate::support::sql::{run, until, value, values};
+use crate::support::sql::Sql;
 
 async fn session(database: &Database) -> Session {
     Session::open(&config(database, &[])).await.unwrap()
@@ -57,7 +57,7 @@ async fn status_tells_what_is_applied_and_what_is_to_come() {
     let before = migrate::status(&asking).await.unwrap();
     assert!(before.iter().all(|migration| migration.applied_on.is_none()));
     assert!(before.iter().all(|migration| migration.sql.contains("outboxd.")), "--dry-run can show the text");
-    assert!(!value::<bool>(&client, "SELECT to_regnamespace('outboxd') IS NOT NULL").await, "asking changes nothing");
+    assert!(!client.value::<bool>("SELECT to_regnamespace('outboxd') IS NOT NULL").await, "asking changes nothing");
     let report = migrate::run(&mut client, Install::Always).await.unwrap();
     assert_eq!(report.applied.len(), before.len());
     assert_eq!(report.applied[0], "V0001 notifications");
@@ -71,16 +71,16 @@ async fn a_start_installs_nothing_twice_and_migrate_installs_anew() {
     let mut client = postgres::database().await.connect().await;
     let again = migrate::run(&mut client, Install::IfChanged).await.unwrap();
     assert!(again.applied.is_empty() && !again.installed);
-    run(&client, "DROP FUNCTION outboxd.cancel(bigint)").await;
+    client.run("DROP FUNCTION outboxd.cancel(bigint)").await;
     assert!(migrate::run(&mut client, Install::Always).await.unwrap().installed);
-    run(&client, "SELECT outboxd.cancel(outboxd.notify('t', 'r', '{}'))").await;
+    client.run("SELECT outboxd.cancel(outboxd.notify('t', 'r', '{}'))").await;
 }
 
 #[tokio::test]
 async fn an_older_binary_that_starts_leaves_newer_functions_alone() {
     let mut client = postgres::database().await.connect().await;
     for (installed, replaced) in [("99.0.0 aa", false), ("0.0.1 aa", true), ("", true)] {
-        run(&client, &format!("UPDATE outboxd.setting SET sql_installed = '{installed}'")).await;
+        client.run(&format!("UPDATE outboxd.setting SET sql_installed = '{installed}'")).await;
         let report = migrate::run(&mut client, Install::IfChanged).await.unwrap();
         assert_eq!(report.installed, replaced, "after {installed:?}");
     }
@@ -90,10 +90,10 @@ async fn an_older_binary_that_starts_leaves_newer_functions_alone() {
 async fn migrating_neither_waits_for_the_apps_transactions_nor_holds_up_its_writes() {
     let database = postgres::database().await;
     let (app, other_app) = (database.connect().await, database.connect().await);
-    run(&app, "BEGIN; SELECT outboxd.notify('t', 'r', '{}')").await;
-    run(&app, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')").await;
+    app.run("BEGIN; SELECT outboxd.notify('t', 'r', '{}')").await;
+    app.run("INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')").await;
     let mut migrator = database.connect().await;
-    run(&migrator, "SET lock_timeout = '2s'").await;
+    migrator.run("SET lock_timeout = '2s'").await;
     migrate::run(&mut migrator, Install::Always).await.expect("no lock of the app is in its way");
 
     // And the other way round: what an unfinished installation holds does not stop the app.
@@ -101,11 +101,11 @@ async fn migrating_neither_waits_for_the_apps_transactions_nor_holds_up_its_writ
     for (_, sql) in migrate::FUNCTIONS.iter().chain(migrate::VIEWS) {
         open.batch_execute(sql).await.unwrap();
     }
-    run(&other_app, "SET lock_timeout = '2s'").await;
-    run(&other_app, "SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'k'), outboxd.publish('t', 'k', '{}')").await;
-    run(&other_app, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')").await;
+    other_app.run("SET lock_timeout = '2s'").await;
+    other_app.run("SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'k'), outboxd.publish('t', 'k', '{}')").await;
+    other_app.run("INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')").await;
     open.rollback().await.unwrap();
-    run(&app, "COMMIT").await;
+    app.run("COMMIT").await;
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_login_with_too_few_rights_is_told_what_it_needs() {
     let database = postgres::empty_database().await;
     let admin = database.connect().await;
     let login = format!("weak_{}", database.name);
-    run(&admin, &format!("CREATE ROLE {login} LOGIN")).await;
+    admin.run(&format!("CREATE ROLE {login} LOGIN")).await;
     let mut client = connect(&database.url_as(&login)).await;
     let error = migrate::run(&mut client, Install::Always).await.expect_err("it may not create a schema");
     let Error::MissingRights { user, message, hint } = &error else { panic!("{error:?}") };
@@ -142,11 +142,7 @@ async fn the_service_role_can_start_on_a_schema_that_is_up_to_date() {
 #[tokio::test]
 async fn a_newer_schema_is_refused() {
     let mut client = postgres::database().await.connect().await;
-    run(
-        &client,
-        "INSERT INTO outboxd.refinery_schema_history (version, name, applied_on, checksum) VALUES (9999, 'later', '', '0')",
-    )
-    .await;
+    client.run("INSERT INTO outboxd.refinery_schema_history (version, name, applied_on, checksum) VALUES (9999, 'later', '', '0')").await;
     let error = migrate::run(&mut client, Install::IfChanged).await.expect_err("it is from the future");
     assert!(matches!(error, Error::SchemaNewer { schema: 9999, binary } if binary == migrate::newest()), "{error:?}");
 }
@@ -163,7 +159,7 @@ const OLD_HISTORY: &str = "CREATE SCHEMA outboxd;
 async fn a_database_with_the_old_history_is_refused_and_says_what_to_do() {
     let database = postgres::empty_database().await;
     let mut client = database.connect().await;
-    run(&client, OLD_HISTORY).await;
+    client.run(OLD_HISTORY).await;
     for install in [Install::Always, Install::IfChanged] {
         let error = migrate::run(&mut client, install).await.expect_err("nothing leads on from there");
         assert!(
@@ -172,7 +168,7 @@ async fn a_database_with_the_old_history_is_refused_and_says_what_to_do() {
         );
     }
     assert!(matches!(migrate::status(&session(&database).await).await, Err(Error::BeforeFirstRelease { .. })));
-    assert_eq!(values::<i64>(&client, "SELECT id FROM outboxd.notification_log").await, [1], "it is left as it was");
+    assert_eq!(client.values::<i64>("SELECT id FROM outboxd.notification_log").await, [1], "it is left as it was");
     for args in [&["migrate"][..], &["migrate", "--status"], &["migrate", "--dry-run"]] {
         let done = outboxd(&database.url(), args, &[]).await;
         let said = done.err;
@@ -187,19 +183,16 @@ async fn a_database_with_the_old_history_is_refused_and_says_what_to_do() {
         }
     }
     // What it says to do works. The lock was let go.
-    run(&client, "DROP SCHEMA outboxd CASCADE").await;
+    client.run("DROP SCHEMA outboxd CASCADE").await;
     migrate::run(&mut client, Install::Always).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_edited_migration_is_refused() {
     let mut client = postgres::database().await.connect().await;
-    run(
-        &client,
-        "DELETE FROM outboxd.refinery_schema_history WHERE version = (SELECT max(version) FROM outboxd.refinery_schema_history);
-         UPDATE outboxd.refinery_schema_history SET checksum = '1' WHERE version = 1",
-    )
-    .await;
+    let deleted = "DELETE FROM outboxd.refinery_schema_history WHERE version = (SELECT max(version) FROM outboxd.refinery_schema_history);
+        UPDATE outboxd.refinery_schema_history SET checksum = '1' WHERE version = 1";
+    client.run(deleted).await;
     let error = migrate::run(&mut client, Install::IfChanged).await.expect_err("its past differs");
     assert!(matches!(error, Error::Diverged(_)), "{error:?}");
 }
@@ -208,21 +201,18 @@ async fn an_edited_migration_is_refused() {
 async fn a_hostile_search_path_of_the_migrating_login_gets_nothing_into_the_schema() {
     let database = postgres::empty_database().await;
     let admin = database.connect().await;
-    run(
-        &admin,
-        "CREATE SCHEMA hostile;
-         CREATE FUNCTION hostile.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT ''infinity''::timestamptz';
-         CREATE FUNCTION hostile.now() RETURNS timestamptz LANGUAGE sql AS 'SELECT ''infinity''::timestamptz';
-         CREATE FUNCTION hostile.octet_length(text) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 1'",
-    )
-    .await;
-    run(&admin, &format!("ALTER DATABASE {} SET search_path = hostile, pg_catalog", database.name)).await;
+    let created = "CREATE SCHEMA hostile;
+        CREATE FUNCTION hostile.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT ''infinity''::timestamptz';
+        CREATE FUNCTION hostile.now() RETURNS timestamptz LANGUAGE sql AS 'SELECT ''infinity''::timestamptz';
+        CREATE FUNCTION hostile.octet_length(text) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 1'";
+    admin.run(created).await;
+    admin.run(&format!("ALTER DATABASE {} SET search_path = hostile, pg_catalog", database.name)).await;
     let mut client = database.connect().await;
     migrate::run(&mut client, Install::Always).await.unwrap();
     let depends = "SELECT count(*) FROM pg_catalog.pg_depend WHERE refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass
                       AND refobjid IN (SELECT oid FROM pg_catalog.pg_proc WHERE pronamespace = 'hostile'::pg_catalog.regnamespace)";
-    assert_eq!(value::<i64>(&client, depends).await, 0);
-    assert_eq!(value::<String>(&client, "SHOW search_path").await, "hostile, pg_catalog", "the login's own is back");
+    assert_eq!(client.value::<i64>(depends).await, 0);
+    assert_eq!(client.value::<String>("SHOW search_path").await, "hostile, pg_catalog", "the login's own is back");
 }
 
 /// A connection whose notices and warnings can be read.
@@ -245,8 +235,8 @@ async fn roles_that_may_not_be_created_are_warned_of_and_granted_once_a_dba_made
     // Roles belong to the server, so this needs one that never had ours.
     let server = postgres::start("").await;
     let admin = connect(&server.url("postgres")).await;
-    run(&admin, "CREATE ROLE owner LOGIN NOCREATEROLE").await;
-    run(&admin, "CREATE DATABASE app OWNER owner").await;
+    admin.run("CREATE ROLE owner LOGIN NOCREATEROLE").await;
+    admin.run("CREATE DATABASE app OWNER owner").await;
     let url = server.url_as("owner", "app");
     let (mut owner, mut notices) = connect_hearing_notices(&url).await;
 
@@ -259,20 +249,20 @@ async fn roles_that_may_not_be_created_are_warned_of_and_granted_once_a_dba_made
         notices.recv().await.unwrap(),
         "WARNING: role outboxd_app is missing and may not be created by owner: let a DBA run what `outboxd roles` prints, then migrate again"
     );
-    run(&owner, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    owner.run("SELECT outboxd.notify('t', 'r', '{}')").await;
 
     let dba = connect(&server.url("app")).await;
-    run(&dba, include_str!("../../sql/roles.sql")).await;
-    run(&dba, include_str!("../../sql/roles.sql")).await;
+    dba.run(include_str!("../../sql/roles.sql")).await;
+    dba.run(include_str!("../../sql/roles.sql")).await;
     let report = migrate::run(&mut owner, Install::Always).await.unwrap();
     assert_eq!(report.roles_missing, [""; 0]);
     let granted = "SELECT has_function_privilege(r, 'outboxd.' || f, 'EXECUTE') FROM (VALUES
         ('outboxd_app', 'notify_many(text, jsonb)'), ('outboxd_app', 'notify(text, text, json, timestamptz, text, text, timestamptz, jsonb)'),
         ('outboxd_operator', 'cancel(bigint)'), ('outboxd_reader', '_count_active()'), ('outboxd_service', '_ring()')) v(r, f)";
-    assert_eq!(values::<bool>(&owner, granted).await, [true; 5]);
-    assert!(value::<bool>(&owner, "SELECT pg_has_role('outboxd_service', 'pg_read_all_stats', 'MEMBER')").await);
+    assert_eq!(owner.values::<bool>(granted).await, [true; 5]);
+    assert!(owner.value::<bool>("SELECT pg_has_role('outboxd_service', 'pg_read_all_stats', 'MEMBER')").await);
     let reads = "SELECT proowner::regrole::text FROM pg_proc WHERE proname = '_read_audience'";
-    assert_eq!(value::<String>(&owner, reads).await, "outboxd_audience");
+    assert_eq!(owner.value::<String>(reads).await, "outboxd_audience");
     migrate::run(&mut owner, Install::Always).await.expect("who handed the function over can install it anew");
 }
 
@@ -283,18 +273,18 @@ async fn a_stranger_who_holds_the_lock_of_migrations_delays_none() {
     let mut owner = database.connect().await;
     // Before there is a schema, and after.
     for _ in 0..2 {
-        run(&stranger, "SELECT pg_advisory_lock(x'6f7574626f786401'::bit(64)::bigint)").await;
+        stranger.run("SELECT pg_advisory_lock(x'6f7574626f786401'::bit(64)::bigint)").await;
         let migrated = tokio::time::timeout(Duration::from_secs(60), migrate::run(&mut owner, Install::Always)).await;
         migrated.expect("nobody waits for a stranger").unwrap();
     }
     // One of ours is waited for.
     let other = database.connect().await;
-    run(&stranger, "SELECT pg_advisory_unlock_all()").await;
-    run(&other, "SELECT pg_advisory_lock(x'6f7574626f786401'::bit(64)::bigint)").await;
+    stranger.run("SELECT pg_advisory_unlock_all()").await;
+    other.run("SELECT pg_advisory_lock(x'6f7574626f786401'::bit(64)::bigint)").await;
     let (migrated, ()) = tokio::join!(migrate::run(&mut owner, Install::Always), async {
         let tried = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_locks l LEFT JOIN%' AND pid <> pg_backend_pid()";
-        until(&other, tried).await;
-        run(&other, "SELECT pg_advisory_unlock_all()").await;
+        other.until(tried).await;
+        other.run("SELECT pg_advisory_unlock_all()").await;
     });
     migrated.unwrap();
 }

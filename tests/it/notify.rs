@@ -5,47 +5,47 @@ use tokio_postgres::Client;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::support::postgres;
-use crate::support::sql::{Refusal, refused, run, value, values};
+use crate::support::sql::{Refusal, Sql};
 use crate::support::world::{Carrier, World};
 
 #[tokio::test]
 async fn a_rolled_back_transaction_leaves_no_row() {
     let client = postgres::database().await.connect().await;
-    run(&client, "BEGIN").await;
-    run(&client, "SELECT outboxd.notify('t', 'r', '{}'), outboxd.notify('t', 'r', '{}', dedup_key => 'k')").await;
-    run(&client, "SELECT outboxd.notify_many('t', '[{\"recipient\": \"r\", \"payload\": 1}]')").await;
-    run(&client, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')").await;
-    run(&client, "ROLLBACK").await;
+    client.run("BEGIN").await;
+    client.run("SELECT outboxd.notify('t', 'r', '{}'), outboxd.notify('t', 'r', '{}', dedup_key => 'k')").await;
+    client.run("SELECT outboxd.notify_many('t', '[{\"recipient\": \"r\", \"payload\": 1}]')").await;
+    client.run("INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')").await;
+    client.run("ROLLBACK").await;
     let rows = "SELECT (SELECT count(*) FROM outboxd.notification_log) + (SELECT count(*) FROM outboxd.outbox)";
-    assert_eq!(value::<i64>(&client, rows).await, 0);
+    assert_eq!(client.value::<i64>(rows).await, 0);
 }
 
 #[tokio::test]
 async fn both_rows_are_there_right_after_the_commit_and_the_log_says_queued() {
     let database = postgres::database().await;
     let (app, observer) = (database.connect().await, database.connect().await);
-    run(&app, "BEGIN").await;
-    let id: i64 = value(&app, "SELECT outboxd.notify('t', 'r', '{\"a\": 1}')").await;
+    app.run("BEGIN").await;
+    let id: i64 = app.value("SELECT outboxd.notify('t', 'r', '{\"a\": 1}')").await;
     let seen = format!(
         "SELECT concat_ws(' ', l.status, l.topic, l.recipient, l.payload, o.topic, o.state, o.epoch, o.attempts)
            FROM outboxd.notification_log l JOIN outboxd.outbox o USING (id) WHERE id = {id}"
     );
     let wanted = ["QUEUED t r {\"a\": 1} t ready 0 0"];
-    assert_eq!(values::<String>(&app, &seen).await, wanted, "by the transaction itself");
-    assert_eq!(values::<String>(&observer, &seen).await, [""; 0], "by nobody else before the commit");
-    run(&app, "COMMIT").await;
-    assert_eq!(values::<String>(&observer, &seen).await, wanted);
+    assert_eq!(app.values::<String>(&seen).await, wanted, "by the transaction itself");
+    assert_eq!(observer.values::<String>(&seen).await, [""; 0], "by nobody else before the commit");
+    app.run("COMMIT").await;
+    assert_eq!(observer.values::<String>(&seen).await, wanted);
 }
 
 #[tokio::test]
 async fn a_committed_notification_has_all_that_was_given() {
     let client = postgres::database().await.connect().await;
-    let id: i64 = value(
-        &client,
-        "SELECT outboxd.notify('t', 'r', '{\"a\": 1}', dedup_key => 'd', ordering_key => 'k',
+    let id: i64 = client
+        .value(
+            "SELECT outboxd.notify('t', 'r', '{\"a\": 1}', dedup_key => 'd', ordering_key => 'k',
                                headers => '{\"traceparent\": \"00\"}', expires_at => now() + interval '1 hour')",
-    )
-    .await;
+        )
+        .await;
     let row = client
         .query_one(
             "SELECT l.status::text, l.payload::text, l.headers ->> 'traceparent', l.expires_at > now(), l.dedup_key,
@@ -70,26 +70,22 @@ async fn a_committed_notification_has_all_that_was_given() {
 #[tokio::test]
 async fn a_later_send_at_and_a_plain_insert_are_pending() {
     let client = postgres::database().await.connect().await;
-    run(&client, "SELECT outboxd.notify('t', 'later', '{}', send_at => now() + interval '1 hour')").await;
-    run(&client, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'plain', '{}')").await;
-    let pending = "SELECT count(*) FROM outboxd.notification_log WHERE status = 'PENDING' AND due_at = send_at";
-    assert_eq!(value::<i64>(&client, pending).await, 2);
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox").await, 0);
+    client.run("SELECT outboxd.notify('t', 'later', '{}', send_at => now() + interval '1 hour')").await;
+    client.run("INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'plain', '{}')").await;
+    assert_eq!(client.count("notification_log WHERE status = 'PENDING' AND due_at = send_at").await, 2);
+    assert_eq!(client.count("outbox").await, 0);
 }
 
 #[tokio::test]
 async fn the_present_is_due_also_inside_a_long_transaction() {
     let client = postgres::database().await.connect().await;
-    run(&client, "BEGIN").await;
-    run(&client, "SELECT outboxd.notify('t', 'r', '{}', send_at => clock_timestamp())").await;
-    run(
-        &client,
-        "SELECT outboxd.notify_many('t', jsonb_build_array(
-            jsonb_build_object('recipient', 'r', 'payload', 1, 'send_at', clock_timestamp())))",
-    )
-    .await;
-    run(&client, "COMMIT").await;
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox").await, 2);
+    client.run("BEGIN").await;
+    client.run("SELECT outboxd.notify('t', 'r', '{}', send_at => clock_timestamp())").await;
+    let called = "SELECT outboxd.notify_many('t', jsonb_build_array(
+                  jsonb_build_object('recipient', 'r', 'payload', 1, 'send_at', clock_timestamp())))";
+    client.run(called).await;
+    client.run("COMMIT").await;
+    assert_eq!(client.count("outbox").await, 2);
 }
 
 const REQUIRED: &str = "topic, recipient and payload are required.";
@@ -134,23 +130,23 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
 #[tokio::test]
 async fn bad_arguments_are_refused_with_a_code_a_message_and_a_hint() {
     let client = postgres::database().await.connect().await;
-    run(&client, "SET timezone = 'UTC'").await;
+    client.run("SET timezone = 'UTC'").await;
     for (arguments, code, message, hint) in REFUSED {
-        let refusal = refused(&client, &format!("SELECT outboxd.notify({arguments})")).await;
+        let refusal = client.refused(&format!("SELECT outboxd.notify({arguments})")).await;
         let wanted = Refusal { code: code.to_string(), message: message.to_string(), hint: hint.to_string() };
         assert_eq!(refusal, wanted, "notify({arguments})");
     }
     let nul = client.query("SELECT outboxd.notify($1, 'r', '{}')", &[&"to\0pic"]).await.expect_err("NUL is refused");
     assert_eq!(Refusal::of(&nul).code, "22021");
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.notification_log").await, 0);
+    assert_eq!(client.count("notification_log").await, 0);
 }
 
 #[tokio::test]
 async fn a_payload_has_at_most_256_kib_of_text() {
     let client = postgres::database().await.connect().await;
     let of_bytes = |bytes: usize| format!("SELECT outboxd.notify('t', 'r', to_jsonb(repeat('x', {})))", bytes - 2);
-    run(&client, &of_bytes(262_144)).await;
-    let refusal = refused(&client, &of_bytes(262_145)).await;
+    client.run(&of_bytes(262_144)).await;
+    let refusal = client.refused(&of_bytes(262_145)).await;
     assert_eq!(refusal.code, "23514");
     assert_eq!(refusal.message, "notify: payload has 262145 bytes, the limit is 262144");
     assert_eq!(refusal.hint, "Store the document elsewhere and send a reference.");
@@ -159,13 +155,13 @@ async fn a_payload_has_at_most_256_kib_of_text() {
 #[tokio::test]
 async fn a_payload_that_is_stored_compressed_does_not_slip_under_the_limit() {
     let client = postgres::database().await.connect().await;
-    run(&client, "CREATE TABLE document (body jsonb)").await;
-    run(&client, "INSERT INTO document VALUES (to_jsonb(repeat('x', 1000000)))").await;
-    assert!(value::<i32>(&client, "SELECT pg_column_size(body) FROM document").await < 262_144, "it is compressed");
-    let refusal = refused(&client, "SELECT outboxd.notify('t', 'r', body) FROM document").await;
+    client.run("CREATE TABLE document (body jsonb)").await;
+    client.run("INSERT INTO document VALUES (to_jsonb(repeat('x', 1000000)))").await;
+    assert!(client.value::<i32>("SELECT pg_column_size(body) FROM document").await < 262_144, "it is compressed");
+    let refusal = client.refused("SELECT outboxd.notify('t', 'r', body) FROM document").await;
     assert_eq!(refusal.message, "notify: payload has 1000002 bytes, the limit is 262144");
     // A number of few bytes whose text is long counts as what is sent; here the table itself refuses.
-    let refusal = refused(&client, "SELECT outboxd.notify('t', 'r', '[1e131071, 1e131071]')").await;
+    let refusal = client.refused("SELECT outboxd.notify('t', 'r', '[1e131071, 1e131071]')").await;
     assert_eq!(refusal.code, "23514");
     assert!(refusal.message.contains("\"payload_has_at_most_256_kib\""), "{refusal:?}");
 }
@@ -214,10 +210,10 @@ fn insert_with(column: &str, value: &str) -> String {
 
 /// Both ways refuse it: notify() with a hint, the table by the name of the rule.
 async fn assert_refused_by_both(client: &Client, constraint: &str, column: &str, value: &str) {
-    let refusal = refused(client, &notify_with(column, value)).await;
+    let refusal = client.refused(&notify_with(column, value)).await;
     assert_eq!(refusal.code, "23514", "{column} {value}: {refusal:?}");
     assert!(refusal.message.starts_with("notify: ") && !refusal.hint.is_empty(), "{column} {value}: {refusal:?}");
-    let refusal = refused(client, &insert_with(column, value)).await;
+    let refusal = client.refused(&insert_with(column, value)).await;
     assert_eq!(refusal.code, "23514", "{column} {value}: {refusal:?}");
     assert!(refusal.message.contains(&format!("\"{constraint}\"")), "{column} {value}: {refusal:?}");
 }
@@ -231,10 +227,10 @@ async fn each_rule_of_the_table_holds_for_notify_and_for_a_plain_insert() {
     let mut tried: Vec<&str> = BROKEN.iter().map(|(constraint, ..)| *constraint).collect();
     tried.push("times_are_in_the_years_1_to_9999"); // below
     let rules = "SELECT conname::text FROM pg_constraint WHERE contype = 'c' AND conrelid = 'outboxd.notification_log'::regclass";
-    for rule in values::<String>(&client, rules).await {
+    for rule in client.values::<String>(rules).await {
         assert!(tried.contains(&rule.as_str()), "nobody tries to break {rule}");
     }
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.notification_log").await, 0);
+    assert_eq!(client.count("notification_log").await, 0);
 }
 
 #[tokio::test]
@@ -256,11 +252,10 @@ async fn the_longest_and_the_strangest_legal_values_pass_both_ways() {
         ("expires_at", "'9999-12-31 00:00Z'"),
     ];
     for (column, value) in legal {
-        run(&client, &notify_with(column, value)).await;
-        run(&client, &insert_with(column, value)).await;
+        client.run(&notify_with(column, value)).await;
+        client.run(&insert_with(column, value)).await;
     }
-    let rows = "SELECT count(*) FROM outboxd.notification_log";
-    assert_eq!(value::<i64>(&client, rows).await, 2 * i64::try_from(legal.len()).unwrap());
+    assert_eq!(client.count("notification_log").await, 2 * i64::try_from(legal.len()).unwrap());
 }
 
 #[tokio::test]
@@ -272,7 +267,7 @@ async fn times_outside_the_years_1_to_9999_are_refused_by_both() {
             assert_refused_by_both(&client, "times_are_in_the_years_1_to_9999", column, &value).await;
             let item =
                 format!("jsonb_build_array(jsonb_build_object('recipient', 'r', 'payload', 1, '{column}', '{time}'))");
-            let refusal = refused(&client, &format!("SELECT outboxd.notify_many('t', {item})")).await;
+            let refusal = client.refused(&format!("SELECT outboxd.notify_many('t', {item})")).await;
             assert_eq!(refusal.code, "23514", "{column} {time}: {refusal:?}");
         }
     }
@@ -282,17 +277,17 @@ async fn times_outside_the_years_1_to_9999_are_refused_by_both() {
 async fn a_notification_that_is_already_expired_is_recorded_and_not_refused() {
     let world = World::new(Carrier::Memory).await;
     let past = "'2001-01-01 00:00Z'";
-    run(&world.app, &notify_with("expires_at", past)).await;
-    run(&world.app, &insert_with("expires_at", past)).await;
+    world.run(&notify_with("expires_at", past)).await;
+    world.run(&insert_with("expires_at", past)).await;
     let item = format!("'[{{\"recipient\": \"r\", \"payload\": 1, \"expires_at\": {}}}]'", past.replace('\'', "\""));
-    run(&world.app, &format!("SELECT outboxd.notify_many('t', {item})")).await;
-    run(&world.app, "SELECT outboxd.notify('t', 'r', '{}', ordering_key => 'k', expires_at => '2001-01-01')").await;
+    world.run(&format!("SELECT outboxd.notify_many('t', {item})")).await;
+    world.run("SELECT outboxd.notify('t', 'r', '{}', ordering_key => 'k', expires_at => '2001-01-01')").await;
     let recorded = "SELECT string_agg(status::text, ' ' ORDER BY id) FROM outboxd.notification_log";
-    assert_eq!(value::<String>(&world.app, recorded).await, "QUEUED PENDING QUEUED QUEUED");
+    assert_eq!(world.value::<String>(recorded).await, "QUEUED PENDING QUEUED QUEUED");
     let _instance = world.setup.start().await;
     world.until_ended().await;
     let ended = "SELECT DISTINCT concat_ws(' ', status, error) FROM outboxd.notifications";
-    assert_eq!(values::<String>(&world.app, ended).await, ["FAILED expired"]);
+    assert_eq!(world.values::<String>(ended).await, ["FAILED expired"]);
     assert_eq!(world.provider.count(), 0);
 }
 
@@ -301,18 +296,17 @@ async fn null_for_an_optional_argument_means_its_default() {
     let client = postgres::database().await.connect().await;
     let optional = ["send_at", "dedup_key", "ordering_key", "expires_at", "headers"];
     for argument in optional {
-        run(&client, &notify_with(argument, "NULL")).await;
+        client.run(&notify_with(argument, "NULL")).await;
         let item = format!("[{{\"recipient\": \"r\", \"payload\": {{}}, \"{argument}\": null}}]");
-        run(&client, &format!("SELECT outboxd.notify_many('t', '{item}')")).await;
+        client.run(&format!("SELECT outboxd.notify_many('t', '{item}')")).await;
     }
-    run(&client, "SELECT outboxd.notify('t', 'r', '{}', NULL, NULL, NULL, NULL, NULL)").await;
-    run(&client, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    client.run("SELECT outboxd.notify('t', 'r', '{}', NULL, NULL, NULL, NULL, NULL)").await;
+    client.run("SELECT outboxd.notify('t', 'r', '{}')").await;
     let alike = "SELECT DISTINCT concat_ws(' ', l.status, l.payload, l.send_at BETWEEN l.created_at - interval '1 min' AND clock_timestamp(),
                                  l.dedup_key IS NULL, l.ordering_key IS NULL, l.expires_at IS NULL, l.headers IS NULL, o.state)
                    FROM outboxd.notification_log l JOIN outboxd.outbox o USING (id)";
-    assert_eq!(values::<String>(&client, alike).await, ["QUEUED {} t t t t t ready"]);
-    let rows = "SELECT count(*) FROM outboxd.notification_log";
-    assert_eq!(value::<i64>(&client, rows).await, 2 * i64::try_from(optional.len()).unwrap() + 2);
+    assert_eq!(client.values::<String>(alike).await, ["QUEUED {} t t t t t ready"]);
+    assert_eq!(client.count("notification_log").await, 2 * i64::try_from(optional.len()).unwrap() + 2);
 }
 
 #[tokio::test]
@@ -323,9 +317,9 @@ async fn the_longest_topic_and_key_fit_the_index_in_any_script() {
         format!("(SELECT left(string_agg(md5(random()::text), ''), {bytes}) FROM generate_series(1, 20))")
     };
     let (topic, key) = (noise(200), noise(512));
-    run(&client, &format!("SELECT outboxd.notify({topic}, 'r', '{{}}', dedup_key => {key}, ordering_key => {key})"))
-        .await;
-    run(&client, &format!("SELECT * FROM outboxd.receive({topic}, {key})")).await;
+    let called = format!("SELECT outboxd.notify({topic}, 'r', '{{}}', dedup_key => {key}, ordering_key => {key})");
+    client.run(&called).await;
+    client.run(&format!("SELECT * FROM outboxd.receive({topic}, {key})")).await;
 }
 
 /// Postgres picks one of three functions by the types it is given; whoever calls should not notice.
@@ -352,12 +346,11 @@ async fn every_way_to_give_the_arguments_is_understood() {
         "topic => 't'::text, payload => '{}'::json, headers => '{}', recipient => 'r'",
     ];
     for way in ways {
-        run(&client, &format!("SELECT outboxd.notify({way})")).await;
+        client.run(&format!("SELECT outboxd.notify({way})")).await;
     }
-    let written =
-        "SELECT count(*) FROM outboxd.notifications WHERE topic = 't' AND recipient = 'r' AND status = 'QUEUED'
+    let written = "notifications WHERE topic = 't' AND recipient = 'r' AND status = 'QUEUED'
                       AND payload = '{}'";
-    assert_eq!(value::<i64>(&client, written).await, ways.len() as i64);
+    assert_eq!(client.count(written).await, ways.len() as i64);
 }
 
 #[tokio::test]
@@ -365,12 +358,12 @@ async fn a_payload_is_the_same_as_jsonb_json_text_or_an_untyped_literal() {
     let client = postgres::database().await.connect().await;
     let document = r#"{"b": 1.50, "a": ["x", null], "한": "\"quoted\""}"#;
     for form in ["::jsonb", "::json", "::text", "::varchar", ""] {
-        run(&client, &format!("SELECT outboxd.notify('t', 'r', '{document}'{form})")).await;
+        client.run(&format!("SELECT outboxd.notify('t', 'r', '{document}'{form})")).await;
     }
-    let payloads: Vec<Value> = values(&client, "SELECT payload FROM outboxd.notification_log").await;
+    let payloads: Vec<Value> = client.values("SELECT payload FROM outboxd.notification_log").await;
     let wanted: Value = serde_json::from_str(document).unwrap();
     assert_eq!(payloads, vec![wanted; 5]);
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox WHERE state = 'ready'").await, 5);
+    assert_eq!(client.count("outbox WHERE state = 'ready'").await, 5);
 }
 
 #[tokio::test]
@@ -394,7 +387,7 @@ async fn a_driver_can_bind_the_payload_in_each_form() {
         client.query_one(&keyed, &[&"t", &"r", *payload, &Some(*form)]).await.unwrap();
         client.query_one(&keyed, &[&"t", &"r", *payload, &None::<&str>]).await.unwrap();
     }
-    let payloads: Vec<Value> = values(&client, "SELECT payload FROM outboxd.notification_log").await;
+    let payloads: Vec<Value> = client.values("SELECT payload FROM outboxd.notification_log").await;
     assert_eq!(payloads, vec![document.clone(); 3 * forms.len()]);
 }
 
@@ -407,7 +400,7 @@ async fn an_app_can_ask_for_the_status_of_what_it_wrote() {
     assert_eq!(status.params(), [Type::INT8]);
     let of = async |id: i64| -> Option<String> { app.query_one(&status, &[&id]).await.unwrap().get(0) };
     assert_eq!(of(4711).await, None, "nobody's id");
-    let id: i64 = value(&app, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    let id: i64 = app.value("SELECT outboxd.notify('t', 'r', '{}')").await;
     let views = format!("SELECT status FROM outboxd.notifications WHERE id = {id}");
     for (wanted, how) in [
         ("QUEUED", ""),
@@ -420,10 +413,10 @@ async fn an_app_can_ask_for_the_status_of_what_it_wrote() {
         ("FAILED", "UPDATE outboxd.notification_log SET status = 'FAILED'"),
         ("CANCELED", "UPDATE outboxd.notification_log SET status = 'CANCELED'"),
     ] {
-        run(&admin, how).await;
+        admin.run(how).await;
         assert_eq!(of(id).await.as_deref(), Some(wanted));
-        assert_eq!(value::<String>(&admin, &views).await, wanted, "the view says the same");
+        assert_eq!(admin.value::<String>(&views).await, wanted, "the view says the same");
     }
-    let later: i64 = value(&app, "SELECT outboxd.notify('t', 'r', '{}', send_at => now() + interval '1 day')").await;
+    let later: i64 = app.value("SELECT outboxd.notify('t', 'r', '{}', send_at => now() + interval '1 day')").await;
     assert_eq!(of(later).await.as_deref(), Some("PENDING"));
 }

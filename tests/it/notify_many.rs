@@ -3,10 +3,10 @@
 use tokio_postgres::Client;
 
 use crate::support::postgres;
-use crate::support::sql::{Refusal, pid, refused, run, until_blocked, value, values};
+use crate::support::sql::{Refusal, Sql, pid, until_blocked, values};
 
 async fn ids(client: &Client, items: &str) -> Vec<i64> {
-    values(client, &format!("SELECT * FROM outboxd.notify_many('t', '{items}')")).await
+    client.values(&format!("SELECT * FROM outboxd.notify_many('t', '{items}')")).await
 }
 
 #[tokio::test]
@@ -14,7 +14,7 @@ async fn ids_come_in_the_order_given() {
     let client = postgres::database().await.connect().await;
     let items = "(SELECT jsonb_agg(jsonb_build_object('recipient', 'r' || n, 'payload', n, 'ordering_key', 'k' || n % 3,
                                    'dedup_key', CASE WHEN n % 2 = 0 THEN 'd' || (100 - n) END)) FROM generate_series(1, 50) n)";
-    let ids: Vec<i64> = values(&client, &format!("SELECT * FROM outboxd.notify_many('t', {items})")).await;
+    let ids: Vec<i64> = client.values(&format!("SELECT * FROM outboxd.notify_many('t', {items})")).await;
     assert_eq!(ids.len(), 50);
     for (n, id) in (1..).zip(&ids) {
         let row =
@@ -22,7 +22,7 @@ async fn ids_come_in_the_order_given() {
         assert_eq!(row.get::<_, String>(0), format!("r{n}"));
     }
     let in_order = "SELECT array_agg(id ORDER BY seq) = array_agg(id ORDER BY id) FROM outboxd.outbox";
-    assert!(value::<bool>(&client, in_order).await, "the release sequence follows the order given");
+    assert!(client.value::<bool>(in_order).await, "the release sequence follows the order given");
 }
 
 #[tokio::test]
@@ -49,13 +49,13 @@ async fn every_field_arrives_and_later_items_are_pending() {
     assert_eq!((text(0, 3), text(0, 4), text(0, 5)), ("{\"h\": \"v\"}".into(), "o".into(), "d".into()));
     assert!(text(0, 6).starts_with("20"), "expires_at is set");
     assert_eq!((text(1, 0), text(1, 2)), ("PENDING".into(), "\"text\"".into()));
-    assert_eq!(values::<i64>(&client, "SELECT id FROM outboxd.outbox").await, ids[..1]);
+    assert_eq!(client.values::<i64>("SELECT id FROM outboxd.outbox").await, ids[..1]);
 }
 
 #[tokio::test]
 async fn a_key_twice_in_one_call_is_one_notification() {
     let client = postgres::database().await.connect().await;
-    let earlier: i64 = value(&client, "SELECT outboxd.notify('t', 'first', '{}', dedup_key => 'old')").await;
+    let earlier: i64 = client.value("SELECT outboxd.notify('t', 'first', '{}', dedup_key => 'old')").await;
     let ids = ids(
         &client,
         r#"[{"recipient": "a", "payload": 1, "dedup_key": "k"}, {"recipient": "b", "payload": 2},
@@ -65,9 +65,9 @@ async fn a_key_twice_in_one_call_is_one_notification() {
     assert_eq!(ids[0], ids[2]);
     assert_eq!(ids[3], earlier);
     assert_ne!(ids[0], ids[1]);
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.notification_log").await, 3);
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox").await, 3);
-    let kept: String = value(&client, "SELECT recipient FROM outboxd.notification_log WHERE dedup_key = 'k'").await;
+    assert_eq!(client.count("notification_log").await, 3);
+    assert_eq!(client.count("outbox").await, 3);
+    let kept: String = client.value("SELECT recipient FROM outboxd.notification_log WHERE dedup_key = 'k'").await;
     assert_eq!(kept, "a", "the first item with the key");
 }
 
@@ -83,17 +83,17 @@ async fn two_calls_with_their_keys_in_opposite_order_do_not_deadlock() {
     let (up, down, holder) = (database.connect().await, database.connect().await, database.connect().await);
     let observer = database.connect().await;
     // Whoever went in the order given would stand before this one with half of the keys the other needs.
-    run(&holder, "BEGIN; SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'k20')").await;
+    holder.run("BEGIN; SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'k20')").await;
     let (ascending, descending) = (items("ASC"), items("DESC"));
     let (up_pid, down_pid) = (pid(&up).await, pid(&down).await);
     let (mut a, b, ()) = tokio::join!(values::<i64>(&up, &ascending), values::<i64>(&down, &descending), async {
         until_blocked(&observer, up_pid).await;
         until_blocked(&observer, down_pid).await;
-        run(&holder, "ROLLBACK").await;
+        holder.run("ROLLBACK").await;
     });
     a.reverse();
     assert_eq!(a, b, "both got the same ids");
-    assert_eq!(value::<i64>(&observer, "SELECT count(*) FROM outboxd.notification_log").await, 40);
+    assert_eq!(observer.count("notification_log").await, 40);
 }
 
 #[tokio::test]
@@ -102,27 +102,27 @@ async fn a_race_that_the_other_loses_leaves_each_key_once() {
     let (first, second, observer) = (database.connect().await, database.connect().await, database.connect().await);
     let items = r#"[{"recipient": "plain", "payload": 1}, {"recipient": "keyed", "payload": 1, "dedup_key": "k"}]"#;
     for (end, rows) in [("COMMIT", 3), ("ROLLBACK", 2)] {
-        run(&first, "BEGIN").await;
+        first.run("BEGIN").await;
         let firsts = ids(&first, items).await;
         let waiter = pid(&second).await;
         let (seconds, ()) = tokio::join!(ids(&second, items), async {
             until_blocked(&observer, waiter).await;
-            run(&first, end).await;
+            first.run(end).await;
         });
         assert_eq!(seconds[1] == firsts[1], end == "COMMIT");
-        assert_eq!(value::<i64>(&observer, "SELECT count(*) FROM outboxd.notification_log").await, rows, "{end}");
-        assert_eq!(value::<i64>(&observer, "SELECT count(*) FROM outboxd.outbox").await, rows, "{end}");
-        run(&observer, "DELETE FROM outboxd.outbox; DELETE FROM outboxd.notification_log").await;
+        assert_eq!(observer.count("notification_log").await, rows, "{end}");
+        assert_eq!(observer.count("outbox").await, rows, "{end}");
+        observer.run("DELETE FROM outboxd.outbox; DELETE FROM outboxd.notification_log").await;
     }
 }
 
 #[tokio::test]
 async fn a_clash_of_ids_is_an_error_not_a_lost_notification() {
     let client = postgres::database().await.connect().await;
-    run(&client, "SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'k')").await;
+    client.run("SELECT outboxd.notify('t', 'r', '{}', dedup_key => 'k')").await;
     // As after a restore that forgot the sequence.
-    run(&client, "SELECT setval('outboxd.notification_log_id_seq', 1, false)").await;
-    let refusal = refused(&client, r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1}]')"#).await;
+    client.run("SELECT setval('outboxd.notification_log_id_seq', 1, false)").await;
+    let refusal = client.refused(r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1}]')"#).await;
     assert_eq!(refusal.code, "23505");
     assert!(refusal.message.contains("notification_log_pkey"), "{refusal:?}");
 }
@@ -195,14 +195,14 @@ const REFUSED: &[(&str, &str, &str, &str)] = &[
 async fn bad_items_are_refused_by_number_and_nothing_is_enqueued() {
     let client = postgres::database().await.connect().await;
     for (arguments, code, message, hint) in REFUSED {
-        let refusal = refused(&client, &format!("SELECT outboxd.notify_many({arguments})")).await;
+        let refusal = client.refused(&format!("SELECT outboxd.notify_many({arguments})")).await;
         let wanted = Refusal { code: code.to_string(), message: message.to_string(), hint: hint.to_string() };
         assert_eq!(refusal, wanted, "notify_many({arguments})");
     }
     let large = "jsonb_build_array(jsonb_build_object('recipient', 'r', 'payload', repeat('x', 262143)))";
-    let refusal = refused(&client, &format!("SELECT outboxd.notify_many('t', {large})")).await;
+    let refusal = client.refused(&format!("SELECT outboxd.notify_many('t', {large})")).await;
     assert_eq!(refusal.message, "notify_many: item 1: payload has 262145 bytes, the limit is 262144");
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.notification_log").await, 0);
+    assert_eq!(client.count("notification_log").await, 0);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use outboxd::store::migrate::{self, Install};
 use crate::support::command::{Ran, run_in};
 use crate::support::postgres::{self, Database, connect};
 use crate::support::process::free_port;
-use crate::support::sql::{run, value, values};
+use crate::support::sql::Sql;
 
 /// Secrets that are not set, a route that leads nowhere, a Redis that is away, a key that nobody knows.
 const UNUSABLE: &str = r#"
@@ -104,8 +104,8 @@ async fn a_url_made_for_other_tools_is_taken_and_what_is_ignored_is_named() {
 async fn server_with_a_modest_owner() -> (postgres::Server, String) {
     let server = postgres::start("").await;
     let admin = connect(&server.url("postgres")).await;
-    run(&admin, "CREATE ROLE owner LOGIN NOCREATEROLE").await;
-    run(&admin, "CREATE DATABASE app OWNER owner").await;
+    admin.run("CREATE ROLE owner LOGIN NOCREATEROLE").await;
+    admin.run("CREATE DATABASE app OWNER owner").await;
     let url = server.url_as("owner", "app");
     (server, url)
 }
@@ -128,11 +128,11 @@ async fn migrate_fails_where_it_may_not_create_roles_and_says_what_to_do() {
     // What it says to do works.
     let roles = run_in(dir.path(), &["roles"], &[]).await;
     assert_eq!((roles.code, roles.err.as_str()), (0, ""));
-    run(&connect(&server.url("app")).await, &roles.out).await;
+    connect(&server.url("app")).await.run(&roles.out).await;
     let done = migrate(&["migrate"]).await;
     assert_eq!((done.code, done.err.as_str()), (0, ""), "{}", done.all());
     let app = connect(&url).await;
-    assert!(value::<bool>(&app, "SELECT has_schema_privilege('outboxd_app', 'outboxd', 'USAGE')").await);
+    assert!(app.value::<bool>("SELECT has_schema_privilege('outboxd_app', 'outboxd', 'USAGE')").await);
 }
 
 #[tokio::test]
@@ -140,10 +140,10 @@ async fn roles_made_first_need_the_owners_name_or_a_grant_that_migrate_asks_for(
     let (server, url) = server_with_a_modest_owner().await;
     let dir = tempfile::tempdir().unwrap();
     let dba = connect(&server.url("app")).await;
-    run(&dba, &run_in(dir.path(), &["roles"], &[]).await.out).await;
+    dba.run(&run_in(dir.path(), &["roles"], &[]).await.out).await;
     let refused = run_in(dir.path(), &["migrate"], &[("DATABASE_URL", &url)]).await;
     assert!(refused.code == 78 && refused.err.contains("GRANT outboxd_audience TO owner;"), "{}", refused.all());
-    run(&dba, &run_in(dir.path(), &["roles", "--owner", "owner"], &[]).await.out).await;
+    dba.run(&run_in(dir.path(), &["roles", "--owner", "owner"], &[]).await.out).await;
     let done = run_in(dir.path(), &["migrate"], &[("DATABASE_URL", &url)]).await;
     assert_eq!(done.code, 0, "{}", done.all());
 }
@@ -156,7 +156,7 @@ async fn without_roles_creates_none_even_where_it_may() {
     let ran = run_in(dir.path(), &["migrate", "--without-roles"], &[("DATABASE_URL", &database.url())]).await;
     assert_eq!(ran.code, 0, "{}", ran.all());
     let ours = "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'outboxd%'";
-    assert_eq!(value::<i64>(&database.connect().await, ours).await, 0);
+    assert_eq!(database.connect().await.value::<i64>(ours).await, 0);
 }
 
 #[tokio::test]
@@ -166,14 +166,14 @@ async fn the_sql_of_a_dry_run_makes_the_schema_that_migrate_makes() {
     let ran = run_in(dir.path(), &["migrate", "--dry-run"], &[("DATABASE_URL", &database.url())]).await;
     assert_eq!(ran.code, 0, "{}", ran.all());
     let client = database.connect().await;
-    assert!(!value::<bool>(&client, "SELECT to_regnamespace('outboxd') IS NOT NULL").await, "it changes nothing");
-    run(&client, &ran.out).await;
+    assert!(!client.value::<bool>("SELECT to_regnamespace('outboxd') IS NOT NULL").await, "it changes nothing");
+    client.run(&ran.out).await;
     let mut migrated = postgres::empty_database().await.connect().await;
     migrate::run(&mut migrated, Install::Always).await.unwrap();
     let dump = include_str!("schema_dump.sql");
-    run(&client, "RESET search_path; SET timezone = 'UTC'").await;
-    run(&migrated, "DROP TABLE outboxd.refinery_schema_history; SET timezone = 'UTC'").await;
-    let (found, wanted) = (values::<String>(&client, dump).await, values::<String>(&migrated, dump).await);
+    client.run("RESET search_path; SET timezone = 'UTC'").await;
+    migrated.run("DROP TABLE outboxd.refinery_schema_history; SET timezone = 'UTC'").await;
+    let (found, wanted) = (client.values::<String>(dump).await, migrated.values::<String>(dump).await);
     assert!(wanted.len() > 100, "the dump shows something");
     assert_eq!(found, wanted);
 }

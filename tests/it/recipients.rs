@@ -4,7 +4,7 @@
 use tokio_postgres::Client;
 
 use crate::support::postgres;
-use crate::support::sql::{rows_read, run, value};
+use crate::support::sql::{Sql, rows_read};
 
 /// (a name, what is asked with `$1` as the recipient)
 const SEARCHES: [(&str, &str); 4] = [
@@ -26,9 +26,9 @@ fn arguments(search: &str, recipient: &str) -> String {
 /// Searches for a recipient with 20 rows, one with none, and one that had half of all rows and none of the later ones.
 async fn assert_searches_read_little(client: &Client, when: &str) {
     for (search, statement) in SEARCHES {
-        run(client, &format!("PREPARE {search} AS {statement}")).await;
+        client.run(&format!("PREPARE {search} AS {statement}")).await;
         for mode in ["force_custom_plan", "force_generic_plan"] {
-            run(client, &format!("SET plan_cache_mode = {mode}")).await;
+            client.run(&format!("SET plan_cache_mode = {mode}")).await;
             for recipient in ["user-4711", "nobody", "former"] {
                 if (search, recipient) == ("what_failed", "former") {
                     continue; // It reads all that it had.
@@ -39,35 +39,30 @@ async fn assert_searches_read_little(client: &Client, when: &str) {
                 assert!(read <= 2 * 20, "{search} of {recipient}, {when}, {mode}: {read} read");
             }
         }
-        run(client, &format!("DEALLOCATE {search}")).await;
+        client.run(&format!("DEALLOCATE {search}")).await;
     }
 }
 
 #[tokio::test]
 async fn the_view_the_command_and_the_api_find_a_recipient_by_reading_what_they_find() {
     let client = postgres::database().await.connect().await;
-    run(
-        &client,
-        "ALTER TABLE outboxd.notification_log SET (autovacuum_enabled = off);
-         INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at)
-         SELECT 't', CASE WHEN n <= 100000 THEN 'former' ELSE 'user-' || n % 5000 END, '{}', 'SENT', now() FROM generate_series(1, 200000) n",
-    )
-    .await;
+    let altered = "ALTER TABLE outboxd.notification_log SET (autovacuum_enabled = off);
+        INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at)
+        SELECT 't', CASE WHEN n <= 100000 THEN 'former' ELSE 'user-' || n % 5000 END, '{}', 'SENT', now() FROM generate_series(1, 200000) n";
+    client.run(altered).await;
     assert_searches_read_little(&client, "never analysed").await;
-    run(&client, "VACUUM ANALYZE outboxd.notification_log").await;
+    client.run("VACUUM ANALYZE outboxd.notification_log").await;
     assert_searches_read_little(&client, "analysed").await;
-    let found = "SELECT count(*) FROM outboxd.notifications WHERE recipient = 'user-4711'";
-    assert_eq!(value::<i64>(&client, found).await, 20);
+    assert_eq!(client.count("notifications WHERE recipient = 'user-4711'").await, 20);
 }
 
 #[tokio::test]
 async fn recipients_are_compared_by_bytes_whatever_the_database_sorts_by() {
     let client = postgres::database().await.connect().await;
-    run(&client, "SELECT outboxd.notify('t', r, '{}') FROM unnest(ARRAY['a', 'B', 'é', 'e\u{301}']) r").await;
+    client.run("SELECT outboxd.notify('t', r, '{}') FROM unnest(ARRAY['a', 'B', 'é', 'e\u{301}']) r").await;
     let sorted = "SELECT string_agg(recipient, ' ' ORDER BY recipient) FROM outboxd.notifications";
-    assert_eq!(value::<String>(&client, sorted).await, "B a e\u{301} é");
+    assert_eq!(client.value::<String>(sorted).await, "B a e\u{301} é");
     // A column of the app, with the collation of the database, joins.
-    run(&client, "CREATE TEMP TABLE device (token text); INSERT INTO device VALUES ('a'), ('é'), ('E')").await;
-    let joined = "SELECT count(*) FROM outboxd.notifications n JOIN device d ON d.token = n.recipient";
-    assert_eq!(value::<i64>(&client, joined).await, 2);
+    client.run("CREATE TEMP TABLE device (token text); INSERT INTO device VALUES ('a'), ('é'), ('E')").await;
+    assert_eq!(client.count("notifications n JOIN device d ON d.token = n.recipient").await, 2);
 }

@@ -12,7 +12,7 @@ use crate::support::instance::Setup;
 use crate::support::postgres::{self, Database, connect};
 use crate::support::process::free_port;
 use crate::support::redis::RedisServer;
-use crate::support::sql::run;
+use crate::support::sql::Sql;
 
 const GOOD: &str = r#"
 http_addr = "127.0.0.1:0"
@@ -84,7 +84,7 @@ const LOGIN: &str = "CREATE ROLE DAEMON LOGIN IN ROLE outboxd_service";
 async fn url_of_login(database: &Database, statements: &str) -> String {
     let login = format!("login_{}", database.name);
     let statements = statements.replace("DAEMON", &login).replace("DATABASE_", &database.name);
-    run(&database.connect().await, &statements).await;
+    database.connect().await.run(&statements).await;
     database.url_as(&login)
 }
 
@@ -229,10 +229,10 @@ async fn check_needs_no_route_for_an_instance_that_calls_nobody() {
 async fn check_finds_what_run_would_stumble_over_later() {
     let database = postgres::database().await;
     let client = database.connect().await;
-    run(&client, "SELECT outboxd.notify('quiz', 'r', '{}'), outboxd.notify('orders', 'r', '{}')").await;
+    client.run("SELECT outboxd.notify('quiz', 'r', '{}'), outboxd.notify('orders', 'r', '{}')").await;
     let schedule = "INSERT INTO outboxd.schedule (name, cron, timezone, topic, audience, lead, spread, catch_up)
                     VALUES ('daily', '0 9 * * *', 'UTC', 'digest', 'app.audience', '0', '0', '0')";
-    run(&client, schedule).await;
+    client.run(schedule).await;
     let toml = GOOD.replace("routes.default", "routes.orders");
     let body = "[channels.a]\nurl = \"https://a.example\"\nbody = '{\"text\": \"Hi {{ payload.name }}\"}'\n";
     let dir = dir_with(&format!("{toml}{body}"));
@@ -268,7 +268,7 @@ async fn missing_roles_are_named_by_check() {
     );
     assert_eq!(run_in(dir.path(), &["migrate", "--without-roles"], &env).await.code, 0);
     let admin = connect(&database.url()).await;
-    run(&admin, "CREATE ROLE daemon LOGIN").await;
+    admin.run("CREATE ROLE daemon LOGIN").await;
     let ran = run_in(dir.path(), &["check"], &[("DATABASE_URL", &database.url_as("daemon"))]).await;
     assert!(ran.code == 78 && ran.out.contains("there is no role outboxd_service"), "{}", ran.all());
 }

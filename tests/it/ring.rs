@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use crate::support::postgres::{self, Database};
-use crate::support::sql::{refused, run, value};
+use crate::support::sql::Sql;
 
 const LISTENING: &str =
     "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
@@ -37,14 +37,14 @@ async fn listen(database: &Database) -> Listener {
             }
         }
     });
-    run(&client, "LISTEN outboxd").await;
+    client.run("LISTEN outboxd").await;
     Listener { client, heard }
 }
 
 impl Listener {
     /// How often the bell rang so far. A marker sent through the same channel comes after all earlier rings.
     async fn rings(&mut self) -> usize {
-        run(&self.client, "SELECT pg_notify('outboxd', 'marker')").await;
+        self.client.run("SELECT pg_notify('outboxd', 'marker')").await;
         let mut rings = 0;
         loop {
             let payload = tokio::time::timeout(Duration::from_secs(10), self.heard.recv()).await.unwrap().unwrap();
@@ -77,8 +77,8 @@ async fn every_kind_of_write_rings_once_if_the_bell_is_fresh_and_never_otherwise
     let app = database.connect_as_member_of("outboxd_app").await;
     for write in WRITES {
         for (bell, rings) in [(LISTENING, 1), (LISTENING_A_WHILE, 1), (POLLING, 0), (DOWN, 0)] {
-            run(&admin, bell).await;
-            run(&app, write).await;
+            admin.run(bell).await;
+            app.run(write).await;
             assert_eq!(listener.rings().await, rings, "{write} after {bell}");
         }
     }
@@ -90,7 +90,7 @@ async fn a_bell_that_was_never_set_does_not_ring() {
     let mut listener = listen(&database).await;
     let app = database.connect().await;
     for write in WRITES {
-        run(&app, write).await;
+        app.run(write).await;
     }
     assert_eq!(listener.rings().await, 0);
 }
@@ -102,7 +102,7 @@ async fn a_write_in_the_very_millisecond_of_beginning_to_listen_rings() {
     let app = database.connect().await;
     let set = include_str!("../../sql/queries/relay/set_doorbell.sql").replace("$1", "0");
     for round in 0..200 {
-        run(&app, &format!("{set}; COMMIT; SELECT outboxd.notify('t', 'r', '{{}}')")).await;
+        app.run(&format!("{set}; COMMIT; SELECT outboxd.notify('t', 'r', '{{}}')")).await;
         assert_eq!(listener.rings().await, 1, "round {round}");
     }
 }
@@ -112,13 +112,13 @@ async fn nothing_rings_before_the_commit_nor_after_a_rollback() {
     let database = postgres::database().await;
     let mut listener = listen(&database).await;
     let app = database.connect().await;
-    run(&app, LISTENING).await;
-    run(&app, "BEGIN; SELECT outboxd.notify('t', 'r', '{}')").await;
+    app.run(LISTENING).await;
+    app.run("BEGIN; SELECT outboxd.notify('t', 'r', '{}')").await;
     assert_eq!(listener.rings().await, 0);
-    run(&app, "ROLLBACK").await;
+    app.run("ROLLBACK").await;
     assert_eq!(listener.rings().await, 0);
-    run(&app, LISTENING).await;
-    run(&app, "BEGIN; SELECT outboxd.notify('t', 'r', '{}'), outboxd.notify('t', 'r', '{}'); COMMIT").await;
+    app.run(LISTENING).await;
+    app.run("BEGIN; SELECT outboxd.notify('t', 'r', '{}'), outboxd.notify('t', 'r', '{}'); COMMIT").await;
     assert_eq!(listener.rings().await, 1, "one ring a transaction");
 }
 
@@ -127,9 +127,9 @@ async fn the_bell_is_read_outside_the_snapshot() {
     let database = postgres::database().await;
     let mut listener = listen(&database).await;
     let app = database.connect().await;
-    run(&app, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outboxd.notification_log").await;
-    run(&listener.client, LISTENING).await;
-    run(&app, "SELECT outboxd.notify('t', 'r', '{}'); COMMIT").await;
+    app.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outboxd.notification_log").await;
+    listener.client.run(LISTENING).await;
+    app.run("SELECT outboxd.notify('t', 'r', '{}'); COMMIT").await;
     assert_eq!(listener.rings().await, 1);
 }
 
@@ -139,22 +139,22 @@ async fn ring_off_keeps_quiet_and_lets_a_transaction_be_prepared() {
     let mut listener = listen(&database).await;
     let app = database.connect().await;
     for off in ["off", "OFF", "false", "0"] {
-        run(&app, LISTENING).await;
-        run(&app, &format!("SET outboxd.ring = '{off}'")).await;
+        app.run(LISTENING).await;
+        app.run(&format!("SET outboxd.ring = '{off}'")).await;
         for write in WRITES {
-            run(&app, write).await;
+            app.run(write).await;
         }
         assert_eq!(listener.rings().await, 0, "ring = {off}");
     }
-    run(&app, LISTENING).await;
-    run(&app, "BEGIN; SELECT outboxd.notify('t', 'prepared', '{}'); PREPARE TRANSACTION 'two_phase'").await;
-    run(&app, "COMMIT PREPARED 'two_phase'").await;
+    app.run(LISTENING).await;
+    app.run("BEGIN; SELECT outboxd.notify('t', 'prepared', '{}'); PREPARE TRANSACTION 'two_phase'").await;
+    app.run("COMMIT PREPARED 'two_phase'").await;
 
-    run(&app, "RESET outboxd.ring").await;
-    run(&app, LISTENING).await;
-    let refusal = refused(&app, "BEGIN; SELECT outboxd.notify('t', 'r', '{}'); PREPARE TRANSACTION 'two_phase'").await;
+    app.run("RESET outboxd.ring").await;
+    app.run(LISTENING).await;
+    let refusal = app.refused("BEGIN; SELECT outboxd.notify('t', 'r', '{}'); PREPARE TRANSACTION 'two_phase'").await;
     assert_eq!(refusal.code, "0A000", "what ring = off is for: {refusal:?}");
-    run(&app, "ROLLBACK").await;
-    let prepared = "SELECT count(*) FROM outboxd.outbox JOIN outboxd.notifications USING (id) WHERE notifications.recipient = 'prepared'";
-    assert_eq!(value::<i64>(&app, prepared).await, 1);
+    app.run("ROLLBACK").await;
+    let prepared = "outbox JOIN outboxd.notifications USING (id) WHERE notifications.recipient = 'prepared'";
+    assert_eq!(app.count(prepared).await, 1);
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_postgres::Client;
 
 use crate::support::postgres::{self, connect};
-use crate::support::sql::{Refusal, refused, run, value, values};
+use crate::support::sql::{Refusal, Sql};
 
 const APP_FUNCTIONS: [&str; 6] = ["notify", "notify_many", "publish", "receive", "respond", "status"];
 const ACTIONS: [&str; 24] = [
@@ -65,7 +65,7 @@ async fn privileges(client: &Client, role: &str) -> BTreeSet<String> {
          UNION ALL
          SELECT 'schema ' || lower(p) FROM unnest(ARRAY['USAGE', 'CREATE']) p WHERE has_schema_privilege('{role}', 'outboxd', p)"
     );
-    values::<String>(client, &sql).await.into_iter().collect()
+    client.values::<String>(&sql).await.into_iter().collect()
 }
 
 /// The names of the views that are for people.
@@ -100,16 +100,16 @@ async fn readers_read_every_view_and_can_do_nothing() {
     let admin = database.connect().await;
     let mut wanted = set(SEEN_BY_ALL.map(|f| format!("function {f} execute")));
     wanted.insert("schema usage".to_string());
-    let views: Vec<String> = values(&admin, PUBLIC_VIEWS).await;
+    let views: Vec<String> = admin.values(PUBLIC_VIEWS).await;
     wanted.extend(views.iter().map(|view| format!("relation {view} select")));
     assert_eq!(privileges(&admin, "outboxd_reader").await, wanted);
 
-    run(&admin, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    admin.run("SELECT outboxd.notify('t', 'r', '{}')").await;
     let reader = database.connect_as_member_of("outboxd_reader").await;
     for view in &views {
-        run(&reader, &format!("SELECT * FROM outboxd.{view}")).await;
+        reader.run(&format!("SELECT * FROM outboxd.{view}")).await;
     }
-    assert_eq!(value::<i64>(&reader, "SELECT count(*) FROM outboxd.notifications").await, 1);
+    assert_eq!(reader.count("notifications").await, 1);
     for sql in [
         "SELECT outboxd.notify('t', 'r', '{}')",
         "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')",
@@ -123,7 +123,7 @@ async fn readers_read_every_view_and_can_do_nothing() {
         "SELECT * FROM outboxd.outbox",
         "SELECT * FROM outboxd.audit",
     ] {
-        assert_eq!(refused(&reader, sql).await.code, "42501", "{sql}");
+        assert_eq!(reader.refused(sql).await.code, "42501", "{sql}");
     }
 }
 
@@ -132,7 +132,7 @@ async fn operators_read_views_and_act_and_nothing_else() {
     let client = postgres::database().await.connect().await;
     let mut wanted = set(ACTIONS.map(|f| format!("function {f} execute")));
     wanted.extend(SEEN_BY_ALL.map(|f| format!("function {f} execute")));
-    let views: Vec<String> = values(&client, PUBLIC_VIEWS).await;
+    let views: Vec<String> = client.values(PUBLIC_VIEWS).await;
     wanted.extend(views.iter().map(|view| format!("relation {view} select")));
     wanted.extend(["relation audit select".to_string(), "schema usage".to_string()]);
     assert_eq!(privileges(&client, "outboxd_operator").await, wanted);
@@ -143,7 +143,7 @@ async fn public_has_nothing() {
     let database = postgres::database().await;
     let admin = database.connect().await;
     let nobody = format!("nobody_{}", database.name);
-    run(&admin, &format!("CREATE ROLE {nobody} LOGIN")).await;
+    admin.run(&format!("CREATE ROLE {nobody} LOGIN")).await;
     assert_eq!(privileges(&admin, &nobody).await, BTreeSet::new());
     let client = connect(&database.url_as(&nobody)).await;
     for sql in [
@@ -158,7 +158,7 @@ async fn public_has_nothing() {
         "SELECT * FROM outboxd.health",
         "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')",
     ] {
-        let refusal = refused(&client, sql).await;
+        let refusal = client.refused(sql).await;
         assert_eq!(
             (refusal.code.as_str(), refusal.message.as_str()),
             ("42501", "permission denied for schema outboxd")
@@ -172,21 +172,18 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
     let app = database.connect_as_member_of("outboxd_app").await;
     for payload in ["'{}'", "'{}'::text", "'{}'::json", "'{}'::jsonb"] {
         let keys = "dedup_key => 'd', ordering_key => 'k'";
-        run(&app, &format!("SELECT outboxd.notify('t', 'r', {payload}), outboxd.notify('t', 'r', {payload}, {keys})"))
-            .await;
+        let called = format!("SELECT outboxd.notify('t', 'r', {payload}), outboxd.notify('t', 'r', {payload}, {keys})");
+        app.run(&called).await;
     }
-    run(&app, r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1}]')"#).await;
-    run(&app, "SELECT outboxd.publish('t', 'k', '{}')").await;
-    run(&app, "SELECT * FROM outboxd.receive('c', 'm'); SELECT outboxd.respond('c', 'm', '1')").await;
-    let id: i64 = value(
-        &app,
-        "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
-         VALUES ('t', 'r', '{}', now(), 'd2', 'k', now() + interval '1 h', '{}') RETURNING id",
-    )
+    app.run(r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1}]')"#).await;
+    app.run("SELECT outboxd.publish('t', 'k', '{}')").await;
+    app.run("SELECT * FROM outboxd.receive('c', 'm'); SELECT outboxd.respond('c', 'm', '1')").await;
+    let id: i64 = app.value("INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at, dedup_key, ordering_key, expires_at, headers)
+         VALUES ('t', 'r', '{}', now(), 'd2', 'k', now() + interval '1 h', '{}') RETURNING id")
     .await;
-    run(&app, "INSERT INTO outboxd.notification_log (topic, recipient, payload, dedup_key) VALUES ('t', 'r', '{}', 'd2') ON CONFLICT DO NOTHING").await;
+    app.run("INSERT INTO outboxd.notification_log (topic, recipient, payload, dedup_key) VALUES ('t', 'r', '{}', 'd2') ON CONFLICT DO NOTHING").await;
     assert!(id > 0);
-    assert_eq!(value::<String>(&app, &format!("SELECT outboxd.status({id})")).await, "PENDING");
+    assert_eq!(app.value::<String>(&format!("SELECT outboxd.status({id})")).await, "PENDING");
     let mut forbidden: Vec<String> = [
         "SELECT * FROM outboxd.notification_log",
         "SELECT recipient FROM outboxd.notification_log",
@@ -237,11 +234,11 @@ async fn a_login_of_the_app_can_write_by_every_way_and_is_refused_the_rest() {
     let admin = database.connect().await;
     let others = "SELECT relname::text FROM pg_class WHERE relnamespace = 'outboxd'::regnamespace
                      AND relkind IN ('r', 'v') AND relname <> 'notification_log'";
-    for relation in values::<String>(&admin, others).await {
+    for relation in admin.values::<String>(others).await {
         forbidden.push(format!("SELECT FROM outboxd.{relation}"));
     }
     for sql in &forbidden {
-        let refusal = refused(&app, sql).await;
+        let refusal = app.refused(sql).await;
         assert_eq!(refusal.code, "42501", "{sql}: {refusal:?}");
     }
 }
@@ -268,7 +265,7 @@ async fn the_app_can_insert_the_way_orms_do() {
     assert_eq!((row.get::<_, &str>("topic"), row.get::<_, &str>("status")), ("t", "PENDING"));
     assert_eq!((row.get::<_, i32>("epoch"), row.get::<_, i32>("attempts")), (0, 0));
     let own = "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) VALUES (1, 't', 'r', '{}')";
-    assert_eq!(refused(&app, own).await.code, "428C9", "ids are drawn by the server");
+    assert_eq!(app.refused(own).await.code, "428C9", "ids are drawn by the server");
 }
 
 /// What docs/apps.md says of ORMs whose statements need more than the role has.
@@ -286,7 +283,7 @@ async fn a_model_with_columns_that_are_not_the_apps_is_refused() {
         let insert = format!(
             "INSERT INTO outboxd.notification_log (topic, recipient, payload, {columns}) VALUES ('t', 'r', '{{}}', {values}) {rest}"
         );
-        assert_eq!(refused(&app, &insert).await.code, "42501", "{insert}");
+        assert_eq!(app.refused(&insert).await.code, "42501", "{insert}");
     }
 }
 
@@ -301,14 +298,14 @@ async fn an_app_that_chooses_an_id_is_refused_whichever_it_is_and_costs_nobody_e
              VALUES ({id}, 't', 'r', '{{}}')"
         )
     };
-    run(&admin, "SELECT outboxd.notify('t', 'r', '{}') FROM generate_series(1, 5)").await;
-    run(&admin, "DELETE FROM outboxd.notification_log WHERE id <= 4; DELETE FROM outboxd.outbox WHERE id <= 4").await;
+    admin.run("SELECT outboxd.notify('t', 'r', '{}') FROM generate_series(1, 5)").await;
+    admin.run("DELETE FROM outboxd.notification_log WHERE id <= 4; DELETE FROM outboxd.outbox WHERE id <= 4").await;
     // It has drawn nothing yet: there is nothing that it could write.
-    assert_eq!(refused(&app, &choose(3)).await.code, "55000");
-    let drawn: i64 = value(&app, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    assert_eq!(app.refused(&choose(3)).await.code, "55000");
+    let drawn: i64 = app.value("SELECT outboxd.notify('t', 'r', '{}')").await;
     assert_eq!(drawn, 6);
     // Another session draws the next one and has not committed.
-    run(&admin, "BEGIN; SELECT outboxd.notify('t', 'r', '{}')").await;
+    admin.run("BEGIN; SELECT outboxd.notify('t', 'r', '{}')").await;
     for (what, id) in [
         ("used before", 3),
         ("a row that exists", 5),
@@ -317,22 +314,22 @@ async fn an_app_that_chooses_an_id_is_refused_whichever_it_is_and_costs_nobody_e
         ("far ahead", 1 << 40),
         ("below", -1),
     ] {
-        let refusal = refused(&app, &choose(id)).await;
+        let refusal = app.refused(&choose(id)).await;
         let wanted = ("428C9", format!("id {id} was not drawn by this INSERT"));
         assert_eq!((refusal.code.as_str(), refusal.message), wanted, "{what}");
         assert!(refusal.hint.contains("write DEFAULT"), "{what}: {}", refusal.hint);
     }
     let many = "INSERT INTO outboxd.notification_log (id, topic, recipient, payload) OVERRIDING SYSTEM VALUE
                 SELECT n, 't', 'r', '{}' FROM generate_series(100, 200) n ON CONFLICT DO NOTHING";
-    assert_eq!(refused(&app, many).await.code, "428C9");
+    assert_eq!(app.refused(many).await.code, "428C9");
     let copied = copy(&app, "id, topic, recipient, payload", "900\tt\tr\t{}\n").await.expect_err("COPY overrides too");
     assert_eq!(copied.code, "428C9");
-    run(&admin, "COMMIT").await;
+    admin.run("COMMIT").await;
     for _ in 0..3 {
-        run(&admin, "SELECT outboxd.notify('t', 'r', '{}')").await;
+        admin.run("SELECT outboxd.notify('t', 'r', '{}')").await;
     }
     let ids = "SELECT string_agg(id::text, ' ' ORDER BY id) FROM outboxd.notification_log";
-    assert_eq!(value::<String>(&admin, ids).await, "5 6 7 8 9 10", "nobody met a number that was taken");
+    assert_eq!(admin.value::<String>(ids).await, "5 6 7 8 9 10", "nobody met a number that was taken");
 }
 
 #[tokio::test]
@@ -345,20 +342,19 @@ async fn ids_come_from_the_server_by_each_way_that_an_app_has_to_write() {
         "VALUES (DEFAULT, 't', 'r', '{}'), (DEFAULT, 't', 'r', '{}')",
         "OVERRIDING USER VALUE VALUES (7, 't', 'r', '{}')",
     ] {
-        run(&app, &format!("INSERT INTO outboxd.notification_log {columns} {rows}")).await;
+        app.run(&format!("INSERT INTO outboxd.notification_log {columns} {rows}")).await;
     }
     let sorted = "INSERT INTO outboxd.notification_log (topic, recipient, payload)
                   SELECT 't', 'r' || n, '{}' FROM generate_series(1, 100) n ORDER BY n % 7, n DESC";
-    run(&app, sorted).await;
-    run(&app, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}') ON CONFLICT DO NOTHING")
-        .await;
+    app.run(sorted).await;
+    app.run("INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}') ON CONFLICT DO NOTHING").await;
     let chained = "WITH a AS (INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}') RETURNING id)
                    INSERT INTO outboxd.notification_log (topic, recipient, payload) SELECT 't', id::text, '{}' FROM a";
-    run(&app, chained).await;
+    app.run(chained).await;
     assert_eq!(copy(&app, "topic, recipient, payload", "t\tr\t{}\nt\tr\t{}\n").await.unwrap(), 2);
     let items = r#"[{"recipient": "r", "payload": 1}, {"recipient": "r", "payload": 2}]"#;
-    run(&app, &format!("SELECT outboxd.notify_many('t', '{items}')")).await;
-    assert_eq!(value::<i64>(&admin, "SELECT count(*) FROM outboxd.notification_log").await, 111);
+    app.run(&format!("SELECT outboxd.notify_many('t', '{items}')")).await;
+    assert_eq!(admin.count("notification_log").await, 111);
 }
 
 /// What a dump of the data needs, and what an owner who mends something needs.
@@ -385,21 +381,21 @@ async fn copy(client: &Client, columns: &str, rows: &str) -> Result<u64, Refusal
 async fn an_operators_login_reads_each_view_and_takes_each_action() {
     let database = postgres::database().await;
     let admin = database.connect().await;
-    run(&admin, "SELECT outboxd.notify('t', 'r', '{}') FROM generate_series(1, 3)").await;
-    run(&admin, "UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now() WHERE id = 3; DELETE FROM outboxd.outbox WHERE id = 3").await;
+    admin.run("SELECT outboxd.notify('t', 'r', '{}') FROM generate_series(1, 3)").await;
+    admin.run("UPDATE outboxd.notification_log SET status = 'SENT', finished_at = now() WHERE id = 3; DELETE FROM outboxd.outbox WHERE id = 3").await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
-    for view in values::<String>(&admin, PUBLIC_VIEWS).await {
-        run(&operator, &format!("SELECT * FROM outboxd.{view}")).await;
+    for view in admin.values::<String>(PUBLIC_VIEWS).await {
+        operator.run(&format!("SELECT * FROM outboxd.{view}")).await;
     }
-    assert_eq!(value::<String>(&operator, "SELECT outboxd.cancel(1)").await, "canceled");
-    assert!(value::<bool>(&operator, "SELECT outboxd.retry(1)").await);
-    run(&operator, "SELECT outboxd.retry_dead('t'), outboxd.resend(3), outboxd.pause('t'), outboxd.resume('t')").await;
-    run(&operator, "SELECT outboxd.pause_channel('c'), outboxd.resume_channel('c'), outboxd.close_circuit('c'), outboxd.probe_channel('c')").await;
-    run(&operator, "SELECT outboxd.retry_where('{}', false), outboxd.cancel_where('{\"topic\": \"t\"}', false)").await;
-    run(&operator, "SELECT outboxd.retry_where('{}'), outboxd.cancel_where('{}')").await;
+    assert_eq!(operator.value::<String>("SELECT outboxd.cancel(1)").await, "canceled");
+    assert!(operator.value::<bool>("SELECT outboxd.retry(1)").await);
+    operator.run("SELECT outboxd.retry_dead('t'), outboxd.resend(3), outboxd.pause('t'), outboxd.resume('t')").await;
+    operator.run("SELECT outboxd.pause_channel('c'), outboxd.resume_channel('c'), outboxd.close_circuit('c'), outboxd.probe_channel('c')").await;
+    operator.run("SELECT outboxd.retry_where('{}', false), outboxd.cancel_where('{\"topic\": \"t\"}', false)").await;
+    operator.run("SELECT outboxd.retry_where('{}'), outboxd.cancel_where('{}')").await;
     let actor = "SELECT count(*) FROM outboxd.audit WHERE actor = session_user";
     assert_eq!(
-        value::<i64>(&operator, actor).await,
+        operator.value::<i64>(actor).await,
         10,
         "each action but a dry run is in the audit, under the login's name"
     );
@@ -420,7 +416,7 @@ async fn an_operators_login_reads_each_view_and_takes_each_action() {
         "UPDATE outboxd.bulk_action SET actor = 'someone else'",
         "UPDATE outboxd.bulk_actions SET actor = 'someone else'",
     ] {
-        assert_eq!(refused(&operator, sql).await.code, "42501", "{sql}");
+        assert_eq!(operator.refused(sql).await.code, "42501", "{sql}");
     }
 }
 
@@ -432,7 +428,7 @@ async fn every_security_definer_function_pins_its_search_path_or_writes_its_name
     let client = postgres::database().await.connect().await;
     let loose = "SELECT proname::text FROM pg_proc WHERE pronamespace = 'outboxd'::regnamespace AND prosecdef
                     AND ('search_path=pg_catalog, pg_temp' = ANY (proconfig)) IS NOT TRUE ORDER BY 1";
-    assert_eq!(values::<String>(&client, loose).await, WRITTEN_OUT);
+    assert_eq!(client.values::<String>(loose).await, WRITTEN_OUT);
 }
 
 /// What the server would run besides our statements, and who could make it run more.
@@ -463,7 +459,7 @@ async fn writing_our_tables_runs_only_what_is_ours_or_the_servers() {
                unnest(ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_reader', 'outboxd_audience', 'outboxd_service', 'public']) r(role),
                unnest(ARRAY['TRIGGER', 'REFERENCES', 'TRUNCATE']) p(privilege)
          WHERE has_table_privilege(r.role, o.oid, p.privilege)";
-    assert_eq!(values::<String>(&client, foreign).await, [""; 0]);
+    assert_eq!(client.values::<String>(foreign).await, [""; 0]);
 }
 
 /// Stand-ins for the operators, functions and types our functions could use; each fails loudly if it is ever called.
@@ -509,41 +505,41 @@ const HOSTILE: &str = "
 async fn a_hostile_search_path_does_not_change_what_our_functions_do() {
     let database = postgres::database().await;
     let admin = database.connect().await;
-    run(&admin, HOSTILE).await;
+    admin.run(HOSTILE).await;
     let app = database.connect_as_member_of("outboxd_app").await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
     for client in [&app, &operator] {
-        run(client, "CREATE TEMP TABLE notification_log (id bigint, topic text); CREATE TEMP TABLE outbox (id bigint)")
-            .await;
-        run(client, "CREATE TEMP TABLE setting (audience_rows_max int); CREATE TEMP TABLE audit (id bigint)").await;
-        run(client, "SET search_path = hostile, pg_temp, outboxd, pg_catalog").await;
+        let created =
+            "CREATE TEMP TABLE notification_log (id bigint, topic text); CREATE TEMP TABLE outbox (id bigint)";
+        client.run(created).await;
+        client.run("CREATE TEMP TABLE setting (audience_rows_max int); CREATE TEMP TABLE audit (id bigint)").await;
+        client.run("SET search_path = hostile, pg_temp, outboxd, pg_catalog").await;
     }
-    let bell = "SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)";
-    run(&admin, bell).await;
+    admin.run("SELECT setval('outboxd.doorbell', floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)").await;
     for form in ["", "::pg_catalog.jsonb", "::pg_catalog.json", "::pg_catalog.text"] {
         // The usual call, one with everything, the same again (its key is taken), and one for later.
         let everything = "send_at => '2020-01-01', dedup_key => 'k', ordering_key => 'o', expires_at => '2099-01-01', headers => '{\"a\": \"b\"}'";
         for more in ["", everything, everything, "send_at => '2099-01-01'"] {
             let comma = if more.is_empty() { "" } else { ", " };
-            run(&app, &format!("SELECT outboxd.notify('t', 'r', '{{}}'{form}{comma}{more})")).await;
+            app.run(&format!("SELECT outboxd.notify('t', 'r', '{{}}'{form}{comma}{more})")).await;
         }
         // What is refused is refused for its own reason.
-        let refusal = refused(&app, &format!("SELECT outboxd.notify('t', '', '{{}}'{form})")).await;
+        let refusal = app.refused(&format!("SELECT outboxd.notify('t', '', '{{}}'{form})")).await;
         assert_eq!(refusal.message, "notify: recipient has 0 bytes");
     }
-    run(&app, r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1, "dedup_key": "k"}]')"#).await;
-    run(&app, "SELECT outboxd.publish('t', 'k', '{}')").await;
-    assert_eq!(value::<String>(&app, "SELECT outboxd.status(1)").await, "QUEUED");
-    run(&app, "SELECT * FROM outboxd.receive('c', 'm'); SELECT outboxd.respond('c', 'm', '1')").await;
-    run(&app, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'plain', '{}')").await;
-    run(&operator, "SELECT outboxd.cancel(1), outboxd.retry(1), outboxd.retry_dead('t'), outboxd.pause('t')").await;
-    run(&operator, "SELECT * FROM outboxd.queue_state; SELECT * FROM outboxd.notifications").await;
+    app.run(r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1, "dedup_key": "k"}]')"#).await;
+    app.run("SELECT outboxd.publish('t', 'k', '{}')").await;
+    assert_eq!(app.value::<String>("SELECT outboxd.status(1)").await, "QUEUED");
+    app.run("SELECT * FROM outboxd.receive('c', 'm'); SELECT outboxd.respond('c', 'm', '1')").await;
+    app.run("INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'plain', '{}')").await;
+    operator.run("SELECT outboxd.cancel(1), outboxd.retry(1), outboxd.retry_dead('t'), outboxd.pause('t')").await;
+    operator.run("SELECT * FROM outboxd.queue_state; SELECT * FROM outboxd.notifications").await;
     let counts = "SELECT concat_ws(' ', (SELECT count(*) FROM outboxd.notification_log), (SELECT count(*) FROM outboxd.outbox),
                          (SELECT count(*) FROM outboxd.event), (SELECT count(*) FROM outboxd.inbox), (SELECT count(*) FROM outboxd.audit))";
     // 4 × (usual, later), one with the key, one plain; those for later and the plain one wait.
-    assert_eq!(value::<String>(&admin, counts).await, "10 5 1 1 4");
-    let written = "SELECT count(*) FROM outboxd.notification_log WHERE topic = 't' AND payload = '{}' AND recipient IN ('r', 'plain')";
-    assert_eq!(value::<i64>(&admin, written).await, 10);
+    assert_eq!(admin.value::<String>(counts).await, "10 5 1 1 4");
+    let written = "notification_log WHERE topic = 't' AND payload = '{}' AND recipient IN ('r', 'plain')";
+    assert_eq!(admin.count(written).await, 10);
 }
 
 /// What an app's data look like, everywhere they may come to stand: no reader sees any of it.
@@ -570,16 +566,16 @@ const MARKED: &str = r#"
 async fn readers_see_neither_payloads_nor_answers_nor_whole_recipients_in_any_view() {
     let database = postgres::database().await;
     let admin = database.connect().await;
-    run(&admin, "CREATE VIEW public.people AS SELECT ''::text AS recipient, '{}'::jsonb AS payload; GRANT SELECT ON public.people TO outboxd_audience").await;
-    run(&admin, MARKED).await;
+    admin.run("CREATE VIEW public.people AS SELECT ''::text AS recipient, '{}'::jsonb AS payload; GRANT SELECT ON public.people TO outboxd_audience").await;
+    admin.run(MARKED).await;
     let reader = database.connect_as_member_of("outboxd_reader").await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
     let mut marked = BTreeSet::new();
-    for view in values::<String>(&admin, PUBLIC_VIEWS).await {
+    for view in admin.values::<String>(PUBLIC_VIEWS).await {
         let rows = format!("SELECT row_to_json(v)::text FROM outboxd.{view} v");
-        let shown: String = values::<String>(&reader, &rows).await.concat();
+        let shown: String = reader.values::<String>(&rows).await.concat();
         assert!(!shown.contains("MARK"), "{view} shows readers {shown}");
-        if values::<String>(&operator, &rows).await.concat().contains("MARK") {
+        if operator.values::<String>(&rows).await.concat().contains("MARK") {
             marked.insert(view);
         }
     }
@@ -601,15 +597,15 @@ async fn readers_see_neither_payloads_nor_answers_nor_whole_recipients_in_any_vi
         "**** | by**** 1",
         "xx****nt | not accepted",
     ];
-    assert_eq!(values::<String>(&reader, shown).await, masked);
+    assert_eq!(reader.values::<String>(shown).await, masked);
     let filter = "SELECT filter::text FROM outboxd.bulk_actions";
-    assert_eq!(value::<String>(&reader, filter).await, r#"{"topic": "t", "recipient": "a ****it"}"#);
+    assert_eq!(reader.value::<String>(filter).await, r#"{"topic": "t", "recipient": "a ****it"}"#);
 }
 
 #[tokio::test]
 async fn a_readers_search_compares_what_it_sees_and_an_operators_the_recipient() {
     let database = postgres::database().await;
-    run(&database.connect().await, "SELECT outboxd.notify('t', '+821012345678', '{\"a\": 1}')").await;
+    database.connect().await.run("SELECT outboxd.notify('t', '+821012345678', '{\"a\": 1}')").await;
     let (reader, operator) = (
         database.connect_as_member_of("outboxd_reader").await,
         database.connect_as_member_of("outboxd_operator").await,
@@ -622,7 +618,7 @@ async fn a_readers_search_compares_what_it_sees_and_an_operators_the_recipient()
         ("payload IS NULL", 1, 0),
     ] {
         let sql = format!("SELECT count(*) FROM outboxd.notifications WHERE {condition}");
-        let found = (value::<i64>(&reader, &sql).await, value::<i64>(&operator, &sql).await);
+        let found = (reader.value::<i64>(&sql).await, operator.value::<i64>(&sql).await);
         assert_eq!(found, (by_reader, by_operator), "{condition}");
     }
 }
@@ -632,16 +628,16 @@ async fn a_readers_search_compares_what_it_sees_and_an_operators_the_recipient()
 async fn a_plan_made_for_an_operator_shows_a_reader_nothing() {
     let database = postgres::database().await;
     let admin = database.connect().await;
-    run(&admin, "SELECT outboxd.notify('t', '+821012345678', '{}')").await;
+    admin.run("SELECT outboxd.notify('t', '+821012345678', '{}')").await;
     let login = format!("pool_{}", database.name);
-    run(&admin, &format!("CREATE ROLE {login} LOGIN NOINHERIT IN ROLE outboxd_reader, outboxd_operator")).await;
+    admin.run(&format!("CREATE ROLE {login} LOGIN NOINHERIT IN ROLE outboxd_reader, outboxd_operator")).await;
     let pool = connect(&database.url_as(&login)).await;
-    run(&pool, "SET ROLE outboxd_operator; SET plan_cache_mode = force_generic_plan").await;
-    run(&pool, "PREPARE listed AS SELECT recipient FROM outboxd.notifications").await;
-    assert_eq!(value::<String>(&pool, "EXECUTE listed").await, "+821012345678");
-    run(&pool, "SET ROLE outboxd_reader").await;
-    let refusal = refused(&pool, "EXECUTE listed").await;
+    pool.run("SET ROLE outboxd_operator; SET plan_cache_mode = force_generic_plan").await;
+    pool.run("PREPARE listed AS SELECT recipient FROM outboxd.notifications").await;
+    assert_eq!(pool.value::<String>("EXECUTE listed").await, "+821012345678");
+    pool.run("SET ROLE outboxd_reader").await;
+    let refusal = pool.refused("EXECUTE listed").await;
     assert_eq!((refusal.code.as_str(), refusal.hint.contains("DISCARD PLANS")), ("0A000", true), "{refusal:?}");
-    run(&pool, "DISCARD PLANS").await;
-    assert_eq!(value::<String>(&pool, "EXECUTE listed").await, "+8****78");
+    pool.run("DISCARD PLANS").await;
+    assert_eq!(pool.value::<String>("EXECUTE listed").await, "+8****78");
 }

@@ -4,7 +4,7 @@
 use tokio_postgres::Client;
 
 use crate::support::postgres;
-use crate::support::sql::{refused, run, until, value, values};
+use crate::support::sql::Sql;
 
 /// name, lead, spread, catch_up, next_slot and error of a schedule
 macro_rules! SCHEDULE {
@@ -116,9 +116,9 @@ const ILLEGAL: &[(&str, &str)] = &[
 #[tokio::test]
 async fn each_constraint_refuses_the_illegal_state_it_names() {
     let client = postgres::database().await.connect().await;
-    run(&client, "INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')").await;
+    client.run("INSERT INTO outboxd.notification_log (topic, recipient, payload) VALUES ('t', 'r', '{}')").await;
     for (constraint, statement) in ILLEGAL {
-        let refusal = refused(&client, statement).await;
+        let refusal = client.refused(statement).await;
         assert_eq!(refusal.code, "23514", "{statement}: {refusal:?}");
         assert!(refusal.message.contains(&format!("\"{constraint}\"")), "{statement}: {refusal:?}");
     }
@@ -126,7 +126,7 @@ async fn each_constraint_refuses_the_illegal_state_it_names() {
     let checks = "SELECT DISTINCT conname::text FROM pg_constraint
                    WHERE contype = 'c' AND connamespace = 'outboxd'::regnamespace ORDER BY 1";
     let untried: Vec<String> =
-        values::<String>(&client, checks).await.into_iter().filter(|name| !tried.contains(&name.as_str())).collect();
+        client.values::<String>(checks).await.into_iter().filter(|name| !tried.contains(&name.as_str())).collect();
     assert_eq!(untried, [""; 0], "every CHECK is tried here");
 }
 
@@ -148,17 +148,17 @@ async fn live_and_send(client: &Client) {
                 COMMIT;
             END LOOP;
         END $$";
-    run(client, life).await;
+    client.run(life).await;
 }
 
 /// HOT updates and updates of a table, once the statistics have seen `updates`.
 async fn hot_updates(client: &Client, table: &str, updates: i64) -> (i64, i64) {
-    let version: i32 = value(client, "SELECT current_setting('server_version_num')::int").await;
+    let version: i32 = client.value("SELECT current_setting('server_version_num')::int").await;
     if version >= 150_000 {
-        run(client, "SELECT pg_stat_force_next_flush()").await;
+        client.run("SELECT pg_stat_force_next_flush()").await;
     }
-    until(client, &format!("SELECT n_tup_upd >= {updates} FROM pg_stat_user_tables WHERE relid = '{table}'::regclass"))
-        .await;
+    let wanted = format!("SELECT n_tup_upd >= {updates} FROM pg_stat_user_tables WHERE relid = '{table}'::regclass");
+    client.until(&wanted).await;
     let row = client
         .query_one(
             "SELECT n_tup_hot_upd, n_tup_upd FROM pg_stat_user_tables WHERE relid = $1::text::regclass",
@@ -188,19 +188,18 @@ const NOBODY_ELSE_READS: &str = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity
 #[tokio::test]
 async fn work_that_is_published_and_claimed_page_by_page_moves_few_rows() {
     let client = postgres::database().await.connect().await;
-    run(&client, "SELECT outboxd.notify('t', 'r' || n, '{\"text\": \"hello\"}') FROM generate_series(1, 2000) n").await;
+    client.run("SELECT outboxd.notify('t', 'r' || n, '{\"text\": \"hello\"}') FROM generate_series(1, 2000) n").await;
     let steps = [
         "state = 'published', instance = 1, published_at = clock_timestamp()",
         "state = 'processing', instance = 1, epoch = 1, attempts = 1, retry_at = NULL, lease_until = clock_timestamp()",
     ];
     for step in steps {
         for first in (1..2000).step_by(50) {
-            run(&client, &format!("UPDATE outboxd.outbox SET {step} WHERE id BETWEEN {first} AND {}", first + 49))
-                .await;
+            client.run(&format!("UPDATE outboxd.outbox SET {step} WHERE id BETWEEN {first} AND {}", first + 49)).await;
         }
         // What pages do by themselves, unless somebody's snapshot is older: autovacuum's is for a moment.
-        until(&client, NOBODY_ELSE_READS).await;
-        run(&client, "VACUUM outboxd.outbox").await;
+        client.until(NOBODY_ELSE_READS).await;
+        client.run("VACUUM outboxd.outbox").await;
     }
     let (hot, all) = hot_updates(&client, "outboxd.outbox", 4000).await;
     // 3,600 to 3,800; 3,535 was seen beside an autovacuum.
@@ -210,12 +209,12 @@ async fn work_that_is_published_and_claimed_page_by_page_moves_few_rows() {
 #[tokio::test]
 async fn a_backlog_that_is_sent_page_by_page_moves_few_rows() {
     let client = postgres::database().await.connect().await;
-    run(&client, "SELECT outboxd.notify('t', 'r' || n, '{\"text\": \"hello\"}') FROM generate_series(1, 2000) n").await;
+    client.run("SELECT outboxd.notify('t', 'r' || n, '{\"text\": \"hello\"}') FROM generate_series(1, 2000) n").await;
     let batch =
         "UPDATE outboxd.notification_log SET status = 'SENT', finished_at = clock_timestamp(), epoch = 1, attempts = 1,
                         channel = 'push', http_status = 200 WHERE id BETWEEN";
     for first in (1..2000).step_by(50) {
-        run(&client, &format!("{batch} {first} AND {}", first + 49)).await;
+        client.run(&format!("{batch} {first} AND {}", first + 49)).await;
     }
     let (hot, all) = hot_updates(&client, "outboxd.notification_log", 2000).await;
     // 1,924 while old versions can be pruned in between; 1,784 while somebody's snapshot, in any database, keeps them.
@@ -225,38 +224,30 @@ async fn a_backlog_that_is_sent_page_by_page_moves_few_rows() {
 #[tokio::test]
 async fn an_index_on_the_status_would_end_hot_updates() {
     let client = postgres::database().await.connect().await;
-    run(&client, "CREATE INDEX ON outboxd.notification_log (status)").await;
+    client.run("CREATE INDEX ON outboxd.notification_log (status)").await;
     live_and_send(&client).await;
     let (hot, all) = hot_updates(&client, "outboxd.notification_log", 200).await;
     assert_eq!((hot, all), (0, 200), "this is how the test above would see it");
 }
 
 async fn plan(client: &Client, sql: &str) -> String {
-    values::<String>(client, &format!("EXPLAIN {sql}")).await.join("\n")
+    client.values::<String>(&format!("EXPLAIN {sql}")).await.join("\n")
 }
 
 #[tokio::test]
 async fn lookups_stay_on_their_indexes_when_a_big_table_was_never_analysed() {
     let client = postgres::database().await.connect().await;
-    run(&client, "ALTER TABLE outboxd.notification_log SET (autovacuum_enabled = off)").await;
-    run(
-        &client,
-        "INSERT INTO outboxd.notification_log (topic, recipient, payload, dedup_key, status)
-         SELECT 't' || n % 7, 'r', '{}', 'key ' || n, 'QUEUED' FROM generate_series(1, 50000) n",
-    )
-    .await;
-    run(&client, "SET plan_cache_mode = force_generic_plan").await;
-    run(
-        &client,
-        "PREPARE dedup(text, text) AS SELECT id FROM outboxd.notification_log WHERE topic = $1 AND dedup_key = $2",
-    )
-    .await;
-    run(&client, "PREPARE many(bigint[]) AS SELECT id FROM outboxd.notification_log WHERE id = ANY ($1) AND status = 'FAILED' FOR UPDATE")
-        .await;
-    run(&client, "PREPARE dead(text) AS SELECT id FROM outboxd.notification_log WHERE failed_at IS NOT NULL AND topic = $1 ORDER BY failed_at LIMIT 10")
-        .await;
-    run(&client, "PREPARE due(text) AS SELECT id FROM outboxd.notification_log WHERE topic = $1 AND due_at <= now() ORDER BY due_at, id LIMIT 10 FOR UPDATE SKIP LOCKED")
-        .await;
+    client.run("ALTER TABLE outboxd.notification_log SET (autovacuum_enabled = off)").await;
+    let written = "INSERT INTO outboxd.notification_log (topic, recipient, payload, dedup_key, status)
+                   SELECT 't' || n % 7, 'r', '{}', 'key ' || n, 'QUEUED' FROM generate_series(1, 50000) n";
+    client.run(written).await;
+    client.run("SET plan_cache_mode = force_generic_plan").await;
+    let statements =
+        "PREPARE dedup(text, text) AS SELECT id FROM outboxd.notification_log WHERE topic = $1 AND dedup_key = $2";
+    client.run(statements).await;
+    client.run("PREPARE many(bigint[]) AS SELECT id FROM outboxd.notification_log WHERE id = ANY ($1) AND status = 'FAILED' FOR UPDATE").await;
+    client.run("PREPARE dead(text) AS SELECT id FROM outboxd.notification_log WHERE failed_at IS NOT NULL AND topic = $1 ORDER BY failed_at LIMIT 10").await;
+    client.run("PREPARE due(text) AS SELECT id FROM outboxd.notification_log WHERE topic = $1 AND due_at <= now() ORDER BY due_at, id LIMIT 10 FOR UPDATE SKIP LOCKED").await;
     for (statement, index) in [
         ("EXECUTE dedup('t1', 'key 1')", "notification_log_dedup"),
         ("EXECUTE many('{1,2,3}')", "notification_log_pkey"),

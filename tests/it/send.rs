@@ -9,8 +9,9 @@ use tokio::process::Command;
 use crate::support::command::{Ran, outboxd};
 use crate::support::instance::Setup;
 use crate::support::postgres::{self, Database};
-use crate::support::provider::{Provider, Reply};
-use crate::support::sql;
+use crate::support::provider::Reply;
+use crate::support::sql::Sql;
+use crate::support::world::{Carrier, World};
 
 async fn send(database: &Database, args: &[&str]) -> Ran {
     outboxd(&database.url(), &[&["send"], args].concat(), &[]).await
@@ -23,15 +24,13 @@ async fn send_prints_the_id_of_what_it_wrote() {
     let sent = send(&database, &[&args[..], &["--send-at", "2030-01-01T09:00:00+09:00"]].concat()).await;
     assert_eq!(sent.code, 0, "{}", sent.err);
     let app = database.connect().await;
-    let row: String = sql::value(
-        &app,
-        &format!(
+    let row: String = app
+        .value(&format!(
             "SELECT concat_ws(' ', status, topic, recipient, payload, ordering_key, headers, send_at AT TIME ZONE 'UTC')
                FROM outboxd.notifications WHERE id = {}",
             sent.out
-        ),
-    )
-    .await;
+        ))
+        .await;
     assert_eq!(row, r#"PENDING orders device-1 {"n": 1} k {"traceparent": "00-a"} 2030-01-01 00:00:00"#);
 }
 
@@ -41,11 +40,12 @@ async fn what_expires_is_told_and_an_unknown_setting_is_refused() {
     let sent = send(&database, &["orders", "device-1", "{}", "--expires-at", "2030-01-01T00:00:00Z"]).await;
     assert_eq!(sent.code, 0, "{}", sent.err);
     let app = database.connect().await;
-    let expires: String = sql::value(
-        &app,
-        &format!("SELECT (expires_at AT TIME ZONE 'UTC')::text FROM outboxd.notifications WHERE id = {}", sent.out),
-    )
-    .await;
+    let expires: String = app
+        .value(&format!(
+            "SELECT (expires_at AT TIME ZONE 'UTC')::text FROM outboxd.notifications WHERE id = {}",
+            sent.out
+        ))
+        .await;
     assert_eq!(expires, "2030-01-01 00:00:00");
     let refused = send(&database, &["orders", "device-1", "{}", "--set", "foo=1"]).await;
     assert_eq!(refused.code, 78);
@@ -54,13 +54,11 @@ async fn what_expires_is_told_and_an_unknown_setting_is_refused() {
 
 #[tokio::test]
 async fn an_apps_login_waits_by_the_status_alone() {
-    let database = postgres::database().await;
-    let provider = Provider::start();
-    let _instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
-    let login = format!("shop_{}", database.name);
-    let admin = database.connect().await;
-    admin.batch_execute(&format!("CREATE ROLE {login} LOGIN IN ROLE outboxd_app")).await.unwrap();
-    let sent = outboxd(&database.url_as(&login), &["send", "orders", "device-1", "{}", "--wait"], &[]).await;
+    let world = World::new(Carrier::Memory).await;
+    let _instance = world.setup.start().await;
+    let login = format!("shop_{}", world.database.name);
+    world.app.batch_execute(&format!("CREATE ROLE {login} LOGIN IN ROLE outboxd_app")).await.unwrap();
+    let sent = outboxd(&world.database.url_as(&login), &["send", "orders", "device-1", "{}", "--wait"], &[]).await;
     assert_eq!(sent.code, 0, "{}", sent.err);
     assert!(sent.out.ends_with("\nSENT\n"), "{}", sent.out);
 }
@@ -91,14 +89,13 @@ async fn send_says_what_is_wrong() {
 
 #[tokio::test]
 async fn wait_follows_it_to_its_end() {
-    let database = postgres::database().await;
-    let provider = Provider::start();
-    provider.script([Reply::ok(), Reply::status(400)]);
-    let _instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
-    let sent = send(&database, &["orders", "device-1", "{}", "--wait"]).await;
+    let world = World::new(Carrier::Memory).await;
+    world.provider.script([Reply::ok(), Reply::status(400)]);
+    let _instance = world.setup.start().await;
+    let sent = send(&world.database, &["orders", "device-1", "{}", "--wait"]).await;
     assert_eq!(sent.code, 0, "{}", sent.err);
     assert!(sent.out.trim_end().ends_with("SENT       attempts 1 by webhook"), "{}", sent.out);
-    let failed = send(&database, &["orders", "device-1", "{}", "--wait"]).await;
+    let failed = send(&world.database, &["orders", "device-1", "{}", "--wait"]).await;
     assert_eq!(failed.code, 1);
     assert!(failed.out.contains("FAILED     attempts 1 by webhook: status 400"), "{}", failed.out);
 }

@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 
 use crate::support::command::{self, Ran};
 use crate::support::postgres::{self, Database};
-use crate::support::sql::{run, until, value};
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 async fn outboxd(database: &Database, args: &[&str]) -> Ran {
@@ -19,7 +19,7 @@ async fn outboxd(database: &Database, args: &[&str]) -> Ran {
 async fn make_dead(client: &Client, count: u32) {
     let insert = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error, http_status, channel, attempts)
         SELECT 'orders', 'device-' || n, '{\"n\": 1}', 'FAILED', now() - n * interval '1 min', now() - n * interval '1 min', 'answered 503', 503, 'push', 4";
-    run(client, &format!("{insert} FROM generate_series(1, {count}) n")).await;
+    client.run(&format!("{insert} FROM generate_series(1, {count}) n")).await;
 }
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn status_shows_the_views_to_people_and_programs() {
     let database = postgres::database().await;
     let client = database.connect().await;
     make_dead(&client, 30).await;
-    run(&client, "SELECT outboxd.notify('quiz', 'r', '{}')").await;
+    client.run("SELECT outboxd.notify('quiz', 'r', '{}')").await;
     let text = outboxd(&database, &["status"]).await;
     assert_eq!(text.code, 0, "{}", text.err);
     for part in ["HEALTH", "critical", "workers", "QUEUE", "orders", "FAILED", "30", "OUTBOX", "no instance runs"] {
@@ -46,7 +46,7 @@ async fn status_prints_the_oldest_of_1_000_topics_and_the_totals_of_all() {
     let client = database.connect().await;
     let seed = "SELECT count(outboxd.notify('t' || n, 'r', '{}')) FROM generate_series(1, 1000) n;
                 UPDATE outboxd.notification_log SET created_at = now() - interval '1 h', send_at = now() - interval '1 h' WHERE topic = 't777'";
-    run(&client, seed).await;
+    client.run(seed).await;
     let text = outboxd(&database, &["status"]).await;
     let queue: Vec<&str> =
         text.out.lines().skip_while(|line| *line != "QUEUE").take_while(|line| !line.is_empty()).collect();
@@ -83,9 +83,9 @@ async fn status_watch_redraws_until_it_is_ended_and_shows_what_changed() {
         tokio::time::timeout(Duration::from_secs(30), seen).await.unwrap_or_else(|_| panic!("{part} was never seen"))
     };
     assert!(seen("HEALTH").await.contains("\x1b[H"), "each frame begins at the top");
-    run(&client, "SELECT outboxd.notify('quiz', 'r', '{}')").await;
+    client.run("SELECT outboxd.notify('quiz', 'r', '{}')").await;
     seen("QUEUED").await;
-    run(&client, "SELECT outboxd.pause('quiz')").await;
+    client.run("SELECT outboxd.pause('quiz')").await;
     seen("topic quiz since").await;
 }
 
@@ -100,9 +100,9 @@ async fn doctor_exits_1_when_something_is_critical_and_says_what_to_do() {
         ran.out
     );
     let _instance = world.setup.start().await;
-    until(&world.app, "SELECT bool_and(level = 'ok') FROM outboxd.health").await;
+    world.until("SELECT bool_and(level = 'ok') FROM outboxd.health").await;
     assert_eq!(outboxd(&world.database, &["doctor", "--strict"]).await.code, 0);
-    run(&world.app, "SELECT outboxd.pause('quiz')").await;
+    world.run("SELECT outboxd.pause('quiz')").await;
     assert_eq!(outboxd(&world.database, &["doctor"]).await.code, 0, "a warning");
     let strict = outboxd(&world.database, &["doctor", "--strict", "--json"]).await;
     assert_eq!((strict.code, &strict.json()["ok"]), (1, &true.into()));
@@ -113,7 +113,7 @@ async fn dead_lists_shows_and_retries() {
     let database = postgres::database().await;
     let client = database.connect().await;
     make_dead(&client, 30).await;
-    run(&client, "INSERT INTO outboxd.attempt (notification_id, token, number, started_at, duration_ms, outcome, http_status, channel, error) VALUES (1, 1, 1, now(), 12, 'failed', 503, 'push', 'answered 503')").await;
+    client.run("INSERT INTO outboxd.attempt (notification_id, token, number, started_at, duration_ms, outcome, http_status, channel, error) VALUES (1, 1, 1, now(), 12, 'failed', 503, 'push', 'answered 503')").await;
     let list = outboxd(&database, &["dead", "list", "--topic", "orders", "--since", "10m30s", "--limit", "3"]).await;
     assert_eq!(list.code, 0, "{}", list.err);
     assert_eq!(list.out.lines().count(), 4, "{}", list.out);
@@ -153,7 +153,7 @@ async fn dead_lists_shows_and_retries() {
     assert_eq!(discarded.out, "4 are CANCELED: discarded\n", "{}", discarded.err);
     let done = outboxd(&database, &["dead", "retry", "--topic", "orders", "--yes"]).await;
     assert_eq!(done.out, "23 are QUEUED again\n");
-    assert_eq!(value::<i64>(&client, "SELECT count(*) FROM outboxd.outbox").await, 25);
+    assert_eq!(client.count("outbox").await, 25);
 }
 
 #[tokio::test]

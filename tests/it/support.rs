@@ -2,18 +2,12 @@
 
 pub mod browser;
 pub mod certs;
-pub mod clock;
 pub mod command;
 pub mod golden;
-pub mod http;
-pub mod instance;
 pub mod otlp;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
-pub mod prometheus;
-pub mod provider;
-pub mod proxy;
 pub mod redis;
 pub mod sql;
 pub mod stream;
@@ -21,3 +15,5 @@ pub mod tls;
 pub mod verdict;
 pub mod wait;
 pub mod world;
+
+pub use outboxd_throwaway::{clock, http, instance, prometheus, provider, proxy};

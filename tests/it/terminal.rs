@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 
 use crate::support::command::{Ran, outboxd};
 use crate::support::postgres::{self, Database};
-use crate::support::sql::run;
+use crate::support::sql::Sql;
 
 /// Colours, a title, a cleared screen, a line of ours forged, C1, marks of direction.
 const HOSTILE: &str = "a\u{1b}[32mok\u{1b}]0;title\u{7}\u{1b}[2J\rb\u{8}\u{7f}\u{9b}31m\u{85}\nok      fine\u{202e}c\u{2066}\u{200f}\u{61c}\u{200e}\u{2069}\t\u{1}";
@@ -34,8 +34,8 @@ SELECT outboxd.pause(h) FROM hostile;
 async fn hostile_rows(database: &Database) -> Client {
     let client = database.connect().await;
     let literal = HOSTILE.replace('\'', "''");
-    run(&client, &format!("CREATE TEMP TABLE hostile AS SELECT '{literal}'::text AS h")).await;
-    run(&client, ROWS).await;
+    client.run(&format!("CREATE TEMP TABLE hostile AS SELECT '{literal}'::text AS h")).await;
+    client.run(ROWS).await;
     client
 }
 
@@ -122,7 +122,7 @@ async fn the_watch_and_the_words_of_a_waiting_send_obey_no_row() {
                 let seen = String::from_utf8_lossy(&bytes).contains("QUEUED");
                 if args[0] == "send" && seen && !failed {
                     let end = "UPDATE outboxd.notification_log SET status = 'FAILED', finished_at = now(), failed_at = now(), error = h, channel = h FROM hostile";
-                    run(&client, &format!("{end} WHERE id = {id}; DELETE FROM outboxd.outbox WHERE id = {id}")).await;
+                    client.run(&format!("{end} WHERE id = {id}; DELETE FROM outboxd.outbox WHERE id = {id}")).await;
                     failed = true;
                 }
                 assert!(out.read_buf(&mut bytes).await.unwrap() > 0, "it ended: {bytes:?}");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::sql::{run, values};
+use crate::support::sql::Sql;
 use crate::support::{golden, postgres};
 
 /// Lowest first. A module imports only from lines above its own; modules of one line do not know each other.
@@ -260,15 +260,15 @@ async fn every_view_every_column_of_one_and_every_public_function_has_a_comment(
                   UNION ALL
                   SELECT 'function ' || p.proname FROM pg_proc p
                    WHERE p.pronamespace = 'outboxd'::regnamespace AND left(p.proname, 1) <> '_' AND obj_description(p.oid, 'pg_proc') IS NULL";
-    assert_eq!(values::<String>(&client, silent).await, [""; 0]);
+    assert_eq!(client.values::<String>(silent).await, [""; 0]);
 }
 
 #[tokio::test]
 async fn the_schema_is_the_one_checked_in() {
     let client = postgres::database().await.connect().await;
     // Constants in constraints are shown in the session's time zone.
-    run(&client, "SET timezone = 'UTC'").await;
-    let lines: Vec<String> = values(&client, include_str!("schema_dump.sql")).await;
+    client.run("SET timezone = 'UTC'").await;
+    let lines: Vec<String> = client.values(include_str!("schema_dump.sql")).await;
     golden::assert_is_current("tests/schema.sql", &format!("{}\n", lines.join("\n")));
 }
 
@@ -289,7 +289,7 @@ async fn the_page_on_security_names_every_function_with_the_owners_rights() {
     let client = postgres::database().await.connect().await;
     let functions =
         "SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'outboxd'::regnamespace AND prosecdef";
-    let functions: BTreeSet<String> = values(&client, functions).await.into_iter().collect();
+    let functions: BTreeSet<String> = client.values(functions).await.into_iter().collect();
     assert_eq!(named_in(SECURITY.0, SECURITY.1, '`'), functions, "look at it as its table asks, and write the verdict");
 }
 

@@ -4,12 +4,13 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 
+use crate::support::http;
 use crate::support::instance::Setup;
 use crate::support::otlp::{attribute, hex, resource, spans};
 use crate::support::postgres::{self, Database};
 use crate::support::prometheus::Scrape;
 use crate::support::provider::{Provider, Reply};
-use crate::support::{http, sql};
+use crate::support::sql::Sql;
 
 mod collector;
 
@@ -42,12 +43,12 @@ impl Scene {
         let app = self.database.connect().await;
         let statement =
             format!("SELECT outboxd.notify('orders', '{recipient}', '{{\"text\": \"hush\"}}', headers => {headers})");
-        sql::run(&app, &statement).await;
+        app.run(&statement).await;
     }
 
     async fn all_sent(&self) {
         let app = self.database.connect().await;
-        sql::until(&app, "SELECT bool_and(status = 'SENT') FROM outboxd.notifications").await;
+        app.until("SELECT bool_and(status = 'SENT') FROM outboxd.notifications").await;
     }
 
     /// Every span that has arrived.

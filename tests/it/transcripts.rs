@@ -7,7 +7,7 @@ use std::path::Path;
 use chrono::{DateTime, NaiveDateTime, TimeDelta, TimeZone, Utc};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use crate::support::sql::{run, value, values};
+use crate::support::sql::Sql;
 use crate::support::{golden, postgres};
 
 const FENCE: &str = "```psql";
@@ -180,11 +180,11 @@ async fn played(client: &Client, document: &str, normal: &Normal) -> String {
 async fn the_transcripts_in_the_sql_page_are_what_an_operator_sees() {
     let database = postgres::database().await;
     let admin = database.connect().await;
-    run(&admin, SCENE).await;
+    admin.run(SCENE).await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
-    run(&operator, "SET timezone = 'UTC'").await;
+    operator.run("SET timezone = 'UTC'").await;
     let document = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/sql.md")).unwrap();
-    let minute: DateTime<Utc> = value(&admin, "SELECT max(minute) FROM outboxd.statistics_minute").await;
+    let minute: DateTime<Utc> = admin.value("SELECT max(minute) FROM outboxd.statistics_minute").await;
     let normal = Normal { login: format!("outboxd_operator_login_{}", database.name), minute };
     let wanted = played(&operator, &document, &normal).await;
     golden::assert_is_current("docs/sql.md", &wanted);
@@ -196,7 +196,7 @@ async fn every_public_view_and_action_is_in_the_sql_page() {
     let client = postgres::database().await.connect().await;
     let names = "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'outboxd'::regnamespace AND c.relkind = 'v' AND left(c.relname, 1) <> '_'
                  UNION SELECT p.proname::text FROM pg_proc p WHERE p.pronamespace = 'outboxd'::regnamespace AND has_function_privilege('outboxd_operator', p.oid, 'EXECUTE') AND left(p.proname, 1) <> '_'";
-    for name in values::<String>(&client, names).await {
+    for name in client.values::<String>(names).await {
         assert!(document.contains(&format!("outboxd.{name}")), "docs/sql.md does not speak of outboxd.{name}");
     }
 }

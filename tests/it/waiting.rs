@@ -8,7 +8,7 @@ use crate::support::command::outboxd;
 use crate::support::http;
 use crate::support::instance::Setup;
 use crate::support::provider::Reply;
-use crate::support::sql::{run, until, value, values};
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 use crate::support::{postgres, redis};
 
@@ -37,21 +37,18 @@ async fn age(client: &Client, span: &str) {
     let aged = format!(
         "UPDATE outboxd.notification_log SET created_at = now() - interval '{span}', send_at = now() - interval '{span}'"
     );
-    run(client, &aged).await;
+    client.run(&aged).await;
 }
 
 #[tokio::test]
 async fn a_row_deep_in_a_backlog_says_at_once_why_it_waits() {
     let client = postgres::database().await.connect().await;
-    run(
-        &client,
-        "INSERT INTO outboxd.route VALUES ('default', 0, 'sms');
-         INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now() + interval '1 min', 'failures');
-         SELECT count(outboxd.notify('orders', 'r', '{}')) FROM generate_series(1, 20000);
-         INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
-         SELECT 'later', 'r', '{}', now() - interval '1 min' FROM generate_series(1, 20000)",
-    )
-    .await;
+    let written = "INSERT INTO outboxd.route VALUES ('default', 0, 'sms');
+        INSERT INTO outboxd.channel_state (channel, held_until, reason) VALUES ('sms', now() + interval '1 min', 'failures');
+        SELECT count(outboxd.notify('orders', 'r', '{}')) FROM generate_series(1, 20000);
+        INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
+        SELECT 'later', 'r', '{}', now() - interval '1 min' FROM generate_series(1, 20000)";
+    client.run(written).await;
     for id in [1, 2_001, 19_999] {
         assert_eq!(at_once(&client, &reason_of(id)).await.as_deref(), Some("circuit open"), "{id}");
     }
@@ -59,7 +56,7 @@ async fn a_row_deep_in_a_backlog_says_at_once_why_it_waits() {
         assert_eq!(at_once(&client, &reason_of(id)).await.as_deref(), Some("never released"), "{id}");
     }
     let all = "SELECT string_agg(concat_ws(' ', reason, count), ', ') FROM (SELECT reason, count(*) FROM outboxd.stuck GROUP BY 1 ORDER BY 1) s";
-    assert_eq!(value::<String>(&client, all).await, "circuit open 20000, never released 20000");
+    assert_eq!(client.value::<String>(all).await, "circuit open 20000, never released 20000");
 }
 
 const RELAY_LAG: &str =
@@ -68,14 +65,11 @@ const RELAY_LAG: &str =
 #[tokio::test]
 async fn what_waits_for_a_limit_is_no_lag_and_what_nobody_works_on_is() {
     let client = postgres::database().await.connect().await;
-    run(
-        &client,
-        "INSERT INTO outboxd.route VALUES ('default', 0, 'push');
-         INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version) VALUES ('15 s', 1, '{relay,worker}', 'stream', 'web-1', '1');
-         INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES (1, 0, '{default}');
-         SELECT outboxd.notify('orders', 'r', '{}')",
-    )
-    .await;
+    let written = "INSERT INTO outboxd.route VALUES ('default', 0, 'push');
+        INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version) VALUES ('15 s', 1, '{relay,worker}', 'stream', 'web-1', '1');
+        INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES (1, 0, '{default}');
+        SELECT outboxd.notify('orders', 'r', '{}')";
+    client.run(written).await;
     age(&client, "5 min").await;
     let rate = "UPDATE outboxd.instance_report SET reported_at = now(), limits = '{\"push\": [\"rate_limit\", 10]}'";
     let alive = "UPDATE outboxd.instance SET heartbeat_at = now()";
@@ -99,11 +93,11 @@ async fn what_waits_for_a_limit_is_no_lag_and_what_nobody_works_on_is() {
         ("UPDATE outboxd.outbox SET retry_at = now() - interval '2 min'".to_owned(), "ok", "rate_limit"),
         ("UPDATE outboxd.instance_report SET limits = NULL".to_owned(), "critical: 1 row ready", "role relay"),
     ] {
-        run(&client, &format!("{alive}; {now}")).await;
-        let lag: String = value(&client, RELAY_LAG).await;
+        client.run(&format!("{alive}; {now}")).await;
+        let lag: String = client.value(RELAY_LAG).await;
         assert!(lag.starts_with(told) && lag.contains(why), "{now}: {lag}");
         let agrees = "SELECT (l.ready_unpublished = 0) = (h.level = 'ok') FROM outboxd.outbox_lag l, outboxd.health h WHERE h.name = 'relay_lag'";
-        assert!(value::<bool>(&client, agrees).await, "{now}");
+        assert!(client.value::<bool>(agrees).await, "{now}");
     }
 }
 
@@ -118,14 +112,13 @@ async fn a_row_to_an_origin_whose_circuit_is_open_says_so() {
     world.provider.answer(Reply::status(503));
     let _instance = world.setup.start().await;
     let url = world.provider.url("/hook");
-    let notify = format!("SELECT count(outboxd.notify('orders', '{url}', '{{}}')) FROM generate_series(1, 100)");
-    run(&world.app, &notify).await;
+    world.run(&format!("SELECT count(outboxd.notify('orders', '{url}', '{{}}')) FROM generate_series(1, 100)")).await;
     let held = "SELECT count(*) > 50 FROM outboxd.stuck WHERE reason = 'circuit open' AND channel = 'webhook' AND origin LIKE 'http://127.0.0.1:%'";
-    until(&world.app, held).await;
-    let told = "SELECT count(*) FROM outboxd.stuck s CROSS JOIN outboxd.why(s.id) w
+    world.until(held).await;
+    let told = "stuck s CROSS JOIN outboxd.why(s.id) w
                  WHERE s.reason = 'circuit open' AND w.explanation NOT LIKE 'The circuit of webhook at ' || s.origin || ' is open: %The provider is probed at %'";
-    assert_eq!(value::<i64>(&world.app, told).await, 0);
-    assert_eq!(value::<i64>(&world.app, "SELECT ready_unpublished FROM outboxd.outbox_lag").await, 0);
+    assert_eq!(world.count(told).await, 0);
+    assert_eq!(world.value::<i64>("SELECT ready_unpublished FROM outboxd.outbox_lag").await, 0);
 }
 
 const ROUTES: &str = "INSERT INTO outboxd.route VALUES ('default', 0, 'push'), ('default', 1, 'sms'), ('hooks', 0, 'hook'), ('paid', 0, 'paid'),
@@ -190,8 +183,8 @@ const REASONS: [(i64, &str); 22] = [
 async fn of_every_reason() -> (postgres::Database, Client) {
     let database = postgres::database().await;
     let client = database.connect().await;
-    run(&client, ROUTES).await;
-    run(&client, EVERY_REASON).await;
+    client.run(ROUTES).await;
+    client.run(EVERY_REASON).await;
     (database, client)
 }
 
@@ -200,7 +193,7 @@ async fn every_waiting_row_says_the_one_reason_that_holds_it() {
     let (_database, client) = of_every_reason().await;
     let all = "SELECT concat_ws(' ', x.id, w.reason) FROM generate_series(1, 22) x(id) CROSS JOIN outboxd.why(x.id) w ORDER BY x.id";
     let wanted: Vec<String> = REASONS.iter().map(|(id, reason)| format!("{id} {reason}")).collect();
-    assert_eq!(values::<String>(&client, all).await, wanted);
+    assert_eq!(client.values::<String>(all).await, wanted);
     for (id, text) in [
         (1, "is published next"),
         (2, "no instance has published it"),
@@ -215,28 +208,28 @@ async fn every_waiting_row_says_the_one_reason_that_holds_it() {
         (19, "paid is at its rate_limit (10 calls a second); 1 of its topic stands before it"),
         (20, "worker.concurrency"),
     ] {
-        let told: String = value(&client, &format!("SELECT explanation FROM outboxd.why({id})")).await;
+        let told: String = client.value(&format!("SELECT explanation FROM outboxd.why({id})")).await;
         assert!(told.contains(text), "{id}: {told}");
     }
     let next = "SELECT string_agg(x.id::text, ' ') FROM generate_series(1, 22) x(id), outboxd.why(x.id) w WHERE w.explanation LIKE '%published next%'";
-    assert_eq!(value::<String>(&client, next).await, "1");
+    assert_eq!(client.value::<String>(next).await, "1");
     let behind =
         "SELECT concat_ws(' ', w.behind, p.paused_by = session_user) FROM outboxd.why(11) w, outboxd.why(13) p";
-    assert_eq!(value::<String>(&client, behind).await, "10 t");
+    assert_eq!(client.value::<String>(behind).await, "10 t");
 }
 
 #[tokio::test]
 async fn lists_counts_and_single_rows_say_the_same_reason() {
     let (database, client) = of_every_reason().await;
-    let differ = "SELECT count(*) FROM outboxd.stuck s LEFT JOIN LATERAL outboxd.why(s.id) w ON true WHERE w.reason IS DISTINCT FROM s.reason";
-    assert_eq!(value::<i64>(&client, differ).await, 0);
+    let differ = "stuck s LEFT JOIN LATERAL outboxd.why(s.id) w ON true WHERE w.reason IS DISTINCT FROM s.reason";
+    assert_eq!(client.count(differ).await, 0);
     let stuck = "SELECT string_agg(id::text, ' ' ORDER BY id) FROM outboxd.stuck";
-    assert_eq!(value::<String>(&client, stuck).await, "2 4 6 8 9 11 12 13 14 15 16 17 18 19 20 22");
+    assert_eq!(client.value::<String>(stuck).await, "2 4 6 8 9 11 12 13 14 15 16 17 18 19 20 22");
     let differ = "SELECT count(*) FROM
         (SELECT w.reason, n.topic, coalesce(w.channel, '') AS channel, count(*) FROM outboxd.notifications n CROSS JOIN outboxd.why(n.id) w GROUP BY 1, 2, 3) a
         FULL JOIN (SELECT reason, topic, coalesce(channel, '') AS channel, count FROM outboxd.waiting) b USING (reason, topic, channel, count)
         WHERE a.reason IS NULL OR b.reason IS NULL OR a IS NULL OR b IS NULL";
-    assert_eq!(value::<i64>(&client, differ).await, 0);
+    assert_eq!(client.value::<i64>(differ).await, 0);
     let found = crate::support::command::succeeds(&database.url(), &["find", "r", "--limit", "30", "--json"]).await;
     let found: serde_json::Value = serde_json::from_str(&found).unwrap();
     let mut told: Vec<(i64, &str)> = found
@@ -272,9 +265,9 @@ async fn page_and_api_say_the_same_and_link_to_the_head_of_the_key() {
     let mut instance = setup.start().await;
     let addr = instance.http_addr().await;
     // It tells of its own routes once.
-    until(&client, "SELECT bool_or(channel = 'webhook') FROM outboxd.route").await;
-    run(&client, "DELETE FROM outboxd.route").await;
-    run(&client, ROUTES).await;
+    client.until("SELECT bool_or(channel = 'webhook') FROM outboxd.route").await;
+    client.run("DELETE FROM outboxd.route").await;
+    client.run(ROUTES).await;
     let (reader, ops) = ("Authorization: Bearer read-read-read-read", "Authorization: Bearer operate-operate-operate");
     for (id, reason) in REASONS {
         let told = http::get(addr, &format!("/v1/notifications/{id}"), &[reader]).await.json();
@@ -289,7 +282,7 @@ async fn page_and_api_say_the_same_and_link_to_the_head_of_the_key() {
     assert!(page.contains("<a href=\"/notifications/10\">10</a>"), "{page}");
     let paused = |token: &'static str| async move { http::get(addr, "/v1/notifications/13", &[token]).await.json() };
     assert_eq!(paused(reader).await["waits"].get("paused_by"), None);
-    let who: String = value(&client, "SELECT session_user::text").await;
+    let who: String = client.value("SELECT session_user::text").await;
     assert_eq!(paused(ops).await["waits"]["paused_by"], who);
 }
 
@@ -307,10 +300,10 @@ async fn what_a_provider_says_inside_a_200_is_shown_in_every_list() {
     world.provider.answer(Reply::ok().body(r#"{"code": "3018", "message": "blocked by +821012345678"}"#));
     let mut instance = world.setup.start().await;
     world.notify(1).await;
-    until(&world.app, "SELECT count(*) = 1 FROM outboxd.dead_letters").await;
+    world.until_count(1, "dead_letters").await;
     let shown = "SELECT error || ' | ' || response FROM outboxd.dead_letters";
     let wanted = r#"status 200 OK, not accepted: code 3018 | {"code": "3018", "message": "blocked by +821012345678"}"#;
-    assert_eq!(value::<String>(&world.app, shown).await, wanted);
+    assert_eq!(world.value::<String>(shown).await, wanted);
     let listed = outboxd(&world.database.url(), &["dead", "list"], &[]).await.out;
     assert!(listed.contains("not accepted: code 3018") && listed.contains("blocked by"), "{listed}");
     let counted = outboxd(&world.database.url(), &["dead", "retry", "--dry-run"], &[]).await.out;
@@ -344,7 +337,7 @@ async fn lists_quote_what_a_provider_said_with_its_no_and_readers_do_not_see_it(
     world.provider.answer(Reply::ok().body(no));
     let mut instance = world.setup.start().await;
     world.notify(1).await;
-    until(&world.app, "SELECT count(*) = 1 FROM outboxd.dead_letters").await;
+    world.until_count(1, "dead_letters").await;
     for command in [["find", "r1"], ["dead", "list"]] {
         let listed = outboxd(&world.database.url(), &command, &[]).await.out;
         assert!(listed.contains("-1000"), "{command:?}: {listed}");
@@ -360,5 +353,5 @@ async fn lists_quote_what_a_provider_said_with_its_no_and_readers_do_not_see_it(
     let reader = world.database.connect_as_member_of("outboxd_reader").await;
     let told = "SELECT string_agg(DISTINCT error, ', ') FROM (SELECT error FROM outboxd.notifications UNION SELECT error FROM outboxd.dead_letters
                 UNION SELECT error FROM outboxd.attempts UNION SELECT last_error FROM outboxd.channel_health WHERE last_error IS NOT NULL) e";
-    assert_eq!(value::<String>(&reader, told).await, "status 200 OK, not accepted");
+    assert_eq!(reader.value::<String>(told).await, "status 200 OK, not accepted");
 }

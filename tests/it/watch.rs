@@ -9,7 +9,7 @@ use nix::pty::{Winsize, openpty};
 use unicode_width::UnicodeWidthStr;
 
 use crate::support::postgres::{self, Database};
-use crate::support::sql::run;
+use crate::support::sql::Sql;
 
 /// Forty topics, thirty instances with long names, failing channels: more than a small window can show.
 const CROWD: &str = "
@@ -74,7 +74,7 @@ fn without_sequences(line: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_watch_fits_windows_of_any_size_and_says_what_it_leaves_out() {
     let database = postgres::database().await;
-    run(&database.connect().await, CROWD).await;
+    database.connect().await.run(CROWD).await;
     for (columns, rows) in [(80, 24), (120, 30), (60, 12), (200, 50), (40, 8)] {
         let lines = frame(&database, columns, rows);
         let size = format!("{columns}×{rows}");
@@ -97,7 +97,7 @@ async fn the_watch_fits_windows_of_any_size_and_says_what_it_leaves_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_window_with_room_shows_everything() {
     let database = postgres::database().await;
-    run(&database.connect().await, "SELECT outboxd.notify('quiz', 'r', '{}')").await;
+    database.connect().await.run("SELECT outboxd.notify('quiz', 'r', '{}')").await;
     let text = frame(&database, 200, 60).join("\n");
     for part in ["HEALTH", "QUEUE", "OUTBOX", "THROUGHPUT", "LATENCY", "CHANNELS", "INSTANCES", "no instance runs"] {
         assert!(text.contains(part), "{part} is missing:\n{text}");
@@ -125,7 +125,7 @@ fn printed(args: &[&str], env: &[(&str, &str)], columns: u16) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_check_and_doctor_find_fits_the_window_and_is_one_line_in_a_pipe() {
     let database = postgres::database().await;
-    run(&database.connect().await, "SELECT outboxd.pause('a.topic.of.some.length')").await;
+    database.connect().await.run("SELECT outboxd.pause('a.topic.of.some.length')").await;
     let url = database.url();
     let env = [
         ("DATABASE_URL", &*url),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::sink;
+use outboxd_throwaway::provider;
 
 /// What the kernel counts in, on every Linux we run on.
 const TICKS_PER_SECOND: u64 = 100;
@@ -13,7 +13,7 @@ pub(super) fn used() -> Option<Duration> {
     let mut ticks = 0;
     for task in std::fs::read_dir("/proc/self/task").ok()? {
         let task = task.ok()?.path();
-        if std::fs::read_to_string(task.join("comm")).ok()?.trim() != sink::THREAD {
+        if std::fs::read_to_string(task.join("comm")).ok()?.trim() != provider::THREAD {
             ticks += ticks_of(&task)?;
         }
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use outboxd_throwaway::redis::Redis;
+use outboxd_throwaway::until;
 use redis::aio::MultiplexedConnection;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -79,16 +80,12 @@ impl Carriers {
     }
 
     async fn in_step(&self, replica: usize) -> Result<()> {
-        let mut connection = connect(self.servers[replica].port()).await?;
-        let deadline = tokio::time::Instant::now() + IN_STEP_TIMEOUT;
-        while tokio::time::Instant::now() < deadline {
-            let info: String = redis::cmd("INFO").arg("replication").query_async(&mut connection).await?;
-            if info.contains("master_link_status:up") {
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        anyhow::bail!("the Redis replica does not follow")
+        let connection = connect(self.servers[replica].port()).await?;
+        let is_in_step = || async {
+            let info: String = redis::cmd("INFO").arg("replication").query_async(&mut connection.clone()).await?;
+            Ok(info.contains("master_link_status:up"))
+        };
+        until("the Redis replica follows", IN_STEP_TIMEOUT, is_in_step).await
     }
 }
 

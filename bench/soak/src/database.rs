@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use outboxd_throwaway::postgres::{Postgres, connect};
+use outboxd_throwaway::proxy::{Fault, Proxy};
+use outboxd_throwaway::until;
 use tokio_postgres::Client;
-
-use super::proxy::{Proxy, Weather};
 
 /// The app's database.
 pub(super) const NAME: &str = "shop";
@@ -95,30 +94,18 @@ impl Databases {
         let caught_up = format!(
             "SELECT count(*) > 0 FROM pg_stat_replication WHERE state = 'streaming' AND flush_lsn >= '{reached}'"
         );
-        let deadline = tokio::time::Instant::now() + CAUGHT_UP_TIMEOUT;
-        while !admin.query_one(&caught_up, &[]).await?.get::<_, bool>(0) {
-            anyhow::ensure!(tokio::time::Instant::now() < deadline, "the standby does not catch up");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let has_caught_up = || async { Ok(admin.query_one(&caught_up, &[]).await?.get(0)) };
+        until("the standby catches up", CAUGHT_UP_TIMEOUT, has_caught_up).await?;
         if let Some(replication) = &self.replication {
-            replication.set(Weather::Silent);
+            replication.set(Fault::BlackHole);
         }
         Ok(())
-    }
-
-    /// Stops the primary and all its sessions where they are, or ends them.
-    pub(super) fn signal_primary(&self, signal: Signal) {
-        for pid in self.servers[self.primary].processes() {
-            // A session that has just ended needs no signal.
-            let _ = kill(Pid::from_raw(i32::try_from(pid).unwrap_or(i32::MAX)), signal);
-        }
     }
 
     /// The standby becomes the primary.
     pub(super) async fn promote(&mut self) -> Result<()> {
         let standby = 1 - self.primary;
-        let admin = connect(&self.servers[standby].url(NAME)).await?;
-        admin.query_one("SELECT pg_promote()", &[]).await.context("the standby cannot be promoted")?;
+        self.servers[standby].promote(NAME).await.context("the standby cannot be promoted")?;
         self.primary = standby;
         Ok(())
     }
@@ -126,16 +113,14 @@ impl Databases {
     /// What was the primary is ended and becomes the standby of the new one.
     pub(super) async fn rebuild_standby(&mut self) -> Result<()> {
         let old = 1 - self.primary;
-        for pid in self.servers[old].processes() {
-            let _ = kill(Pid::from_raw(i32::try_from(pid).unwrap_or(i32::MAX)), Signal::SIGKILL);
-        }
+        self.servers[old].signal_all(Signal::SIGKILL);
         self.servers[old].wait_until_ended().await?;
         self.follow(old).await
     }
 
     async fn follow(&mut self, standby: usize) -> Result<()> {
         let primary = self.servers[self.primary].port();
-        let proxy = Proxy::start(primary).await?;
+        let proxy = Proxy::start(primary).await;
         let server = &mut self.servers[standby];
         // Everything else goes on while the data is copied.
         tokio::task::block_in_place(|| server.copy_from(primary, proxy.port()))?;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use outboxd_throwaway::evidence::Micros;
+use outboxd_throwaway::proxy::{self, Proxy};
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::evidence::Micros;
+use super::instances::Links;
 use super::plan::{Fault, Kind};
-use super::proxy::Weather;
 use super::world::{Happened, World};
 use super::writers;
 
@@ -88,17 +89,18 @@ async fn happen(world: &Arc<World>, fault: Fault) {
 
 async fn act(ongoing: &Ongoing<'_>) -> Result<()> {
     let (world, fault) = (ongoing.world, ongoing.fault);
+    let Links { postgres: to_postgres, redis: to_redis } = &world.links[fault.target];
     let done = match fault.kind {
         Kind::InstanceKill => instance::kill(ongoing).await,
         Kind::InstanceStop => instance::stop(ongoing).await,
         Kind::InstanceDrain => instance::drain(ongoing).await,
         Kind::InstanceClock => instance::move_clock(ongoing).await,
-        Kind::PostgresCut => link(ongoing, Side::Postgres, Weather::Reset).await,
-        Kind::PostgresHalfOpen => link(ongoing, Side::Postgres, Weather::HalfOpen).await,
-        Kind::PostgresSilent => link(ongoing, Side::Postgres, Weather::Silent).await,
-        Kind::RedisCut => link(ongoing, Side::Redis, Weather::Reset).await,
-        Kind::RedisHalfOpen => link(ongoing, Side::Redis, Weather::HalfOpen).await,
-        Kind::RedisSwallow => link(ongoing, Side::Redis, Weather::Swallow).await,
+        Kind::PostgresCut => link(ongoing, to_postgres, proxy::Fault::Reset).await,
+        Kind::PostgresHalfOpen => link(ongoing, to_postgres, proxy::Fault::HalfOpen).await,
+        Kind::PostgresSilent => link(ongoing, to_postgres, proxy::Fault::BlackHole).await,
+        Kind::RedisCut => link(ongoing, to_redis, proxy::Fault::Reset).await,
+        Kind::RedisHalfOpen => link(ongoing, to_redis, proxy::Fault::HalfOpen).await,
+        Kind::RedisSwallow => link(ongoing, to_redis, proxy::Fault::SwallowReplies).await,
         Kind::PostgresTerminate => postgres::terminate(ongoing).await,
         Kind::PostgresImmediate => postgres::stop(ongoing, "QUIT").await,
         Kind::PostgresFast => postgres::stop(ongoing, "INT").await,
@@ -115,25 +117,14 @@ async fn act(ongoing: &Ongoing<'_>) -> Result<()> {
     done
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Postgres,
-    Redis,
-}
-
 /// What lies between one instance and a server.
-async fn link(ongoing: &Ongoing<'_>, side: Side, weather: Weather) -> Result<()> {
-    let target = ongoing.fault.target;
+async fn link(ongoing: &Ongoing<'_>, proxies: &[Proxy], fault: proxy::Fault) -> Result<()> {
     // Nobody kills it meanwhile.
-    let _instance = ongoing.world.instances[target].lock().await;
+    let _instance = ongoing.world.instances[ongoing.fault.target].lock().await;
     ongoing.begins();
-    let set = |weather: Weather| match side {
-        Side::Postgres => ongoing.world.links[target].set_postgres(weather),
-        Side::Redis => ongoing.world.links[target].set_redis(weather),
-    };
-    set(weather);
+    proxies.iter().for_each(|proxy| proxy.set(fault));
     ongoing.lasts().await;
-    set(Weather::Fine);
+    proxies.iter().for_each(Proxy::heal);
     Ok(())
 }
 

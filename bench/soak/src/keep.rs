@@ -49,7 +49,7 @@ pub(super) async fn write(
     std::fs::write(dir.join("app.tsv"), app_log(evidence))?;
     std::fs::write(dir.join("faults.txt"), format!("{:#?}\n", world.log().happened))?;
     for (place, instance) in world.instances.iter().enumerate() {
-        std::fs::copy(instance.lock().await.log_path(), dir.join(format!("instance-{place}.log")))?;
+        std::fs::copy(instance.lock().await.process.supervisor.path("log"), dir.join(format!("instance-{place}.log")))?;
     }
     for (place, log) in world.databases.lock().await.logs().iter().enumerate() {
         std::fs::write(dir.join(format!("postgres-{place}.log")), log)?;
@@ -73,8 +73,8 @@ fn ledger(evidence: &Evidence) -> String {
     let mut text = String::from("at_us\tsubject\tattempt\tchannel\treply\twebhook_id\n");
     for arrival in &evidence.arrivals {
         let (at, subject) = (arrival.at, name(&arrival.subject));
-        let (attempt, channel, reply) = (arrival.attempt, &arrival.channel, arrival.reply);
-        let _ = writeln!(text, "{at}\t{subject}\t{attempt}\t{channel}\t{reply:?}\t{}", arrival.webhook_id);
+        let (attempt, channel, answer) = (arrival.attempt, &arrival.channel, arrival.answer);
+        let _ = writeln!(text, "{at}\t{subject}\t{attempt}\t{channel}\t{answer:?}\t{}", arrival.webhook_id);
     }
     text
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use outboxd_throwaway::{evidence, verdict};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +31,6 @@ use world::World;
 mod carrier;
 mod consumer;
 mod database;
-mod evidence;
 mod faults;
 mod instances;
 mod keep;
@@ -38,11 +38,9 @@ mod plan;
 mod plot;
 mod progress;
 mod providers;
-mod proxy;
 mod recovery;
 mod report;
 mod rows;
-mod verdict;
 mod world;
 mod writers;
 

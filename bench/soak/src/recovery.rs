@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::evidence::{Asked, Evidence, Micros, Outcome, Reply, Subject};
+use super::evidence::{Answer, Asked, Evidence, Micros, Outcome, Subject};
 use super::plan::Kind;
 use super::world::Happened;
 
@@ -119,7 +119,7 @@ pub(super) fn first_arrivals(evidence: &Evidence) -> Vec<Micros> {
 /// The same by subject.
 fn first_accepted(evidence: &Evidence) -> HashMap<&Subject, Micros> {
     let mut first = HashMap::new();
-    for arrival in evidence.arrivals.iter().filter(|arrival| arrival.reply == Reply::Accepted) {
+    for arrival in evidence.arrivals.iter().filter(|arrival| arrival.answer == Answer::Accepted) {
         first.entry(&arrival.subject).or_insert(arrival.at);
     }
     first
@@ -170,7 +170,7 @@ mod tests {
         let outcome = Outcome::Committed;
         evidence.writes.push(Write { number, asked, key: None, began: committed, ended: committed, outcome });
         let (subject, channel, webhook_id) = (Subject::Number(number), "push".to_owned(), String::new());
-        evidence.arrivals.push(Arrival { at, subject, channel, webhook_id, attempt: 1, reply: Reply::Accepted });
+        evidence.arrivals.push(Arrival { at, subject, channel, webhook_id, attempt: 1, answer: Answer::Accepted });
     }
 
     #[test]

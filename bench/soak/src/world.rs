@@ -6,17 +6,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use outboxd_throwaway::instance;
 
 use super::carrier::Carriers;
-use super::database::{APP, Databases, Session, open};
+use super::database::{APP, Databases, NAME, Session, open};
 use super::evidence::{Micros, Sighting, Span, Subject, Write};
-use super::instances::{Instance, Links, Program};
+use super::instances::{Instance, Links};
 use super::plan::{Fault, Kind, Queue};
 use super::providers::Providers;
 
 /// How often it is checked whether an instance has ended by itself, and how long it stays away, as under a supervisor.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
-const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What runs.
 #[derive(Debug)]
@@ -33,8 +33,6 @@ pub(super) struct World {
     pub(super) carrier_port: AtomicU16,
     numbers: AtomicI64,
     log: Mutex<Log>,
-    // After the instances, which have its clock loaded.
-    _program: Program,
 }
 
 /// What is written down.
@@ -63,12 +61,8 @@ impl World {
     /// Starts everything that the schedule needs.
     pub(super) async fn build(queue: Queue, instances: usize, seed: u64, schedule: &[Fault]) -> Result<World> {
         let has = |wanted: &[Kind]| schedule.iter().any(|fault| wanted.contains(&fault.kind));
-        let mut program = Program::find()?;
-        if has(&[Kind::InstanceClock]) {
-            program.compile_clock()?;
-        }
         let mut databases = Databases::start().await?;
-        program.migrate(databases.primary_port())?;
+        instance::migrate(&databases.primary().url(NAME))?;
         databases.create_app().await?;
         if schedule.iter().any(|fault| fault.kind.loses_tail()) {
             databases.add_standby().await?;
@@ -78,12 +72,13 @@ impl World {
             Queue::Stream | Queue::List => Some(Carriers::start(has(&[Kind::RedisFailover])).await?),
         };
         let began = Instant::now();
-        let providers = Providers::start(began, seed).await?;
+        let providers = Providers::start(began, seed)?;
         let carrier_ports = carriers.as_ref().map_or(Vec::new(), Carriers::ports);
         let (mut all, mut links) = (Vec::new(), Vec::new());
         for _ in 0..instances {
-            let own = Links::open(&databases.ports(), &carrier_ports).await?;
-            all.push(tokio::sync::Mutex::new(Instance::new(&program, &own, queue, &providers)?));
+            let own = Links::open(&databases.ports(), &carrier_ports).await;
+            let instance = Instance::new(&own, queue, &providers, has(&[Kind::InstanceClock]))?;
+            all.push(tokio::sync::Mutex::new(instance));
             links.push(own);
         }
         Ok(World {
@@ -98,33 +93,19 @@ impl World {
             databases: tokio::sync::Mutex::new(databases),
             numbers: AtomicI64::new(1),
             log: Mutex::default(),
-            _program: program,
         })
     }
 
     /// Starts the instances and waits until each has a heartbeat.
     pub(super) async fn start_instances(&self) -> Result<()> {
+        let mut started = Vec::new();
         for instance in &self.instances {
-            instance.lock().await.start()?;
+            let mut instance = instance.lock().await;
+            instance.process.launch()?;
+            started.push(instance);
         }
-        let admin = self.admin().await?;
-        let deadline = Instant::now() + READY_TIMEOUT;
-        let alive = "SELECT count(*) FROM outboxd.workers WHERE state = 'alive'";
-        let wanted = i64::try_from(self.instances.len())?;
-        while admin.client.query_one(alive, &[]).await?.get::<_, i64>(0) < wanted {
-            anyhow::ensure!(Instant::now() < deadline, "the instances do not start:\n{}", self.last_words().await);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Ok(())
-    }
-
-    async fn last_words(&self) -> String {
-        let mut words = String::new();
-        for instance in &self.instances {
-            let log = std::fs::read_to_string(instance.lock().await.log_path()).unwrap_or_default();
-            words.extend(log.lines().rev().take(3).map(|line| format!("{line}\n")));
-        }
-        words
+        let processes: Vec<&instance::Instance> = started.iter().map(|instance| &instance.process).collect();
+        instance::until_alive(&self.admin().await?.client, processes.len(), &processes).await
     }
 
     /// Starts what has ended by itself again, for ever.
@@ -134,9 +115,9 @@ impl World {
             for instance in &self.instances {
                 // Whoever holds it is breaking it, and will start it.
                 let Ok(mut instance) = instance.try_lock() else { continue };
-                if !instance.is_running() {
+                if instance.process.has_ended() {
                     instance.note_end()?;
-                    instance.start()?;
+                    instance.process.launch()?;
                 }
             }
         }

@@ -1,16 +1,25 @@
-//! Servers of our own for the demo, the load generator, the soak and the tests: on free loopback ports, in directories
-//! of their own, gone with us.
+//! What the demo, the load generator, the soak and the tests stand on: servers, instances, a provider, a faulty network, and
+//! the verdict. All on free loopback ports, in directories of their own, gone with us.
+#![allow(missing_docs)] // most names here say it
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
+pub mod clock;
+pub mod evidence;
+pub mod http;
+pub mod instance;
 pub mod postgres;
+pub mod prometheus;
+pub mod provider;
+pub mod proxy;
 pub mod redis;
 pub mod scratch;
 pub mod supervisor;
+pub mod verdict;
 
 /// How long a server may take to answer for the first time on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -23,6 +32,19 @@ const SYSTEM_DIRS: [&str; 4] = ["/usr/local/bin", "/usr/local/sbin", "/usr/sbin"
 pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("no free port on 127.0.0.1")?;
     Ok(listener.local_addr()?.port())
+}
+
+/// Asks until it is so; an error, or `patience` that ends, is one.
+pub async fn until<F>(what: &str, patience: Duration, mut ask: impl FnMut() -> F) -> Result<()>
+where
+    F: Future<Output = Result<bool>>,
+{
+    let began = Instant::now();
+    while !ask().await? {
+        ensure!(began.elapsed() < patience, "not within {patience:?}: {what}");
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    Ok(())
 }
 
 /// The last lines of a log, for a message.

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio_postgres::{Client, NoTls};
 
 use super::supervisor::{Supervisor, User};
-use super::{POLL_INTERVAL, START_TIMEOUT, find_program, free_port};
+use super::{POLL_INTERVAL, START_TIMEOUT, find_program, free_port, until};
 
 /// Where Debian and its kin keep the server's programs, one directory per version.
 const DEBIAN_DIR: &str = "/usr/lib/postgresql";
@@ -123,22 +125,28 @@ impl Postgres {
 
     /// Waits until it has ended, after a signal.
     pub async fn wait_until_ended(&self) -> Result<()> {
-        let began = Instant::now();
-        while self.supervisor.is_running() {
-            if began.elapsed() > START_TIMEOUT {
-                bail!("the throwaway Postgres does not end:\n{}", self.supervisor.log_tail());
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
-        Ok(())
+        let ended = until("Postgres ends", START_TIMEOUT, || async { Ok(!self.supervisor.is_running()) }).await;
+        ended.with_context(|| self.supervisor.log_tail())
     }
 
-    /// The server and its sessions, as they are now.
-    pub fn processes(&self) -> Vec<u32> {
-        let Some(server) = self.supervisor.pid() else { return Vec::new() };
-        let children = std::fs::read_to_string(format!("/proc/{server}/task/{server}/children")).unwrap_or_default();
-        let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
-        std::iter::once(server).chain(children).collect()
+    /// Signals the server and its sessions, as they are now: SIGSTOP freezes them where they are, while the kernel still
+    /// takes connections and acknowledges.
+    pub fn signal_all(&self, signal: Signal) {
+        let Some(server) = self.supervisor.pid() else { return };
+        // A session that has just ended needs no signal.
+        let signal = |pid: &str| drop(pid.parse().map(|pid| kill(Pid::from_raw(pid), signal)));
+        // The server first: it starts no other session meanwhile.
+        signal(&server.to_string());
+        let sessions = std::fs::read_to_string(format!("/proc/{server}/task/{server}/children")).unwrap_or_default();
+        sessions.split_whitespace().for_each(signal);
+    }
+
+    /// A standby becomes the primary; a session on it.
+    pub async fn promote(&self, database: &str) -> Result<Client> {
+        let client = connect(&self.url(database)).await?;
+        let is_promoted: bool = client.query_one("SELECT pg_promote()", &[]).await?.get(0);
+        ensure!(is_promoted, "the standby is not promoted in time");
+        Ok(client)
     }
 
     /// All that it has written to its log.

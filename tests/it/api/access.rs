@@ -2,7 +2,7 @@
 
 use super::{Api, OPS, PAGE, SHOP, assert_problem};
 use crate::support::http;
-use crate::support::sql::{run, value, values};
+use crate::support::sql::Sql;
 
 #[tokio::test]
 async fn each_scope_may_do_what_it_is_for_and_nothing_else() {
@@ -43,11 +43,11 @@ async fn a_writer_writes_and_asks_in_its_own_topics_alone() {
     assert_problem(&other, 403, "forbidden");
     let mixed = r#"[{"topic": "order.a", "recipient": "r", "payload": {}}, {"topic": "quiz", "recipient": "r", "payload": {}}]"#;
     assert_problem(&api.post("/v1/notifications", &[SHOP], mixed).await, 403, "forbidden");
-    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.notification_log").await, 0);
+    assert_eq!(api.client.count("notification_log").await, 0);
     let own = api.post("/v1/notifications", &[SHOP], r#"{"topic": "order.a", "recipient": "r", "payload": {}}"#).await;
     let path = own.header("location").unwrap().to_owned();
     assert_eq!(api.get(&path, &[SHOP]).await.json()["topic"], "order.a");
-    let quiz: i64 = value(&api.client, "SELECT outboxd.notify('quiz', 'r', '{}')").await;
+    let quiz: i64 = api.client.value("SELECT outboxd.notify('quiz', 'r', '{}')").await;
     assert_problem(&api.get(&format!("/v1/notifications/{quiz}"), &[SHOP]).await, 404, "not-found");
 }
 
@@ -55,14 +55,14 @@ async fn a_writer_writes_and_asks_in_its_own_topics_alone() {
 async fn an_action_is_audited_under_its_token_and_nobody_forges_that_in_sql() {
     let api = Api::guarded().await;
     assert_eq!(api.act("/v1/topics/quiz/pause", &[OPS]).await.status, 204);
-    run(&api.client, "SET outboxd.token = 'ops'; SELECT outboxd.resume('quiz'); RESET outboxd.token").await;
+    api.client.run("SET outboxd.token = 'ops'; SELECT outboxd.resume('quiz'); RESET outboxd.token").await;
     let login = format!("operator_{}", api.database.name);
-    run(&api.client, &format!("CREATE ROLE {login} LOGIN IN ROLE outboxd_operator")).await;
+    api.client.run(&format!("CREATE ROLE {login} LOGIN IN ROLE outboxd_operator")).await;
     let operator = crate::support::postgres::connect(&api.database.url_as(&login)).await;
-    run(&operator, "SET outboxd.token = 'ops'; SELECT outboxd.pause('quiz')").await;
+    operator.run("SET outboxd.token = 'ops'; SELECT outboxd.pause('quiz')").await;
     let audit = "SELECT concat_ws(' ', action, subject, coalesce(token, '-'), (actor = session_user)::text) FROM outboxd.audit ORDER BY id";
     let wanted = ["pause quiz ops true", "resume quiz ops true", "pause quiz - false"];
-    assert_eq!(values::<String>(&api.client, audit).await, wanted, "the owner is believed, an operator is not");
+    assert_eq!(api.client.values::<String>(audit).await, wanted, "the owner is believed, an operator is not");
     let shown = api.get("/v1/audit?limit=1", &[OPS]).await.json();
     assert_eq!((&shown["rows"][0]["actor"], &shown["rows"][0]["token"]), (&login.into(), &serde_json::Value::Null));
 }
@@ -70,12 +70,10 @@ async fn an_action_is_audited_under_its_token_and_nobody_forges_that_in_sql() {
 #[tokio::test]
 async fn a_bulk_action_and_its_end_bear_the_name_of_the_token() {
     let api = Api::guarded().await;
-    run(
-        &api.client,
+    let written =
         "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error)
-         SELECT 't', 'recipient-' || n, '{}', 'FAILED', now(), now(), 'no' FROM generate_series(1, 1200) n",
-    )
-    .await;
+         SELECT 't', 'recipient-' || n, '{}', 'FAILED', now(), now(), 'no' FROM generate_series(1, 1200) n";
+    api.client.run(written).await;
     let body = r#"{"action": "retry", "filter": {"topic": "t"}, "dry_run": false}"#;
     let started = api.post("/v1/bulk", &[OPS], body).await;
     let id = started.json()["bulk_id"].as_i64().unwrap_or_else(|| panic!("{started:?}"));
@@ -83,20 +81,18 @@ async fn a_bulk_action_and_its_end_bear_the_name_of_the_token() {
     let shown = api.get(&format!("/v1/bulk/{id}"), &[PAGE]).await.json();
     assert_eq!((&shown["token"], &shown["done"]), (&"ops".into(), &1200.into()));
     let tokens = "SELECT string_agg(action || ' ' || token, ', ' ORDER BY id) FROM outboxd.audit";
-    assert_eq!(value::<String>(&api.client, tokens).await, "retry_where ops, bulk_retry_finished ops");
+    assert_eq!(api.client.value::<String>(tokens).await, "retry_where ops, bulk_retry_finished ops");
 }
 
 #[tokio::test]
 async fn a_token_without_payloads_sees_masked_recipients_and_no_payload_anywhere() {
     let api = Api::guarded().await;
-    run(
-        &api.client,
+    let written =
         "INSERT INTO outboxd.notification_log (topic, recipient, payload, headers, status, finished_at, failed_at)
          VALUES ('t', '+821012345678', '{\"secret\": 1}', '{\"secret\": \"1\"}', 'FAILED', now(), now());
-         INSERT INTO outboxd.attempt (notification_id, token, outcome, response) VALUES (1, 1, 'failed', 'secret +821012345678')",
-    )
-    .await;
-    run(&api.client, r#"SELECT outboxd.retry_where('{"recipient": "+821099999999"}', false)"#).await;
+         INSERT INTO outboxd.attempt (notification_id, token, outcome, response) VALUES (1, 1, 'failed', 'secret +821012345678')";
+    api.client.run(written).await;
+    api.client.run(r#"SELECT outboxd.retry_where('{"recipient": "+821099999999"}', false)"#).await;
     for path in ["/v1/notifications/1", "/v1/notifications", "/v1/dead_letters", "/v1/attempts", "/v1/stuck"] {
         let (masked, whole) = (api.get(path, &[PAGE]).await, api.get(path, &[OPS]).await);
         assert_eq!((masked.status, whole.status), (200, 200), "{path}");
@@ -180,5 +176,5 @@ async fn without_tokens_a_strangers_page_changes_nothing() {
     let form = http::post_bytes(api.addr, "/v1/notifications", &["Content-Type: text/plain"], b"{}").await;
     assert_problem(&form, 415, "not-json");
     assert_problem(&api.act("/v1/topics/quiz/pause", &["Host: attacker.example"]).await, 421, "misdirected");
-    assert_eq!(value::<String>(&api.client, "SELECT DISTINCT token FROM outboxd.audit").await, "local");
+    assert_eq!(api.client.value::<String>("SELECT DISTINCT token FROM outboxd.audit").await, "local");
 }

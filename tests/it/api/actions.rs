@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Api, OPS, assert_problem};
-use crate::support::sql::{run, until, value, values};
+use crate::support::sql::Sql;
 
 /// Ended notifications, which nothing touches: their ids.
 async fn ended(api: &Api, status: &str, rows: i32) -> i64 {
@@ -12,7 +12,7 @@ async fn ended(api: &Api, status: &str, rows: i32) -> i64 {
         "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error)
          SELECT 't', 'recipient-' || n, '{{}}', '{status}', now(), {failed_at}, 'no' FROM generate_series(1, {rows}) n RETURNING id"
     );
-    value(&api.client, &format!("WITH new AS ({sql}) SELECT min(id) FROM new")).await
+    api.client.value(&format!("WITH new AS ({sql}) SELECT min(id) FROM new")).await
 }
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn a_view_of_many_rows_is_read_page_by_page_each_row_once() {
                 INSERT INTO outboxd.channel_state (channel, origin, held_until, reason, openings)
                 SELECT 'hooks', 'https://' || n || '.example:443', now() + interval '1 h', 'failures', 1 FROM generate_series(1, 120) n;
                 SELECT outboxd.pause('t' || n) FROM generate_series(1, 30) n";
-    run(&api.client, seed).await;
+    api.client.run(seed).await;
     for (view, names, least) in [
         ("queue_state", ["topic", "status"], 250),
         ("channel_health", ["channel", "origin"], 120),
@@ -50,7 +50,7 @@ async fn a_view_of_many_rows_is_read_page_by_page_each_row_once() {
 #[tokio::test]
 async fn every_view_is_shown_and_bounded() {
     let api = Api::open().await;
-    run(&api.client, "SELECT outboxd.notify('t', 'r', '{}', send_at => now() + interval '1 h')").await;
+    api.client.run("SELECT outboxd.notify('t', 'r', '{}', send_at => now() + interval '1 h')").await;
     ended(&api, "FAILED", 3).await;
     for view in outboxd::store::view::VIEWS {
         let answer = api.get(&format!("/v1/{}?limit=2", view.name), &[]).await;
@@ -64,7 +64,7 @@ async fn every_view_is_shown_and_bounded() {
     }
     assert_problem(&api.get("/v1/nothing", &[]).await, 404, "not-found");
     let shown = "SELECT string_agg(relname, ' ') FROM pg_class WHERE relnamespace = 'outboxd'::regnamespace AND relkind = 'v' AND left(relname, 1) <> '_'";
-    for view in value::<String>(&api.client, shown).await.split(' ').filter(|view| *view != "notifications") {
+    for view in api.client.value::<String>(shown).await.split(' ').filter(|view| *view != "notifications") {
         assert!(outboxd::store::view::VIEWS.iter().any(|known| known.name == view), "{view} is not under /v1");
     }
 }
@@ -72,9 +72,9 @@ async fn every_view_is_shown_and_bounded() {
 #[tokio::test]
 async fn actions_on_a_notification_say_what_happened_or_why_not() {
     let api = Api::open().await;
-    run(&api.client, "SELECT outboxd.pause('t')").await;
+    api.client.run("SELECT outboxd.pause('t')").await;
     let (failed, sent) = (ended(&api, "FAILED", 2).await, ended(&api, "SENT", 1).await);
-    let waiting: i64 = value(&api.client, "SELECT outboxd.notify('t', 'r', '{}')").await;
+    let waiting: i64 = api.client.value("SELECT outboxd.notify('t', 'r', '{}')").await;
     let act = async |id: i64, action: &str| api.act(&format!("/v1/notifications/{id}/{action}"), &[]).await;
     let done = act(failed, "retry").await;
     assert_eq!((done.status, done.json()), (200, json!({"id": failed, "outcome": "queued"})), "{done:?}");
@@ -102,8 +102,8 @@ async fn topics_and_channels_are_held_and_freed() {
         assert_problem(&api.act(path, &[]).await, 404, "not-found");
     }
     let traces = "SELECT (SELECT count(*) FROM outboxd.topic) + (SELECT count(*) FROM outboxd.channel_state)";
-    assert_eq!(value::<i64>(&api.client, traces).await, 0, "a slip of the pen leaves nothing");
-    run(&api.client, "SELECT outboxd.notify('a/b', 'r', '{}', send_at => now() + interval '1 h')").await;
+    assert_eq!(api.client.value::<i64>(traces).await, 0, "a slip of the pen leaves nothing");
+    api.client.run("SELECT outboxd.notify('a/b', 'r', '{}', send_at => now() + interval '1 h')").await;
     for (path, count, wanted) in [
         (
             "/v1/topics/a%2Fb/pause",
@@ -116,15 +116,15 @@ async fn topics_and_channels_are_held_and_freed() {
     ] {
         let answer = api.act(path, &[]).await;
         assert_eq!(answer.status, 204, "{path}: {answer:?}");
-        assert_eq!(value::<i64>(&api.client, count).await, wanted, "{path}");
+        assert_eq!(api.client.value::<i64>(count).await, wanted, "{path}");
     }
     let held = "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason)
                 VALUES ('hook', '', now() + interval '1 h', 'failures'), ('hook', 'https://a.example', now() + interval '1 h', 'failures')";
-    run(&api.client, held).await;
+    api.client.run(held).await;
     assert_eq!(api.act("/v1/channels/hook/probe", &[]).await.status, 204);
     assert_eq!(api.act("/v1/channels/hook/close_circuit?origin=https://a.example", &[]).await.status, 204);
     let left = "SELECT string_agg(concat_ws(' ', origin, reason, held_until <= now()), ',' ORDER BY origin) FROM outboxd.channel_state WHERE channel = 'hook'";
-    assert_eq!(value::<String>(&api.client, left).await, " failures t,https://a.example");
+    assert_eq!(api.client.value::<String>(left).await, " failures t,https://a.example");
     assert_problem(&api.act("/v1/topics/t/stop", &[]).await, 404, "not-found");
     assert_problem(&api.act(&format!("/v1/topics/{}/pause", "x".repeat(201)), &[]).await, 422, "invalid");
 }
@@ -134,34 +134,34 @@ async fn schedules_are_paused_resumed_and_dropped_under_the_name_of_the_token() 
     let api = Api::guarded().await;
     let audience = "CREATE VIEW public.audience AS SELECT 'r' || n AS recipient, '{}'::jsonb AS payload FROM generate_series(1, 3) n;
                     GRANT SELECT ON public.audience TO outboxd_audience";
-    run(&api.client, audience).await;
+    api.client.run(audience).await;
     // Its slot is a day away and already prepared for.
     let create = "SELECT outboxd.create_schedule('daily/a', to_char(now() - interval '2 min', 'MI HH24 * * *'), 'UTC', 't', 'public.audience',
                   lead => '1 day')";
-    run(&api.client, create).await;
-    until(&api.client, "SELECT count(*) = 1 FROM outboxd.schedule_runs WHERE state = 'prepared'").await;
+    api.client.run(create).await;
+    api.client.until_count(1, "schedule_runs WHERE state = 'prepared'").await;
     let state = "SELECT state FROM outboxd.schedules";
     let paused = api.act("/v1/schedules/daily%2Fa/pause", &[OPS]).await;
     assert_eq!((paused.status, paused.json()), (200, json!({"canceled": 3})), "{paused:?}");
-    assert_eq!(value::<String>(&api.client, state).await, "paused");
+    assert_eq!(api.client.value::<String>(state).await, "paused");
     let resumed = api.act("/v1/schedules/daily%2Fa/resume", &[OPS]).await;
     assert_eq!((resumed.status, resumed.json()), (200, json!({"canceled": 0})), "{resumed:?}");
-    assert_ne!(value::<String>(&api.client, state).await, "paused");
+    assert_ne!(api.client.value::<String>(state).await, "paused");
     assert_problem(&api.act("/v1/schedules/daily%2Fa/explode", &[OPS]).await, 404, "not-found");
     assert_eq!(api.act("/v1/schedules/daily%2Fa/drop", &[OPS]).await.status, 200);
-    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.schedules").await, 0);
+    assert_eq!(api.client.count("schedules").await, 0);
     for action in ["pause", "resume", "drop"] {
         assert_problem(&api.act(&format!("/v1/schedules/daily%2Fa/{action}"), &[OPS]).await, 404, "not-found");
     }
     let audit = "SELECT concat_ws(' ', action, subject, token) FROM outboxd.audit WHERE token IS NOT NULL ORDER BY id";
     let wanted = ["pause_schedule daily/a ops", "resume_schedule daily/a ops", "drop_schedule daily/a ops"];
-    assert_eq!(values::<String>(&api.client, audit).await, wanted);
+    assert_eq!(api.client.values::<String>(audit).await, wanted);
 }
 
 #[tokio::test]
 async fn a_dry_run_counts_exactly_what_the_run_with_its_id_max_changes() {
     let api = Api::open().await;
-    run(&api.client, "SELECT outboxd.pause('t')").await;
+    api.client.run("SELECT outboxd.pause('t')").await;
     ended(&api, "FAILED", 5).await;
     let bulk = async |body: serde_json::Value| api.post("/v1/bulk", &[], &body.to_string()).await;
     let dry = bulk(json!({"action": "retry", "filter": {"topic": "t"}})).await.json();
@@ -172,12 +172,12 @@ async fn a_dry_run_counts_exactly_what_the_run_with_its_id_max_changes() {
     assert_eq!((&real["matched"], &real["done"]), (&json!(5), &json!(5)), "{real}");
     let cancel = json!({"action": "cancel", "filter": {"topic": "t", "id_max": 3}, "dry_run": false});
     assert_eq!(bulk(cancel).await.json()["done"], 3);
-    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.dead_letters").await, 3);
+    assert_eq!(api.client.count("dead_letters").await, 3);
     let discard = |dry_run: bool| json!({"action": "discard", "filter": {"topic": "t"}, "dry_run": dry_run});
     let dry = bulk(discard(true)).await.json();
     assert_eq!((&dry["matched"], &dry["done"], dry["until"].is_string()), (&json!(3), &json!(0), true), "{dry}");
     assert_eq!(bulk(discard(false)).await.json()["done"], 3);
-    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.dead_letters").await, 0);
+    assert_eq!(api.client.count("dead_letters").await, 0);
     for (body, status, name) in [
         (json!({"action": "retry", "filter": {"colour": "red"}}), 422, "invalid"),
         (json!({"action": "retry", "filter": []}), 422, "invalid"),
@@ -196,17 +196,16 @@ async fn a_pause_that_takes_too_long_for_a_request_changes_nothing_and_names_the
     let create = "CREATE VIEW public.audience AS SELECT 'r' AS recipient, '{}'::jsonb AS payload;
                   GRANT SELECT ON public.audience TO outboxd_audience;
                   SELECT outboxd.create_schedule('daily', '@yearly', 'UTC', 't', 'public.audience')";
-    run(&api.client, create).await;
+    api.client.run(create).await;
     // As long as a million prepared rows would take, and longer.
-    run(&api.client, "BEGIN; SELECT FROM outboxd.schedule FOR UPDATE").await;
+    api.client.run("BEGIN; SELECT FROM outboxd.schedule FOR UPDATE").await;
     let answers = ["pause", "drop"].map(|action| format!("/v1/schedules/daily/{action}"));
     for (path, command) in answers.iter().zip(["outboxd schedule pause daily", "outboxd schedule drop daily"]) {
         let answer = api.act(path, &[OPS]).await;
         assert_problem(&answer, 409, "conflict");
         assert!(answer.body.contains("nothing was changed") && answer.body.contains(command), "{answer:?}");
     }
-    run(&api.client, "COMMIT").await;
+    api.client.run("COMMIT").await;
     assert_eq!(api.act(&answers[0], &[OPS]).await.status, 200);
-    let audit = "SELECT count(*) FROM outboxd.audit WHERE action IN ('pause_schedule', 'drop_schedule')";
-    assert_eq!(value::<i64>(&api.client, audit).await, 1);
+    assert_eq!(api.client.count("audit WHERE action IN ('pause_schedule', 'drop_schedule')").await, 1);
 }

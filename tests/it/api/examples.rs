@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Api;
 use crate::support::postgres;
-use crate::support::sql::run;
+use crate::support::sql::Sql;
 
 const PAGE: &str = include_str!("../../../docs/api.md");
 
@@ -36,7 +36,7 @@ fn assert_shows(shown: &Value, found: &Value) {
 #[tokio::test]
 async fn the_examples_of_the_page_work_as_they_stand() {
     let database = postgres::database().await;
-    run(&database.connect().await, "SELECT outboxd.pause('order.paid')").await;
+    database.connect().await.run("SELECT outboxd.pause('order.paid')").await;
     let api = Api::on(database, |setup| setup.set("http_token", "a-token-of-the-examples")).await;
     let fences = fences();
     let mut ran = 0;

@@ -4,7 +4,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use super::{Api, OPS, SHOP, assert_problem};
-use crate::support::sql::{run, value, values};
+use crate::support::sql::Sql;
 use crate::support::{http, wait};
 
 const DRAFT: &str = r#"{"topic": "order.paid", "recipient": "device-1", "payload": {"n": 1}}"#;
@@ -21,7 +21,7 @@ async fn one_notification_is_written_with_every_field_and_found_under_its_locati
     let row = "SELECT concat_ws(' ', topic, recipient, payload, send_at AT TIME ZONE 'UTC', dedup_key, ordering_key, expires_at AT TIME ZONE 'UTC', headers, status)
                  FROM outboxd.notification_log";
     let wanted = r#"t r {"a": [1, 2.50, "é"]} 2030-01-31 03:00:00 d o 2031-01-01 00:00:00 {"x-a": "b"} PENDING"#;
-    assert_eq!(value::<String>(&api.client, row).await, wanted);
+    assert_eq!(api.client.value::<String>(row).await, wanted);
     let shown = api.get(answer.header("location").unwrap(), &[]).await;
     assert!(shown.body.contains(r#""payload":{"a": [1, 2.50, "é"]}"#), "as it was written: {shown:?}");
     assert_eq!(api.post("/v1/notifications", &[], draft).await.json()["id"], id, "the dedup_key is taken");
@@ -37,7 +37,7 @@ async fn an_array_is_one_transaction_and_its_ids_are_in_its_order() {
     let mut found = Vec::new();
     for id in answer.json()["ids"].as_array().unwrap() {
         let row = format!("SELECT topic || ' ' || recipient FROM outboxd.notification_log WHERE id = {id}");
-        found.push(value::<String>(&api.client, &row).await);
+        found.push(api.client.value::<String>(&row).await);
     }
     assert_eq!(found, ["a r1", "b r2", "a r3", "c r4", "b r5"]);
     let broken = format!("[{}, {}]", item("a", 6), item("", 7));
@@ -45,7 +45,7 @@ async fn an_array_is_one_transaction_and_its_ids_are_in_its_order() {
     assert_problem(&api.post("/v1/notifications", &[], "[]").await, 422, "invalid");
     let many = vec![item("a", 8); 1001].join(",");
     assert_problem(&api.post("/v1/notifications", &[], &format!("[{many}]")).await, 422, "invalid");
-    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.notification_log").await, 5);
+    assert_eq!(api.client.count("notification_log").await, 5);
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn a_repeat_under_the_same_key_gets_the_first_answer_and_writes_nothing() 
         assert_eq!(first.header("location"), again.header("location"));
         assert_eq!((first.header("idempotency-replayed"), again.header("idempotency-replayed")), (None, Some("true")));
     }
-    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.notification_log").await, 3);
+    assert_eq!(api.client.count("notification_log").await, 3);
     let other = DRAFT.replace("device-1", "device-2");
     assert_problem(&api.post("/v1/notifications", &[SHOP, key], &other).await, 422, "idempotency-key-reused");
     let others_key = api.post("/v1/notifications", &[OPS, key], &other).await;
@@ -111,7 +111,7 @@ async fn a_field_that_does_not_fit_is_named_with_what_it_takes() {
 async fn a_repeat_while_the_first_is_under_way_is_told_so() {
     let api = Api::open().await;
     // The first waits for a dedup_key that another transaction is writing.
-    run(&api.client, "BEGIN; SELECT outboxd.notify('order.paid', 'r', '{}', dedup_key => 'd')").await;
+    api.client.run("BEGIN; SELECT outboxd.notify('order.paid', 'r', '{}', dedup_key => 'd')").await;
     let body = r#"{"topic": "order.paid", "recipient": "r", "payload": {}, "dedup_key": "d"}"#;
     let addr = api.addr;
     let post = move || http::post(addr, "/v1/notifications", &["Idempotency-Key: k"], body);
@@ -122,7 +122,7 @@ async fn a_repeat_while_the_first_is_under_way_is_told_so() {
     let second = post().await;
     assert_problem(&second, 409, "idempotency-key-under-way");
     assert_eq!(second.header("retry-after"), Some("1"));
-    run(&api.client, "COMMIT").await;
+    api.client.run("COMMIT").await;
     let first = first.await.unwrap();
     assert_eq!((first.status, &first.json()["id"]), (201, &1.into()), "{first:?}");
     assert_eq!(post().await.header("idempotency-replayed"), Some("true"));
@@ -142,7 +142,7 @@ async fn of_many_at_once_under_one_key_one_writes() {
         }
     }
     assert_eq!(bodies.len(), 1);
-    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.notification_log").await, 1);
+    assert_eq!(api.client.count("notification_log").await, 1);
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn more_requests_than_there_is_room_for_are_told_to_come_again() {
     let api = Api::open().await;
     let addr = api.addr;
     // Everybody waits for a dedup_key that another transaction is writing.
-    run(&api.client, "BEGIN; SELECT outboxd.notify('order.paid', 'r', '{}', dedup_key => 'd')").await;
+    api.client.run("BEGIN; SELECT outboxd.notify('order.paid', 'r', '{}', dedup_key => 'd')").await;
     let body = r#"{"topic": "order.paid", "recipient": "r", "payload": {}, "dedup_key": "d"}"#;
     let mut posts: tokio::task::JoinSet<_> =
         (0..140).map(|_| http::post(addr, "/v1/notifications", &[], body)).collect();
@@ -159,7 +159,7 @@ async fn more_requests_than_there_is_room_for_are_told_to_come_again() {
         assert_problem(&answer, 503, "overloaded");
         assert_eq!(answer.header("retry-after"), Some("1"));
     }
-    run(&api.client, "COMMIT").await;
+    api.client.run("COMMIT").await;
     for answer in posts.join_all().await {
         assert_eq!(answer.status, 201, "{answer:?}");
     }
@@ -215,14 +215,14 @@ async fn without_postgres_callers_are_told_to_come_again() {
     assert_eq!(answer.header("retry-after"), Some("1"));
     proxy.heal();
     let topics = "SELECT DISTINCT topic FROM outboxd.notification_log";
-    assert_eq!(values::<String>(&database.connect().await, topics).await, ["order.paid"]);
+    assert_eq!(database.connect().await.values::<String>(topics).await, ["order.paid"]);
 }
 
 #[tokio::test]
 async fn a_stranger_who_holds_the_lock_of_an_idempotency_key_delays_no_request() {
     let api = Api::guarded().await;
     let stranger = api.database.connect_as_stranger().await;
-    run(&stranger, "SELECT pg_advisory_lock(hashtextextended('outboxd shop order-4711', 0))").await;
+    stranger.run("SELECT pg_advisory_lock(hashtextextended('outboxd shop order-4711', 0))").await;
     let key = "Idempotency-Key: order-4711";
     let (first, again) = (
         api.post("/v1/notifications", &[SHOP, key], DRAFT).await,
@@ -231,9 +231,9 @@ async fn a_stranger_who_holds_the_lock_of_an_idempotency_key_delays_no_request()
     assert_eq!((first.status, again.status, &first.body), (201, 201, &again.body), "{first:?} {again:?}");
     // Not even of many at once is more than one written.
     let key = "Idempotency-Key: order-4712";
-    run(&stranger, "SELECT pg_advisory_lock(hashtextextended('outboxd shop order-4712', 0))").await;
+    stranger.run("SELECT pg_advisory_lock(hashtextextended('outboxd shop order-4712', 0))").await;
     let headers = [SHOP, key];
     let many = futures_util::future::join_all((0..8).map(|_| api.post("/v1/notifications", &headers, DRAFT))).await;
     assert!(many.iter().all(|answer| [201, 409].contains(&answer.status)), "{many:?}");
-    assert_eq!(value::<i64>(&api.client, "SELECT count(*) FROM outboxd.notification_log").await, 2);
+    assert_eq!(api.client.count("notification_log").await, 2);
 }

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::{Api, OPS, assert_problem, ids};
 use crate::support::http::{self, Answer};
-use crate::support::sql::{run, value};
+use crate::support::sql::Sql;
 
 const OWN: &str = "Authorization: Bearer owner-owner-owner-owner";
 const PLAIN: &str = "Authorization: Bearer plain-plain-plain-plain";
@@ -118,7 +118,7 @@ async fn scene() -> Api {
     })
     .await;
     // No instance works it off meanwhile, and nothing is new for a page that was opened before.
-    run(&api.client, SCENE).await;
+    api.client.run(SCENE).await;
     api
 }
 
@@ -232,8 +232,8 @@ async fn a_token_without_payloads_is_shown_no_recipient_or_payload_by_any_route(
 async fn a_reader_is_shown_who_acted_by_no_route_whoever_opened_it_before() {
     let api = scene().await;
     let act = "SET outboxd.token = 'ACTOR'; SELECT outboxd.pause('quiz'); RESET outboxd.token";
-    run(&api.client, &format!("{act}; SELECT outboxd.notify('quiz', 'r', '{{}}')")).await;
-    let id: i64 = value(&api.client, "SELECT max(id) FROM outboxd.notification_log").await;
+    api.client.run(&format!("{act}; SELECT outboxd.notify('quiz', 'r', '{{}}')")).await;
+    let id: i64 = api.client.value("SELECT max(id) FROM outboxd.notification_log").await;
     let paused = [format!("/notifications/{id}"), format!("/live?page=/notifications/{id}")];
     assert!(!ask(api.addr, &paused[0], READER).await.contains("ACTOR"));
     assert!(ask(api.addr, &paused[0], OPS).await.contains("ACTOR"), "nor does a reader keep it from an operator");
@@ -326,8 +326,8 @@ async fn act(api: &Api, verb: &str, fields: &str) -> Answer {
 #[tokio::test]
 async fn a_token_with_topics_acts_on_these_and_is_not_told_what_else_there_is() {
     let api = scene().await;
-    let audited = "SELECT count(*) FROM outboxd.audit";
-    let before: i64 = value(&api.client, audited).await;
+    let audited = "audit";
+    let before: i64 = api.client.count(audited).await;
     for (foreign, nothing) in [
         ("/v1/notifications/1/retry", "/v1/notifications/999/retry"),
         ("/v1/notifications/3/cancel", "/v1/notifications/999/cancel"),
@@ -363,7 +363,7 @@ async fn a_token_with_topics_acts_on_these_and_is_not_told_what_else_there_is() 
     ] {
         assert_eq!(act(&api, verb, fields).await.status, status, "{verb}");
     }
-    assert_eq!(value::<i64>(&api.client, audited).await, before, "nothing was done");
+    assert_eq!(api.client.count(audited).await, before, "nothing was done");
     for (path, status) in
         [("/v1/topics/own.a/resume", 204), ("/v1/schedules/mine/pause", 200), ("/v1/notifications/2/retry", 200)]
     {

@@ -4,23 +4,20 @@ use std::time::{Duration, Instant};
 
 use super::{Api, assert_problem, ids};
 use crate::support::http::Answer;
-use crate::support::sql::{run, value};
+use crate::support::sql::Sql;
 
 /// Eight rows of each status but PROCESSING, of two topics in turns; ids 1 to 40 in the order of the statuses below.
 /// Created a minute apart, the last now.
 async fn fill(api: &Api) {
-    run(
-        &api.client,
-        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, dedup_key, created_at, send_at, finished_at, failed_at)
-         SELECT CASE n % 2 WHEN 0 THEN 'even' ELSE 'odd' END, 'recipient-' || n % 5, jsonb_build_object('n', n), s.status::outboxd.notification_status,
-                'key-' || n, now() - (40 - n) * interval '1 min', now() + n * interval '1 h',
-                CASE WHEN s.status IN ('SENT', 'FAILED', 'CANCELED') THEN now() END, CASE WHEN s.status = 'FAILED' THEN now() - n * interval '1 s' END
-           FROM generate_series(1, 40) n, LATERAL (SELECT (ARRAY['SENT', 'PENDING', 'FAILED', 'CANCELED', 'QUEUED'])[(n - 1) / 8 + 1]) s(status)
-          ORDER BY n;
-         SELECT outboxd.pause('even'), outboxd.pause('odd');
-         INSERT INTO outboxd.outbox (id, topic) SELECT id, topic FROM outboxd.notification_log WHERE status = 'QUEUED'",
-    )
-    .await;
+    let written = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, dedup_key, created_at, send_at, finished_at, failed_at)
+        SELECT CASE n % 2 WHEN 0 THEN 'even' ELSE 'odd' END, 'recipient-' || n % 5, jsonb_build_object('n', n), s.status::outboxd.notification_status,
+               'key-' || n, now() - (40 - n) * interval '1 min', now() + n * interval '1 h',
+               CASE WHEN s.status IN ('SENT', 'FAILED', 'CANCELED') THEN now() END, CASE WHEN s.status = 'FAILED' THEN now() - n * interval '1 s' END
+          FROM generate_series(1, 40) n, LATERAL (SELECT (ARRAY['SENT', 'PENDING', 'FAILED', 'CANCELED', 'QUEUED'])[(n - 1) / 8 + 1]) s(status)
+         ORDER BY n;
+        SELECT outboxd.pause('even'), outboxd.pause('odd');
+        INSERT INTO outboxd.outbox (id, topic) SELECT id, topic FROM outboxd.notification_log WHERE status = 'QUEUED'";
+    api.client.run(written).await;
 }
 
 async fn find(api: &Api, query: &str) -> Answer {
@@ -77,7 +74,7 @@ async fn times_bound_a_search_on_both_sides() {
         let iso = format!(
             "SELECT to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM outboxd.notification_log WHERE id = {n}"
         );
-        value::<String>(&api.client, &iso).await
+        api.client.value::<String>(&iso).await
     };
     let (since, until) = (at(6).await, at(20).await);
     assert_eq!(all(&api, &format!("since={since}&until={until}&limit=4")).await, (6..=20).rev().collect::<Vec<i64>>());
@@ -127,14 +124,11 @@ async fn what_cannot_be_asked_is_said_to_be_so() {
 #[tokio::test]
 async fn beside_a_long_history_a_search_that_finds_little_comes_back_soon_and_goes_on() {
     let api = Api::open().await;
-    run(
-        &api.client,
-        "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at)
-         SELECT 't', 'recipient-' || n, '{\"text\": \"hello\"}', 'SENT', now() - (300000 - n) * interval '1 s', now() FROM generate_series(1, 300000) n;
-         UPDATE outboxd.notification_log SET recipient = 'wanted', payload = '{\"wanted\": true}', status = 'CANCELED' WHERE id = 5",
-    )
-    .await;
-    run(&api.client, "VACUUM ANALYZE outboxd.notification_log").await;
+    let written = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, created_at, finished_at)
+        SELECT 't', 'recipient-' || n, '{\"text\": \"hello\"}', 'SENT', now() - (300000 - n) * interval '1 s', now() FROM generate_series(1, 300000) n;
+        UPDATE outboxd.notification_log SET recipient = 'wanted', payload = '{\"wanted\": true}', status = 'CANCELED' WHERE id = 5";
+    api.client.run(written).await;
+    api.client.run("VACUUM ANALYZE outboxd.notification_log").await;
     for query in ["recipient=wanted", "status=CANCELED", "q=%7B%22wanted%22%3Atrue%7D"] {
         let (mut cursor, mut slowest, mut asked) = (String::new(), Duration::ZERO, 0);
         let found = loop {
@@ -159,11 +153,12 @@ async fn beside_a_long_history_a_search_that_finds_little_comes_back_soon_and_go
         // Eight times what it takes alone: the machine is shared.
         assert!(slowest < Duration::from_secs(2), "{query}: {slowest:?}");
     }
-    let until = value::<String>(
-        &api.client,
-        "SELECT to_char(now() AT TIME ZONE 'UTC' - interval '299990 s', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')",
-    )
-    .await;
+    let until = api
+        .client
+        .value::<String>(
+            "SELECT to_char(now() AT TIME ZONE 'UTC' - interval '299990 s', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')",
+        )
+        .await;
     let page = find(&api, &format!("until={until}&status=CANCELED")).await;
     assert_eq!((ids(&page), page.json()["next"].as_str()), (vec![5], None), "it begins where the time is");
 }

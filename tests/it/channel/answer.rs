@@ -8,7 +8,7 @@ use outboxd::retry::Failure;
 
 use super::{Note, assert_sent, channel, config, failed};
 use crate::support::provider::{Provider, Reply};
-use crate::support::sql::{run, value, values};
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 /// NHN Cloud's KakaoTalk Bizmessage.
@@ -211,7 +211,7 @@ async fn the_record_tells_the_providers_ids_and_why_one_was_given_up() {
     world.until_ended().await.assert_nothing_lost();
     let shown = "SELECT concat_ws(' | ', recipient, status, channel, http_status, provider_id, error) FROM outboxd.notifications ORDER BY id";
     assert_eq!(
-        values::<String>(&world.app, shown).await,
+        world.values::<String>(shown).await,
         [
             "r1 | SENT | sms | 200 | sms-r1",
             "r2 | FAILED | alimtalk | 200 | status 200 OK, whether it was accepted cannot be told: template accepted_when: `response.header` is undefined (line 1)",
@@ -220,14 +220,13 @@ async fn the_record_tells_the_providers_ids_and_why_one_was_given_up() {
     );
     let attempts = "SELECT concat_ws(' | ', notification_id, channel, outcome, http_status, provider_id, response) FROM outboxd.attempts ORDER BY 1";
     assert_eq!(
-        values::<String>(&world.app, attempts).await,
+        world.values::<String>(attempts).await,
         [
             r#"1 | alimtalk | failed | 200 | kakao-1 | {"header": {"isSuccessful": false}, "id": "kakao-1"}"#,
             "2 | alimtalk | unknown | 200 | <html>",
         ]
     );
     assert_eq!(world.provider.count(), 4, "nobody was asked twice");
-    run(&world.app, "SELECT outboxd.retry(2)").await;
-    let forgotten = "SELECT provider_id IS NULL FROM outboxd.notification_log WHERE id = 2";
-    assert!(value::<bool>(&world.app, forgotten).await);
+    world.run("SELECT outboxd.retry(2)").await;
+    assert!(world.value::<bool>("SELECT provider_id IS NULL FROM outboxd.notification_log WHERE id = 2").await);
 }

@@ -6,7 +6,7 @@ use outboxd::retry::Failure;
 
 use super::{Note, assert_sent, channel, config, failed};
 use crate::support::provider::Provider;
-use crate::support::sql::{run, values};
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 fn forwarding(provider: &Provider, entries: &[&str]) -> ChannelConfig {
@@ -107,11 +107,11 @@ async fn a_header_that_a_template_reads_is_not_dropped_and_need_not_be_sent() {
 async fn the_record_names_the_header_that_was_not_forwarded() {
     let world = World::new(Carrier::Memory).await;
     let _instance = world.setup.start().await;
-    run(&world.app, r#"SELECT outboxd.notify('orders', 'r', '{}', headers => '{"x-tenant": "t1"}')"#).await;
+    world.run(r#"SELECT outboxd.notify('orders', 'r', '{}', headers => '{"x-tenant": "t1"}')"#).await;
     world.until_ended().await.assert_nothing_lost();
     let shown = "SELECT concat_ws(' | ', status, channel, attempts, error) FROM outboxd.notifications";
     assert_eq!(
-        values::<String>(&world.app, shown).await,
+        world.values::<String>(shown).await,
         ["FAILED | webhook | 1 | header x-tenant is not forwarded by channel webhook (forward_headers)"]
     );
     assert_eq!(world.provider.count(), 0);

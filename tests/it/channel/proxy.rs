@@ -9,8 +9,9 @@ use outboxd::retry::Failure;
 use super::guard::{Answers, assert_refused};
 use super::{Note, assert_sent, channel, config, failed};
 use crate::support::instance::Setup;
+use crate::support::postgres;
 use crate::support::provider::{Provider, Reply};
-use crate::support::{postgres, sql};
+use crate::support::sql::Sql;
 
 #[tokio::test]
 async fn requests_go_to_the_channels_proxy_which_resolves_their_host() {
@@ -76,7 +77,7 @@ async fn the_environments_proxy_serves_written_hosts_and_never_replaces_the_guar
     let recipient = direct.url("/data");
     let notify = "SELECT outboxd.notify(topic, $1, '{}') FROM unnest(ARRAY['far', 'near', 'denying', 'data']) topic";
     app.execute(notify, &[&recipient]).await.unwrap();
-    sql::until(&app, "SELECT bool_and(status = 'SENT') FROM outboxd.notifications").await;
+    app.until("SELECT bool_and(status = 'SENT') FROM outboxd.notifications").await;
     let paths = |provider: &Provider| {
         let mut paths: Vec<String> = provider.ledger().into_iter().map(|call| call.path).collect();
         paths.sort();

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::pages::HTML;
 use crate::support::http::{Answer, ask, get, post_bytes};
-use crate::support::sql::{run, value, values};
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
@@ -52,12 +52,12 @@ async fn a_group_of_dead_letters_is_retried_as_it_is_listed_and_nothing_else() {
     let world = World::new(Carrier::Memory).await;
     let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
-    run(&world.app, "SELECT outboxd.pause('t')").await;
+    world.run("SELECT outboxd.pause('t')").await;
     // One that fails only once all was counted.
-    run(&world.app, &insert(1, "'push'", "503", "'answered 503: busy'")).await;
-    run(&world.app, "UPDATE outboxd.notification_log SET status = 'CANCELED', failed_at = NULL").await;
+    world.run(&insert(1, "'push'", "503", "'answered 503: busy'")).await;
+    world.run("UPDATE outboxd.notification_log SET status = 'CANCELED', failed_at = NULL").await;
     for (rows, channel, status, error) in CAUSES {
-        run(&world.app, &insert(rows, channel, status, error)).await;
+        world.run(&insert(rows, channel, status, error)).await;
     }
     let page = unescape(&get(addr, "/dead", &[HTML]).await.body);
     let counts = between(&page, "<td class=\"num\"><strong>", "<");
@@ -70,25 +70,22 @@ async fn a_group_of_dead_letters_is_retried_as_it_is_listed_and_nothing_else() {
         assert_eq!(between(&preview, "class=\"big\">", "<"), [*count], "{link}");
         forms.push(unescape(between(&preview, "name=\"filter\" value=\"", "\"")[0]));
     }
-    run(
-        &world.app,
-        "UPDATE outboxd.notification_log SET status = 'FAILED', failed_at = clock_timestamp() WHERE id = 1",
-    )
-    .await;
+    let changed = "UPDATE outboxd.notification_log SET status = 'FAILED', failed_at = clock_timestamp() WHERE id = 1";
+    world.run(changed).await;
     for (rows, channel, status, error) in CAUSES {
-        run(&world.app, &insert(rows, channel, status, error)).await;
+        world.run(&insert(rows, channel, status, error)).await;
     }
     for (count, filter) in counts.iter().zip(&forms) {
-        let waiting: i64 = value(&world.app, "SELECT count(*) FROM outboxd.outbox").await;
+        let waiting: i64 = world.count("outbox").await;
         let fields = [("action", "retry"), ("filter", filter), ("matched", count), ("typed", count)];
         let answer = submit(addr, "/bulk", &fields).await;
         assert_eq!((answer.status, answer.header("location")), (303, Some("/dead")), "{answer:?}");
-        let now: i64 = value(&world.app, "SELECT count(*) FROM outboxd.outbox").await;
+        let now: i64 = world.count("outbox").await;
         assert_eq!((now - waiting).to_string(), *count, "{filter}");
     }
-    let left = "SELECT count(*) FROM outboxd.dead_letters";
+    let left = "dead_letters";
     let since = 1 + CAUSES.iter().map(|(rows, ..)| i64::from(*rows)).sum::<i64>();
-    assert_eq!(value::<i64>(&world.app, left).await, since, "what failed since is still there");
+    assert_eq!(world.count(left).await, since, "what failed since is still there");
     let page = get(addr, &format!("/bulk/new?{}", discards[0]), &[HTML]).await.body;
     let (count, filter) =
         (between(&page, "class=\"big\">", "<")[0], between(&page, "name=\"filter\" value=\"", "\"")[0]);
@@ -96,7 +93,7 @@ async fn a_group_of_dead_letters_is_retried_as_it_is_listed_and_nothing_else() {
     assert!(page.contains(&format!("Discard {count}</button>")), "{page}");
     let fields = [("action", "discard"), ("filter", filter), ("matched", count), ("typed", count)];
     assert_eq!(submit(addr, "/bulk", &fields).await.header("location"), Some("/dead"));
-    assert_eq!(value::<i64>(&world.app, left).await, since - count.parse::<i64>().unwrap());
+    assert_eq!(world.count(left).await, since - count.parse::<i64>().unwrap());
 }
 
 /// Who may act and not see what a provider said gets groups of what he may see, and no word more by searching for it.
@@ -111,7 +108,7 @@ async fn dead_letters_are_grouped_by_what_their_reader_may_see_of_the_cause() {
     let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
     for (rows, channel, status, error) in CAUSES.into_iter().filter(|(.., status, _)| *status == "200") {
-        run(&world.app, &insert(rows, channel, status, error)).await;
+        world.run(&insert(rows, channel, status, error)).await;
     }
     let ops = [HTML, "Authorization: Bearer operate-operate-operate"];
     let page = unescape(&get(addr, "/dead", &ops).await.body);
@@ -143,7 +140,7 @@ async fn a_bulk_action_that_was_not_counted_or_not_confirmed_is_refused() {
         let said = submit(addr, "/bulk", &fields).await;
         assert!(said.header("set-cookie").unwrap().contains("outboxd_said=bad"), "{action} {filter}: {said:?}");
     }
-    assert_eq!(value::<i64>(&world.app, "SELECT count(*) FROM outboxd.audit").await, 0);
+    assert_eq!(world.count("audit").await, 0);
 }
 
 #[tokio::test]
@@ -174,7 +171,7 @@ async fn schedules_are_paused_resumed_and_dropped() {
     let create = "CREATE VIEW public.audience AS SELECT 'r'::text AS recipient, '{}'::jsonb AS payload;
                   GRANT SELECT ON public.audience TO outboxd_audience;
                   SELECT outboxd.create_schedule('daily <quiz>', '@yearly', 'UTC', 't', 'public.audience')";
-    run(&world.app, create).await;
+    world.run(create).await;
     let name = [("name", "daily <quiz>"), ("back", "/schedules")];
     for (verb, offered) in [("pause_schedule", true), ("resume_schedule", false), ("drop_schedule", true)] {
         let page = get(addr, "/schedules", &[HTML]).await.body;
@@ -189,7 +186,7 @@ async fn schedules_are_paused_resumed_and_dropped() {
     }
     let audit = "SELECT concat_ws(' ', action, subject, token) FROM outboxd.audit WHERE token IS NOT NULL ORDER BY id";
     let wanted = ["pause", "resume", "drop"].map(|verb| format!("{verb}_schedule daily <quiz> local"));
-    assert_eq!(values::<String>(&world.app, audit).await, wanted);
+    assert_eq!(world.values::<String>(audit).await, wanted);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use super::{Desk, pictures};
 use crate::leader::config;
 use crate::support::http::get;
 use crate::support::provider::Reply;
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 fn seed(topics: usize, origins: usize) -> String {
@@ -22,11 +22,11 @@ fn seed(topics: usize, origins: usize) -> String {
 /// A platform with so many tenants, whose instance has counted them.
 async fn platform(topics: usize, origins: usize) -> Desk {
     let desk = Desk::new(World::new(Carrier::Memory).await).await;
-    sql::run(&desk.world.app, &seed(topics, origins)).await;
+    desk.world.run(&seed(topics, origins)).await;
     let counted = format!(
         "SELECT count(DISTINCT topic) >= {topics} FROM outboxd.snapshot_count, outboxd.snapshot WHERE taken_at > now() - interval '1 min'"
     );
-    sql::until(&desk.world.app, &counted).await;
+    desk.world.until(&counted).await;
     desk
 }
 
@@ -85,7 +85,7 @@ async fn any_topic_is_found_by_name_and_paused() {
     browser.until_says("Topic tenant-00997 is paused.").await;
     assert_eq!(browser.evaluate("location.search").await, "?name=TENANT-00997", "it leads back to where one was");
     let paused = "SELECT name FROM outboxd.topic WHERE paused_at IS NOT NULL ORDER BY name";
-    assert_eq!(sql::values::<String>(&desk.world.app, paused).await, ["tenant-00997", "zz-paused"]);
+    assert_eq!(desk.world.values::<String>(paused).await, ["tenant-00997", "zz-paused"]);
     // One that nothing is known of, before it begins: over HTTP it might be mistyped.
     let addr = desk.instance.http_addr().await;
     let unknown = get(addr, "/topics?name=campaign", &[HTML]).await;
@@ -95,7 +95,7 @@ async fn any_topic_is_found_by_name_and_paused() {
         "{}",
         unknown.body
     );
-    sql::run(&desk.world.app, "SELECT outboxd.pause('campaign')").await;
+    desk.world.run("SELECT outboxd.pause('campaign')").await;
     assert!(get(addr, "/topics?name=CAMPAIGN", &[HTML]).await.body.contains("/act/resume_topic"));
     desk.end().await;
 }
@@ -137,24 +137,20 @@ async fn what_300_topics_did_is_counted_by_the_name_of_each() {
     let world = World::new(Carrier::Memory).await;
     world.provider.answer(Reply::ok());
     let _instance = world.setup.start().await;
-    let one_each = "SELECT outboxd.notify('t' || n, 'r', '{}') FROM generate_series(1, 300) n";
-    sql::run(&world.app, one_each).await;
+    world.run("SELECT outboxd.notify('t' || n, 'r', '{}') FROM generate_series(1, 300) n").await;
     world.until_ended().await;
-    sql::until(&world.app, "SELECT coalesce(sum(sent), 0) = 300 FROM outboxd.throughput").await;
+    world.until("SELECT coalesce(sum(sent), 0) = 300 FROM outboxd.throughput").await;
     let alone = "SELECT count(DISTINCT topic) FROM outboxd.latency WHERE sent = 1 AND topic <> '(other)'";
-    assert_eq!(sql::value::<i64>(&world.app, alone).await, 300);
+    assert_eq!(world.value::<i64>(alone).await, 300);
 }
 
 #[tokio::test]
 async fn what_is_not_counted_by_name_has_no_row_no_action_and_no_verdict() {
     let mut desk = platform(3, 3).await;
     let app = &desk.world.app;
-    sql::run(
-        app,
-        "INSERT INTO outboxd.statistics_topic (minute, topic, sent, failed) VALUES (date_trunc('minute', now()), '(other)', 41, 1);
-         INSERT INTO outboxd.statistics_channel (minute, channel, origin, failed) VALUES (date_trunc('minute', now()), 'webhook', '(other)', 43)",
-    )
-    .await;
+    let written = "INSERT INTO outboxd.statistics_topic (minute, topic, sent, failed) VALUES (date_trunc('minute', now()), '(other)', 41, 1);
+        INSERT INTO outboxd.statistics_channel (minute, channel, origin, failed) VALUES (date_trunc('minute', now()), 'webhook', '(other)', 43)";
+    app.run(written).await;
     let addr = desk.instance.http_addr().await;
     for (path, beyond) in [
         ("/topics", "Beyond these, sent in the last hour: 41, failed: 1, of more topics than"),
@@ -174,7 +170,7 @@ async fn what_is_not_counted_by_name_has_no_row_no_action_and_no_verdict() {
 #[tokio::test]
 async fn nothing_is_cut_off_beside_1_000_topics_on_a_wide_or_a_narrow_screen() {
     let mut desk = platform(1_000, 300).await;
-    sql::run(&desk.world.app, include_str!("many_more.sql")).await;
+    desk.world.run(include_str!("many_more.sql")).await;
     let shots = [
         ("/", "many-now", ""),
         ("/topics", "many-topics", ""),
@@ -196,7 +192,7 @@ async fn nothing_is_cut_off_beside_1_000_topics_on_a_wide_or_a_narrow_screen() {
 #[tokio::test]
 async fn pages_are_read_within_50_ms_beside_10_000_topics() {
     let desk = platform(10_000, 1_000).await;
-    sql::until(&desk.world.app, "SELECT is_large FROM outboxd.snapshot").await;
+    desk.world.until("SELECT is_large FROM outboxd.snapshot").await;
     let store = Store::open(&config(&desk.world.database, &[])).unwrap();
     let all = Part::default();
     let named = Part { name: Some("tenant-09".to_owned()), after: None };
@@ -235,19 +231,16 @@ async fn buttons_of_the_first_page_are_for_the_worst_and_say_what_they_leave_out
     let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
     // For the n-th endpoint n notifications wait.
-    sql::run(
-        &world.app,
-        "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason)
-         SELECT 'webhook', format('https://%s.example:443', n), now() + interval '1 h', 'failures' FROM generate_series(1, 7) n
-         UNION ALL SELECT 'whole', '', now() + interval '1 h', 'unauthorized';
-         BEGIN; SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 28);
-         UPDATE outboxd.outbox SET retry_at = now() + interval '1 h', waits_for = format('https://%s.example:443', w.n)
-           FROM (SELECT n, row_number() OVER () AS place FROM generate_series(1, 7) n, generate_series(1, n)) w WHERE id = w.place; COMMIT;
-         SELECT outboxd.pause_channel('c' || n) FROM generate_series(11, 23) n;
-         INSERT INTO outboxd.schedule (name, cron, timezone, topic, audience, lead, spread, catch_up, paused_at)
-         SELECT 's' || n, '0 9 * * 1', 'UTC', 'orders', 'app.audience', '0', '0', '0', now() FROM generate_series(11, 24) n",
-    )
-    .await;
+    let written = "INSERT INTO outboxd.channel_state (channel, origin, held_until, reason)
+        SELECT 'webhook', format('https://%s.example:443', n), now() + interval '1 h', 'failures' FROM generate_series(1, 7) n
+        UNION ALL SELECT 'whole', '', now() + interval '1 h', 'unauthorized';
+        BEGIN; SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 28);
+        UPDATE outboxd.outbox SET retry_at = now() + interval '1 h', waits_for = format('https://%s.example:443', w.n)
+          FROM (SELECT n, row_number() OVER () AS place FROM generate_series(1, 7) n, generate_series(1, n)) w WHERE id = w.place; COMMIT;
+        SELECT outboxd.pause_channel('c' || n) FROM generate_series(11, 23) n;
+        INSERT INTO outboxd.schedule (name, cron, timezone, topic, audience, lead, spread, catch_up, paused_at)
+        SELECT 's' || n, '0 9 * * 1', 'UTC', 'orders', 'app.audience', '0', '0', '0', now() FROM generate_series(11, 24) n";
+    world.run(written).await;
     let page = get(addr, "/", &[HTML]).await.body.replace("&#x2f;", "/");
     let probed = between(&page, ">Probe ", "<");
     let endpoint = |n: usize| format!("webhook https://{n}.example:443");

@@ -8,8 +8,9 @@ use crate::support::browser::Browser;
 use crate::support::http::{ask, get, post};
 use crate::support::postgres::{self, Database};
 use crate::support::proxy::{Fault, Proxy};
+use crate::support::sql::Sql;
+use crate::support::wait;
 use crate::support::world::{Carrier, World};
-use crate::support::{sql, wait};
 
 pub(super) const HTML: &str = "Accept: text/html";
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
@@ -23,7 +24,7 @@ async fn every_page_is_small_safe_and_loads_only_from_us() {
     let world = World::new(Carrier::Memory).await;
     let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
-    sql::run(&world.app, include_str!("scene.sql")).await;
+    world.run(include_str!("scene.sql")).await;
     let mut assets = 0;
     for page in PAGES {
         let answer = get(addr, page, &[HTML]).await;
@@ -102,8 +103,8 @@ async fn a_read_token_sees_no_button_and_cannot_act() {
         .set("tokens.ops.scope", "operate");
     let mut instance = world.setup.start().await;
     let addr = instance.http_addr().await;
-    sql::run(&world.app, include_str!("scene.sql")).await;
-    let id: i64 = sql::value(&world.app, "SELECT min(id) FROM outboxd.dead_letters").await;
+    world.run(include_str!("scene.sql")).await;
+    let id: i64 = world.value("SELECT min(id) FROM outboxd.dead_letters").await;
     let mut browser = Browser::start(&format!("http://{addr}")).await;
     browser.open("/login").await;
     browser.evaluate("document.querySelector('[name=token]').value = 'wrong'").await;
@@ -129,7 +130,7 @@ async fn a_read_token_sees_no_button_and_cannot_act() {
     let left = browser.complaints().await;
     assert!(left.iter().all(|complaint| complaint.contains("403")), "{left:?}");
     let status = format!("SELECT status FROM outboxd.notifications WHERE id = {id}");
-    assert_eq!(sql::value::<String>(&world.app, &status).await, "FAILED");
+    assert_eq!(world.value::<String>(&status).await, "FAILED");
     // The same request with another token is let through.
     let form = [
         "Authorization: Bearer operate-operate-operate",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::Desk;
 use crate::support::provider::Reply;
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 /// Page, name of its picture, and what is done before it is taken.
@@ -52,15 +52,15 @@ async fn scene() -> Desk {
     world.setup = world.setup.toml(toml);
     world.provider.answer(Reply::ok());
     let desk = Desk::new(world).await;
-    sql::until(&desk.world.app, "SELECT count(*) > 5 FROM outboxd.route").await;
-    sql::run(&desk.world.app, include_str!("scene.sql")).await;
+    desk.world.until("SELECT count(*) > 5 FROM outboxd.route").await;
+    desk.world.run(include_str!("scene.sql")).await;
     desk
 }
 
 #[tokio::test]
 async fn nothing_is_cut_off_on_a_wide_or_a_narrow_screen_light_or_dark() {
     let mut desk = scene().await;
-    let dead: i64 = sql::value(&desk.world.app, "SELECT max(notification_id) FROM outboxd.attempts").await;
+    let dead: i64 = desk.world.value("SELECT max(notification_id) FROM outboxd.attempts").await;
     let one = format!("/notifications/{dead}?payload=shown");
     let mut shots = SHOTS.to_vec();
     shots.push((&one, "notification", ""));
@@ -73,9 +73,8 @@ pub(super) async fn look(desk: &mut Desk, shots: &[(&str, &str, &str)]) {
     let dir = std::env::var_os("OUTBOXD_PICTURES").map(PathBuf::from);
     for &(path, name, before) in shots {
         desk.browser.open(path).await;
-        desk.browser
-            .until("!document.body.dataset.live || document.querySelector('#live').dataset.state === 'live'")
-            .await;
+        let wanted = "!document.body.dataset.live || document.querySelector('#live').dataset.state === 'live'";
+        desk.browser.until(wanted).await;
         for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")] {
             desk.browser.prefer(scheme).await;
             desk.browser.size(width, 900).await;

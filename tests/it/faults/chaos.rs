@@ -9,10 +9,10 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::support::instance::Instance;
 use crate::support::postgres::Database;
 use crate::support::provider::{Call, Reply};
-use crate::support::redis::{RedisServer, unique_prefix};
-use crate::support::sql;
+use crate::support::redis::RedisServer;
+use crate::support::sql::Sql;
 use crate::support::verdict::notification_id;
-use crate::support::world::{Carrier, World};
+use crate::support::world::World;
 
 /// How long; the variable CHAOS_SECONDS says otherwise, and CHAOS_SEED repeats a run as far as chance goes.
 const SECONDS: u64 = 15;
@@ -28,12 +28,9 @@ async fn random_kills_lose_nothing_and_repeat_only_what_was_unknown() {
     let end = Instant::now() + Duration::from_secs(chosen("CHAOS_SECONDS").unwrap_or(SECONDS));
     println!("CHAOS_SEED={seed}");
     let mut redis = RedisServer::forgetful();
-    let mut world = World::new(Carrier::Memory).await;
     // However often chance hits the same row, nobody gives it up. A small window, so that a burst is a backlog.
-    world.setup = world
-        .setup
-        .clone()
-        .redis(redis.url(), "stream", &unique_prefix())
+    let world = World::over(redis.url(), "stream")
+        .await
         .set("queue.fallback_after", "1s")
         .set("queue.window", 160)
         .set("routes.default.max_attempts", 100);
@@ -53,7 +50,7 @@ async fn random_kills_lose_nothing_and_repeat_only_what_was_unknown() {
     verdict.assert_nothing_lost().assert_duplicates_explained();
     let ended =
         "SELECT concat_ws(' ', count(*), count(*) FILTER (WHERE status = 'SENT')) FROM outboxd.notification_log";
-    assert_eq!(sql::value::<String>(&world.app, ended).await, format!("{committed} {committed}"));
+    assert_eq!(world.value::<String>(ended).await, format!("{committed} {committed}"));
     assert_first_successes_in_order(&world);
 }
 

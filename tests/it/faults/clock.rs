@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::schedule;
 use crate::support::provider::Reply;
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -28,7 +28,7 @@ async fn an_instance_off_by(seconds: i64) {
         "INSERT INTO outboxd.notification_log (status, created_at, finished_at, topic, recipient, payload)
         SELECT 'SENT', now() - interval '9 days', now() - interval '7 days' - late, 't', name, '{}'
           FROM (VALUES ('over', interval '30 min'), ('kept', interval '-30 min')) v(name, late)";
-    sql::run(&world.app, kept_a_week).await;
+    world.run(kept_a_week).await;
     world.provider.answer_with(|call| match (call.recipient().as_str(), call.header("outboxd-attempt")) {
         ("flaky", Some("1")) => Reply::status(503),
         // Longer than a publication may stay unconfirmed and than a sweep waits for the next.
@@ -36,66 +36,53 @@ async fn an_instance_off_by(seconds: i64) {
         _ => Reply::ok(),
     });
     let wrong = world.setup.clone().clock_off_by(seconds).start().await;
-    sql::until(
-        &world.app,
-        "SELECT count(*) = 2 FROM outboxd.leader_lease WHERE owner = 1 AND name IN ('schedules', 'retention')",
-    )
-    .await;
+    world.until_count(2, "leader_lease WHERE owner = 1 AND name IN ('schedules', 'retention')").await;
     let fellow = world.setup.clone().roles("producer,relay").start().await;
 
-    sql::run(
-        &client,
-        &format!(
+    client
+        .run(&format!(
             "SELECT outboxd.create_schedule('not yet', '{}', 'UTC', 'quiz', 'app.audience')",
             schedule::cron_at(&client, "30 min").await
-        ),
-    )
-    .await;
+        ))
+        .await;
     schedule::create(&client, "soon", "").await;
     let write = "SELECT outboxd.notify('orders', r, '{}') FROM unnest(ARRAY['long', 'flaky', 'plain']) r;
         SELECT outboxd.notify('orders', 'expiring', '{}', expires_at => now() + interval '1 min');
         SELECT outboxd.notify('orders', 'later', '{}', send_at => now() + interval '2 s')";
-    sql::run(&world.app, write).await;
+    world.run(write).await;
     let lease = "SELECT count(*) = 1 FROM outboxd.outbox o JOIN outboxd.notifications l USING (id)
                   WHERE l.recipient = 'long' AND o.state = 'processing' AND o.lease_until BETWEEN clock_timestamp() AND clock_timestamp() + interval '8 s'";
-    sql::until(&world.app, lease).await;
+    world.until(lease).await;
     world.provider.wait_for(6, SOON).await;
-    sql::until(
-        &world.app,
-        "SELECT count(*) = 5 FROM outboxd.notification_log WHERE topic = 'orders' AND status = 'SENT'",
-    )
-    .await;
+    world.until_count(5, "notification_log WHERE topic = 'orders' AND status = 'SENT'").await;
 
     let calls: Vec<String> = world.provider.ledger().iter().map(|call| call.recipient()).collect();
     let once = |name: &str| calls.iter().filter(|call| *call == name).count() == 1;
     assert!(["long", "plain", "expiring", "later"].iter().all(|name| once(name)), "no lease ended early: {calls:?}");
     let on_time = "SELECT bool_and(finished_at BETWEEN greatest(created_at, send_at) AND greatest(created_at, send_at) + interval '10 s')
                      FROM outboxd.notification_log WHERE topic = 'orders'";
-    assert!(sql::value::<bool>(&world.app, on_time).await);
+    assert!(world.value::<bool>(on_time).await);
     schedule::run_is(&client, "soon", "prepared").await;
-    let early = "SELECT count(*) FROM outboxd.schedule_runs WHERE schedule = 'not yet' OR released > 0";
-    assert_eq!(sql::value::<i64>(&client, early).await, 0, "nothing before its lead, nothing released before its slot");
-    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.notification_log WHERE recipient = 'over'").await;
-    assert_eq!(
-        sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.notification_log WHERE recipient = 'kept'").await,
-        1
-    );
+    let early = "schedule_runs WHERE schedule = 'not yet' OR released > 0";
+    assert_eq!(client.count(early).await, 0, "nothing before its lead, nothing released before its slot");
+    world.until_count(0, "notification_log WHERE recipient = 'over'").await;
+    assert_eq!(world.count("notification_log WHERE recipient = 'kept'").await, 1);
     let told = format!(
         "SELECT level = 'critical' AND (SELECT clock_skew_ms / 1000 FROM outboxd.workers WHERE worker = 1) BETWEEN {seconds} - 2 AND {seconds} + 2
            FROM outboxd.health WHERE name = 'clock_skew'"
     );
-    sql::until(&world.app, &told).await;
+    world.until(&told).await;
 
     // And whether it lives is decided by its heartbeats, not by its clock.
-    assert_eq!(sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.workers WHERE state = 'alive'").await, 2);
+    assert_eq!(world.count("workers WHERE state = 'alive'").await, 2);
     world.provider.answer(Reply::hang());
-    sql::run(&world.app, "SELECT outboxd.notify('orders', 'orphan', '{}')").await;
+    world.run("SELECT outboxd.notify('orders', 'orphan', '{}')").await;
     world.provider.wait_for(7, SOON).await;
     wrong.kill().await;
     drop(fellow);
     world.provider.answer(Reply::ok());
     let _heir = world.setup.clone().clock_off_by(-seconds).start().await;
-    sql::until(&world.app, "SELECT status = 'SENT' FROM outboxd.notifications WHERE recipient = 'orphan'").await;
-    let attempts: Vec<String> = sql::values(&world.app, "SELECT outcome FROM outboxd.attempts ORDER BY id").await;
+    world.until("SELECT status = 'SENT' FROM outboxd.notifications WHERE recipient = 'orphan'").await;
+    let attempts: Vec<String> = world.values("SELECT outcome FROM outboxd.attempts ORDER BY id").await;
     assert_eq!(attempts, ["failed", "unknown"]);
 }

@@ -8,8 +8,9 @@ use tokio_postgres::Client;
 
 use crate::support::postgres::{self, Database};
 use crate::support::provider::{Provider, Reply};
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
-use crate::support::{command, redis, sql, verdict};
+use crate::support::{command, redis, verdict};
 
 const SOON: Duration = Duration::from_secs(30);
 const WAITS: &str = "SELECT phase = 'waiting' FROM outboxd.origin";
@@ -20,15 +21,15 @@ async fn with_backlog(world: &World) {
     let instance = world.setup.start().await;
     world.notify(1).await;
     world.provider.wait_for(1, SOON).await;
-    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox").await;
+    world.until_count(0, "outbox").await;
     assert_eq!(instance.drain().await, 0);
     let keyed =
         "SELECT outboxd.notify('orders', 'k' || n, '{}', ordering_key => 'k' || n % 3) FROM generate_series(1, 30) n";
     world.notify(30).await;
-    sql::run(&world.app, keyed).await;
+    world.run(keyed).await;
     world.insert(30).await;
     let later = "SELECT outboxd.notify('orders', 'later' || n, '{}', send_at => now() + interval '3 s') FROM generate_series(1, 10) n";
-    sql::run(&world.app, later).await;
+    world.run(later).await;
 }
 
 /// How many notifications the backlog has.
@@ -52,7 +53,7 @@ async fn clone_of(world: &World, carrier: Carrier) -> World {
 }
 
 async fn notify(client: &Client, name: &str) {
-    sql::run(client, &format!("SELECT outboxd.notify('orders', '{name}', '{{}}')")).await;
+    client.run(&format!("SELECT outboxd.notify('orders', '{name}', '{{}}')")).await;
 }
 
 fn recipients(provider: &Provider) -> Vec<String> {
@@ -69,22 +70,21 @@ async fn a_clone_beside_its_original_sends_only_what_is_written_since() {
     with_backlog(&world).await;
     let clone = clone_of(&world, Carrier::Memory).await;
     let _cloned = (clone.setup.start().await, clone.setup.start().await);
-    sql::until(&clone.app, WAITS).await;
+    clone.app.until(WAITS).await;
     notify(&clone.app, "new").await;
     clone.insert(1).await;
     clone.provider.wait_for(2, SOON).await;
-    let told: String = sql::value(
-        &clone.app,
-        "SELECT level || ': ' || value || '; ' || action FROM outboxd.health WHERE name = 'origin'",
-    )
-    .await;
+    let told: String = clone
+        .app
+        .value("SELECT level || ': ' || value || '; ' || action FROM outboxd.health WHERE name = 'origin'")
+        .await;
     assert!(told.starts_with("critical: copied or moved here, noticed at"), "{told}");
     assert!(told.contains("100 notifications and 0 schedules") && told.contains("outboxd adopt --same"), "{told}");
     let why = "SELECT s.reason || '; ' || y.action FROM outboxd.stuck s, outboxd.why(s.id) y WHERE s.id = (SELECT max(id) FROM outboxd.copied)";
-    let why: String = sql::value(&clone.app, why).await;
+    let why: String = clone.app.value(why).await;
     assert!(why.starts_with("came with a copy; ") && why.contains("outboxd adopt --same"), "{why}");
     let counted = "SELECT sum(count)::bigint FROM outboxd.waiting WHERE reason = 'came with a copy'";
-    assert_eq!(sql::value::<Option<i64>>(&clone.app, counted).await, Some(100));
+    assert_eq!(clone.app.value::<Option<i64>>(counted).await, Some(100));
     // Meanwhile the original sends all of it, once.
     let _original = world.setup.start().await;
     world.provider.wait_for(1 + BACKLOG, SOON).await;
@@ -102,8 +102,8 @@ async fn while_what_a_copy_brought_is_set_aside_everything_written_since_goes_ou
     let world = World::new(Carrier::Memory).await;
     with_backlog(&world).await;
     let mut clone = clone_of(&world, Carrier::Memory).await;
-    sql::run(&clone.app, "SELECT outboxd._recognise()").await;
-    sql::run(&clone.app, "BEGIN; SELECT FROM outboxd.origin FOR UPDATE").await;
+    clone.app.run("SELECT outboxd._recognise()").await;
+    clone.app.run("BEGIN; SELECT FROM outboxd.origin FOR UPDATE").await;
     let holder = std::mem::replace(&mut clone.app, clone.database.connect().await);
     let _instances = (clone.setup.start().await, clone.setup.start().await);
     // The first attempt fails: a retry is due later.
@@ -116,24 +116,20 @@ async fn while_what_a_copy_brought_is_set_aside_everything_written_since_goes_ou
         // More than a poll of the fast path takes.
         "SELECT outboxd.notify('orders', 'new', '{}') FROM generate_series(1, 3000)",
     ] {
-        sql::run(&clone.app, statement).await;
+        clone.app.run(statement).await;
     }
     let new = 1 + 9 + 9 + 1 + 3000;
-    sql::until(
-        &clone.app,
-        &format!(
+    clone
+        .app
+        .until(&format!(
             "SELECT count(*) FILTER (WHERE status = 'SENT' AND recipient = 'new') = {new} FROM outboxd.notification_log"
-        ),
-    )
-    .await;
-    assert_eq!(sql::value::<String>(&clone.app, "SELECT phase FROM outboxd.origin").await, "setting aside");
+        ))
+        .await;
+    assert_eq!(clone.app.value::<String>("SELECT phase FROM outboxd.origin").await, "setting aside");
     assert!(recipients(&clone.provider).iter().all(|name| name == "new"));
-    sql::run(&holder, "COMMIT").await;
-    sql::until(&clone.app, WAITS).await;
-    assert_eq!(
-        sql::value::<i64>(&clone.app, "SELECT count(*) FROM outboxd.copied").await,
-        i64::try_from(BACKLOG).unwrap()
-    );
+    holder.run("COMMIT").await;
+    clone.app.until(WAITS).await;
+    assert_eq!(clone.app.count("copied").await, i64::try_from(BACKLOG).unwrap());
     assert_eq!(clone.provider.count(), new + 1);
 }
 
@@ -143,7 +139,7 @@ async fn a_copy_that_is_adopted_as_the_same_sends_its_backlog_once_in_key_order(
     with_backlog(&world).await;
     let moved = clone_of(&world, Carrier::Memory).await;
     let _instances = (moved.setup.start().await, moved.setup.start().await);
-    sql::until(&moved.app, WAITS).await;
+    moved.app.until(WAITS).await;
     let ran = adopt(&moved.database, &["--same"]).await;
     assert!(ran.code == 0 && ran.out.contains("all goes on"), "{ran:?}");
     moved.provider.wait_for(BACKLOG, SOON).await;
@@ -170,22 +166,21 @@ async fn a_clone_adopted_as_new_cancels_its_backlog_and_has_an_identity_of_its_o
     let schedule = "CREATE VIEW public.everybody AS SELECT 'r1' AS recipient, '{}'::jsonb AS payload;
                     GRANT USAGE ON SCHEMA public TO outboxd_audience; GRANT SELECT ON public.everybody TO outboxd_audience;
                     SELECT outboxd.create_schedule('daily', '0 9 * * *', 'Asia/Seoul', 'quiz', 'public.everybody')";
-    sql::run(&world.app, schedule).await;
+    world.run(schedule).await;
     let clone = clone_of(&world, Carrier::Memory).await;
     let identity = "SELECT s.install_id || ' ' || md5(s.signing_key) || ' ' || md5(k.secret)
                       FROM outboxd.setting s, outboxd.schedule_secret k";
-    let before: String = sql::value(&clone.app, identity).await;
-    assert_eq!(before, sql::value::<String>(&world.app, identity).await);
+    let before: String = clone.app.value(identity).await;
+    assert_eq!(before, world.value::<String>(identity).await);
     // Before it is started: one command does all of it.
     let ran = adopt(&clone.database, &["--new"]).await;
     assert!(ran.code == 0 && ran.out.contains("it is a new installation"), "{ran:?}");
-    let after: String = sql::value(&clone.app, identity).await;
+    let after: String = clone.app.value(identity).await;
     assert!(before.split(' ').zip(after.split(' ')).all(|(before, after)| before != after), "{before} {after}");
-    let canceled =
-        "SELECT count(*) FROM outboxd.notifications WHERE status = 'CANCELED' AND error LIKE 'came with a copy%'";
-    assert_eq!(sql::value::<i64>(&clone.app, canceled).await, i64::try_from(BACKLOG).unwrap());
-    assert!(sql::value::<bool>(&clone.app, "SELECT paused_at IS NOT NULL FROM outboxd.schedule").await);
-    assert!(sql::value::<bool>(&clone.app, "SELECT count(*) = 1 FROM outboxd.audit WHERE action = 'adopt'").await);
+    let canceled = "notifications WHERE status = 'CANCELED' AND error LIKE 'came with a copy%'";
+    assert_eq!(clone.app.count(canceled).await, i64::try_from(BACKLOG).unwrap());
+    assert!(clone.app.value::<bool>("SELECT paused_at IS NOT NULL FROM outboxd.schedule").await);
+    assert!(clone.app.value::<bool>("SELECT count(*) = 1 FROM outboxd.audit WHERE action = 'adopt'").await);
     // Said again, also while it runs, it changes nothing.
     let _instance = clone.setup.start().await;
     notify(&clone.app, "new").await;
@@ -194,7 +189,7 @@ async fn a_clone_adopted_as_new_cancels_its_backlog_and_has_an_identity_of_its_o
     clone.provider.wait_for(1, SOON).await;
     clone.until_ended().await;
     assert_eq!(recipients(&clone.provider), ["new"]);
-    assert_eq!(sql::value::<String>(&clone.app, identity).await, after);
+    assert_eq!(clone.app.value::<String>(identity).await, after);
     let id = after.split(' ').next().unwrap().to_owned();
     assert!(clone.provider.ledger()[0].webhook_id.starts_with(&format!("ntf-{id}-")));
 }
@@ -205,11 +200,11 @@ async fn adopting_as_new_while_instances_run_cancels_what_waits() {
     with_backlog(&world).await;
     let clone = clone_of(&world, Carrier::Memory).await;
     let _instances = (clone.setup.start().await, clone.setup.start().await);
-    sql::until(&clone.app, WAITS).await;
+    clone.app.until(WAITS).await;
     let operator = clone.database.connect_as_member_of("outboxd_operator").await;
-    sql::run(&operator, "SELECT * FROM outboxd.adopt('new')").await;
-    sql::until(&clone.app, OWN).await;
-    sql::until(&clone.app, "SELECT count(*) = 100 FROM outboxd.notification_log WHERE status = 'CANCELED'").await;
+    operator.run("SELECT * FROM outboxd.adopt('new')").await;
+    clone.app.until(OWN).await;
+    clone.app.until_count(100, "notification_log WHERE status = 'CANCELED'").await;
     assert_eq!(clone.provider.count(), 0);
 }
 
@@ -219,11 +214,10 @@ async fn one_notification_of_a_copy_can_be_canceled_while_it_waits() {
     with_backlog(&world).await;
     let clone = clone_of(&world, Carrier::Memory).await;
     let _instance = clone.setup.start().await;
-    sql::until(&clone.app, WAITS).await;
+    clone.app.until(WAITS).await;
     let first = "(SELECT min(id) FROM outboxd.copied)";
-    sql::run(&clone.app, &format!("SELECT outboxd.cancel({first})")).await;
-    let left = "SELECT count(*) = 99 FROM outboxd.copied";
-    assert!(sql::value::<bool>(&clone.app, left).await);
+    clone.app.run(&format!("SELECT outboxd.cancel({first})")).await;
+    assert!(clone.app.value::<bool>("SELECT count(*) = 99 FROM outboxd.copied").await);
 }
 
 #[tokio::test]
@@ -234,15 +228,15 @@ async fn the_original_is_not_adopted_as_new_by_mistake() {
     assert!(ran.code == 1 && ran.err.contains("--replaces"), "{ran:?}");
     let ran = adopt(&world.database, &["--new", "--replaces", "somebodyelse"]).await;
     assert!(ran.code == 1 && ran.err.contains("this is installation"), "{ran:?}");
-    assert!(sql::value::<bool>(&world.app, "SELECT count(*) > 0 FROM outboxd.outbox").await);
+    assert!(world.value::<bool>("SELECT count(*) > 0 FROM outboxd.outbox").await);
     // A copy of its files looks just like it: there the operator says which installation is replaced.
-    let id: String = sql::value(&world.app, "SELECT install_id FROM outboxd.setting").await;
+    let id: String = world.value("SELECT install_id FROM outboxd.setting").await;
     for _ in 0..2 {
         let ran = adopt(&world.database, &["--new", "--replaces", &id]).await;
         assert_eq!(ran.code, 0, "{ran:?}");
     }
-    assert!(sql::value::<bool>(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox").await);
-    assert_ne!(sql::value::<String>(&world.app, "SELECT install_id FROM outboxd.setting").await, id);
+    assert!(world.value::<bool>("SELECT count(*) = 0 FROM outboxd.outbox").await);
+    assert_ne!(world.value::<String>("SELECT install_id FROM outboxd.setting").await, id);
 }
 
 /// An instance that runs on is led to another server by the same address, as after pg_upgrade.
@@ -265,19 +259,18 @@ async fn a_copy_under_a_running_instance_is_noticed_before_it_publishes() {
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname IN ('{0}', '{name}')",
         empty.name
     );
-    sql::run(&admin, &cut).await;
+    admin.run(&cut).await;
     for statement in swap.split("; ") {
         while admin.batch_execute(statement).await.is_err() {
-            sql::run(&admin, &cut).await;
+            admin.run(&cut).await;
         }
     }
     way.set(crate::support::proxy::Fault::None);
     let app = empty.connect().await;
-    sql::until(&app, WAITS).await;
+    app.until(WAITS).await;
     notify(&app, "new").await;
     clone.provider.wait_for(1, SOON).await;
-    sql::until(&app, "SELECT count(*) = 1 FROM outboxd.notification_log WHERE status = 'SENT' AND recipient = 'new'")
-        .await;
+    app.until_count(1, "notification_log WHERE status = 'SENT' AND recipient = 'new'").await;
     assert_eq!(recipients(&clone.provider), ["new"]);
 }
 
@@ -287,7 +280,7 @@ async fn two_installations_under_one_redis_prefix_are_refused() {
     let _running = first.setup.start().await;
     let second = World::new(Carrier::Memory).await;
     // Databases of tests are copies of one template.
-    sql::run(&second.app, "UPDATE outboxd.setting SET install_id = 'anotherone00'").await;
+    second.app.run("UPDATE outboxd.setting SET install_id = 'anotherone00'").await;
     for kind in ["stream", "list"] {
         let setup = second.setup.clone().redis(redis::shared().url(), kind, &first.prefix);
         let mut refused = setup.spawn();
@@ -312,18 +305,18 @@ async fn a_clone_uses_its_originals_redis_only_once_it_is_adopted_as_the_same() 
     let mut moved = clone_of(&world, Carrier::Stream).await;
     moved.setup = moved.setup.redis(redis::shared().url(), "stream", &world.prefix).set("queue.fallback_after", "1s");
     let instance = moved.setup.start().await;
-    sql::until(&moved.app, WAITS).await;
+    moved.app.until(WAITS).await;
     // What is written since goes out without it.
     notify(&moved.app, "new").await;
     moved.provider.wait_for(1, SOON).await;
     assert!(instance.log().contains("outboxd adopt --same"), "{}", instance.log());
     assert_eq!(adopt(&moved.database, &["--same"]).await.code, 0);
     moved.provider.wait_for(1 + BACKLOG, SOON).await;
-    sql::until(&moved.app, "SELECT bool_and(fallback_since IS NULL) FROM outboxd.instance WHERE stopped_at IS NULL AND heartbeat_at > now() - ttl").await;
-    let install: String = sql::value(&moved.app, "SELECT install_id FROM outboxd.setting").await;
+    moved.app.until("SELECT bool_and(fallback_since IS NULL) FROM outboxd.instance WHERE stopped_at IS NULL AND heartbeat_at > now() - ttl").await;
+    let install: String = moved.app.value("SELECT install_id FROM outboxd.setting").await;
     let owner: Vec<String> = redis::shared().run(&format!("HVALS {{{}}}:v1:owner", world.prefix)).await;
     assert!(owner.contains(&install), "{owner:?}");
-    let database: String = sql::value(&moved.app, "SELECT outboxd._database()").await;
+    let database: String = moved.app.value("SELECT outboxd._database()").await;
     assert!(owner.contains(&database), "{owner:?}");
 }
 
@@ -347,7 +340,7 @@ async fn a_promoted_standby_is_no_clone() {
     let _instance = copy.setup.start().await;
     copy.provider.wait_for(BACKLOG, SOON).await;
     copy.until_ended().await;
-    assert!(sql::value::<bool>(&copy.app, "SELECT phase = 'own' AND noticed_at IS NULL FROM outboxd.origin").await);
+    assert!(copy.app.value::<bool>("SELECT phase = 'own' AND noticed_at IS NULL FROM outboxd.origin").await);
 }
 
 #[tokio::test]
@@ -356,7 +349,7 @@ async fn a_copy_of_the_files_is_adopted_by_hand_before_it_is_started() {
     let world = World::on(primary.migrated_database().await, Carrier::Memory).await;
     with_backlog(&world).await;
     let (_server, copy) = promoted(&world).await;
-    let id: String = sql::value(&copy.app, "SELECT install_id FROM outboxd.setting").await;
+    let id: String = copy.app.value("SELECT install_id FROM outboxd.setting").await;
     let unsaid = adopt(&copy.database, &["--new"]).await;
     assert!(unsaid.code == 1 && unsaid.err.contains(&format!("--replaces {id}")), "{unsaid:?}");
     let ran = adopt(&copy.database, &["--new", "--replaces", &id]).await;

@@ -10,7 +10,7 @@ use crate::support::http;
 use crate::support::instance::{Instance, Setup};
 use crate::support::postgres;
 use crate::support::provider::{Provider, Reply};
-use crate::support::sql;
+use crate::support::sql::Sql;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -26,7 +26,7 @@ async fn notify_hosts(app: &Client, provider: &Provider, hosts: i32) {
         "SELECT outboxd.notify('orders', format('http://127.%s.%s.%s:{port}/hook', 1 + n / 62500, n / 250 % 250, 1 + n % 250), '{{}}')
            FROM generate_series(1, {hosts}) n"
     );
-    sql::run(app, &notify).await;
+    app.run(&notify).await;
 }
 
 #[tokio::test]
@@ -43,11 +43,11 @@ async fn rows_to_thousands_of_hosts_are_sent_with_1024_open_files() {
     notify_hosts(&app, &provider, HOSTS).await;
     provider.wait_for(500, SOON).await;
     assert_eq!((http::get(addr, "/livez", &[]).await.status, silent.len()), (200, 250));
-    sql::until(&app, "SELECT NOT EXISTS (SELECT FROM outboxd.outbox)").await;
+    app.until("SELECT NOT EXISTS (SELECT FROM outboxd.outbox)").await;
     let ended = "SELECT count(*) FILTER (WHERE status = 'SENT' AND attempts = 1) || ' sent, ' || count(*) FILTER (WHERE status = 'FAILED')
                         || ' failed, ' || (SELECT count(*) FROM outboxd.attempts WHERE outcome = 'failed') || ' attempts failed'
                    FROM outboxd.notification_log";
-    assert_eq!(sql::value::<String>(&app, ended).await, format!("{HOSTS} sent, 0 failed, 0 attempts failed"));
+    assert_eq!(app.value::<String>(ended).await, format!("{HOSTS} sent, 0 failed, 0 attempts failed"));
 }
 
 /// It may have fewer files open than it has, so that every new one is refused.
@@ -67,31 +67,25 @@ async fn a_call_for_which_the_process_lacks_a_file_goes_back_and_uses_up_no_atte
     let app = database.connect().await;
     notify_hosts(&app, &provider, 1).await;
     provider.wait_for(1, SOON).await;
-    sql::until(
-        &app,
-        "SELECT level = 'ok' AND value LIKE '1024 open files%' FROM outboxd.health WHERE name = 'descriptors'",
-    )
-    .await;
+    let wanted = "SELECT level = 'ok' AND value LIKE '1024 open files%' FROM outboxd.health WHERE name = 'descriptors'";
+    app.until(wanted).await;
     take_files_away(&instance, 10);
     notify_hosts(&app, &provider, HOSTS).await;
     let told = "SELECT level = 'critical' AND value LIKE 'EMFILE (too many open files in the process) on 1 of 1 instance: % went back%'
                        AND action LIKE 'Raise the limit on open files to %' FROM outboxd.health WHERE name = 'descriptors'";
-    sql::until(&app, told).await;
+    app.until(told).await;
     let waiting = format!(
         "SELECT count(*) FILTER (WHERE attempts = 0) = {} FROM outboxd.notifications WHERE status <> 'SENT'",
         HOSTS - 1
     );
-    sql::until(&app, &waiting).await;
+    app.until(&waiting).await;
     assert_eq!(provider.count(), 2, "the first host's connection was there already");
     take_files_away(&instance, 1024);
-    sql::until(&app, "SELECT NOT EXISTS (SELECT FROM outboxd.outbox)").await;
+    app.until("SELECT NOT EXISTS (SELECT FROM outboxd.outbox)").await;
     let ended = "SELECT count(*) FILTER (WHERE status = 'SENT' AND attempts = 1) || ' sent, ' || (SELECT count(*) FROM outboxd.attempts)
                         || ' attempts on record, ' || (SELECT count(*) FROM outboxd.channel_state) || ' circuits'
                    FROM outboxd.notification_log";
-    assert_eq!(
-        sql::value::<String>(&app, ended).await,
-        format!("{} sent, 0 attempts on record, 0 circuits", HOSTS + 1)
-    );
+    assert_eq!(app.value::<String>(ended).await, format!("{} sent, 0 attempts on record, 0 circuits", HOSTS + 1));
     assert_eq!(http::get(instance.http_addr().await, "/livez", &[]).await.status, 200);
     assert!(instance.metric("outboxd_own_errors_total", &[("error", "EMFILE")]).await >= f64::from(HOSTS - 1));
     let lines = instance.log().lines().filter(|line| line.contains("calls go back")).count();
@@ -109,14 +103,10 @@ async fn calls_that_cannot_have_a_file_each_are_made_one_after_the_other() {
     notify_hosts(&app, &provider, HOSTS).await;
     provider.wait_for(40, SOON).await;
     assert_eq!(http::get(instance.http_addr().await, "/livez", &[]).await.status, 200);
-    sql::until(
-        &app,
-        &format!("SELECT count(*) = {HOSTS} FROM outboxd.notification_log WHERE status = 'SENT' AND attempts = 1"),
-    )
-    .await;
+    app.until_count(HOSTS, "notification_log WHERE status = 'SENT' AND attempts = 1").await;
     // A few of the forty are left to other topics.
     assert!((30..=40).contains(&provider.most_at_once()), "{}", provider.most_at_once());
     assert_eq!(instance.metric("outboxd_own_errors_total", &[("error", "EMFILE")]).await, 0.0);
     let told = "SELECT level = 'warn' AND value LIKE '160 open files on 1 of 1 instances, which may use %' FROM outboxd.health WHERE name = 'descriptors'";
-    sql::until(&app, told).await;
+    app.until(told).await;
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use crate::support::instance::{Instance, Setup};
+use crate::support::postgres;
 use crate::support::provider::{Provider, Reply};
-use crate::support::{postgres, sql};
+use crate::support::sql::Sql;
 
 const SOON: Duration = Duration::from_secs(20);
 const DESTINATIONS: usize = 100;
@@ -64,7 +65,7 @@ impl Hundred {
         self.app.execute(notify, &[&topic, &self.urls]).await.unwrap();
         let sent = number * (DESTINATIONS - 1);
         let others = format!("topic = '{topic}' AND recipient <> '{}' AND status = 'SENT'", self.urls[0]);
-        sql::until(&self.app, &format!("SELECT count(*) = {sent} FROM outboxd.notification_log WHERE {others}")).await;
+        self.app.until_count(sent, &format!("notification_log WHERE {others}")).await;
     }
 
     /// From commit to SENT by the database's clock, over all destinations but the first.
@@ -74,6 +75,6 @@ impl Hundred {
                FROM outboxd.notification_log WHERE topic = 'measured' AND recipient <> '{}'",
             self.urls[0]
         );
-        Duration::from_secs_f64(sql::value(&self.app, &p99).await)
+        Duration::from_secs_f64(self.app.value(&p99).await)
     }
 }

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use crate::support::postgres;
 use crate::support::provider::Reply;
-use crate::support::redis::{RedisServer, unique_prefix};
+use crate::support::redis::RedisServer;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
-use crate::support::{postgres, sql};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -23,37 +24,32 @@ async fn a_full_disk_of_postgres_loses_nothing_and_what_was_called_meanwhile_is_
     let mut instance = world.setup.start().await;
     world.notify(200).await;
     world.provider.wait_for(64, SOON).await;
-    sql::run(&world.app, "CREATE TABLE ballast (filling text)").await;
-    assert_eq!(sql::refused(&world.app, FILL).await.code, DISK_FULL);
+    world.run("CREATE TABLE ballast (filling text)").await;
+    assert_eq!(world.refused(FILL).await.code, DISK_FULL);
     world.provider.answer(Reply::ok());
     instance.wait_for_log(DISK_FULL).await;
     let many = "SELECT outboxd.notify('orders', 'refused', '{}') FROM generate_series(1, 5000)";
-    assert_eq!(sql::refused(&world.app, many).await.code, DISK_FULL, "the app is told");
-    let sent = "SELECT count(*) FROM outboxd.notification_log WHERE status = 'SENT'";
-    println!(
-        "called {} times, {} SENT while the disk was full",
-        world.provider.count(),
-        sql::value::<i64>(&world.app, sent).await
-    );
+    assert_eq!(world.refused(many).await.code, DISK_FULL, "the app is told");
+    let sent = "notification_log WHERE status = 'SENT'";
+    println!("called {} times, {} SENT while the disk was full", world.provider.count(), world.count(sent).await);
     assert!(!instance.has_ended(), "it waits");
 
-    sql::run(&world.app, "DROP TABLE ballast").await;
+    world.run("DROP TABLE ballast").await;
     world.notify(20).await;
     world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
-    assert_eq!(sql::value::<i64>(&world.app, sent).await, 220, "nothing was given up");
+    assert_eq!(world.count(sent).await, 220, "nothing was given up");
 }
 
 #[tokio::test]
 async fn a_redis_without_memory_holds_up_delivery_but_no_commit_and_loses_nothing() {
     let redis = RedisServer::forgetful();
     for kind in ["list", "stream"] {
-        let mut world = World::new(Carrier::Memory).await;
-        world.setup = world.setup.clone().redis(redis.url(), kind, &unique_prefix());
+        let world = World::over(redis.url(), kind).await;
         let mut instance = world.setup.start().await;
         world.notify(20).await;
         world.provider.wait_for(20, SOON).await;
         redis.run::<()>("CONFIG SET maxmemory 1").await;
-        sql::run(&world.app, "SET statement_timeout = '2s'").await;
+        world.run("SET statement_timeout = '2s'").await;
         world.notify(100).await;
         world.insert(100).await;
         instance.wait_for_log("publishing waits").await;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::support::redis::{RedisPair, RedisServer, unique_prefix};
+use crate::support::redis::{RedisPair, RedisServer};
+use crate::support::sql::Sql;
 use crate::support::stream::{self, Entry};
-use crate::support::world::{Carrier, World};
-use crate::support::{sql, wait};
+use crate::support::wait;
+use crate::support::world::World;
 
 /// How soon what was lost is there again.
 const BACK: Duration = Duration::from_secs(10);
@@ -17,18 +18,16 @@ struct Scene {
 
 impl Scene {
     async fn on(redis_url: &str) -> Scene {
-        let mut world = World::new(Carrier::Memory).await;
-        let prefix = unique_prefix();
-        world.setup = world.setup.clone().redis(redis_url, "stream", &prefix);
-        Scene { world, key: stream::key(&prefix, "order") }
+        let world = World::over(redis_url, "stream").await;
+        Scene { key: stream::key(&world.prefix, "order"), world }
     }
 
     /// Publishes events on three keys, each in a transaction of its own; waits until all are appended.
     async fn publish(&self, count: i32) {
         for n in 1..=count {
-            sql::run(&self.world.app, &format!("SELECT outboxd.publish('order', 'k{}', '{{}}')", n % 3)).await;
+            self.world.run(&format!("SELECT outboxd.publish('order', 'k{}', '{{}}')", n % 3)).await;
         }
-        sql::until(&self.world.app, "SELECT count(*) = 0 FROM outboxd.event_outbox").await;
+        self.world.until_count(0, "event_outbox").await;
     }
 
     /// The check of what was lost: its level and value.
@@ -39,7 +38,7 @@ impl Scene {
     }
 
     async fn ids(&self) -> Vec<i64> {
-        sql::values(&self.world.app, "SELECT id FROM outboxd.event ORDER BY id").await
+        self.world.values("SELECT id FROM outboxd.event ORDER BY id").await
     }
 }
 
@@ -109,7 +108,7 @@ async fn a_loss_of_events_is_told_once_in_the_log_and_shown_in_health() {
     assert_eq!(level, "warn");
     assert!(value.starts_with("lost events at 20") && value.contains("; 5 appended again until 20"), "{value}");
     let past = "UPDATE outboxd.event_progress SET lost_at = lost_at - interval '2 h', restored_at = restored_at - interval '2 h'";
-    sql::run(&scene.world.app, past).await;
+    scene.world.run(past).await;
     assert_eq!(scene.health().await.0, "ok", "after an hour it is history");
 }
 
@@ -119,10 +118,10 @@ async fn events_lost_while_nobody_ran_come_before_those_published_since() {
     let scene = Scene::on(redis.url()).await;
     let first = scene.world.setup.start().await;
     scene.publish(10).await;
-    sql::until(&scene.world.app, "SELECT count(*) = 0 FROM outboxd.events_waiting").await;
+    scene.world.until_count(0, "events_waiting").await;
     assert_eq!(first.drain().await, 0);
     redis.run::<String>("FLUSHALL").await;
-    sql::run(&scene.world.app, "SELECT outboxd.publish('order', 'k1', '{}') FROM generate_series(1, 5)").await;
+    scene.world.run("SELECT outboxd.publish('order', 'k1', '{}') FROM generate_series(1, 5)").await;
     let mut second = scene.world.setup.start().await;
     let back = stream::wait_for(&redis, &scene.key, 15, BACK).await;
     assert_eq!(ids(&back), scene.ids().await);
@@ -136,9 +135,8 @@ async fn an_owner_killed_in_the_middle_of_a_repair_leaves_the_rest_to_the_next()
     let first = scene.world.setup.start().await;
     // Over several batches: 1,500 events take three.
     for _ in 0..3 {
-        let many = "SELECT outboxd.publish('order', 'k' || n % 3, '{}') FROM generate_series(1, 500) n";
-        sql::run(&scene.world.app, many).await;
-        sql::until(&scene.world.app, "SELECT count(*) = 0 FROM outboxd.events_waiting").await;
+        scene.world.run("SELECT outboxd.publish('order', 'k' || n % 3, '{}') FROM generate_series(1, 500) n").await;
+        scene.world.until_count(0, "events_waiting").await;
     }
     first.drain().await;
     redis.run::<String>("FLUSHALL").await;
@@ -157,7 +155,7 @@ async fn events_lost_over_and_over_under_load_arrive_in_order_of_each_key() {
     let _instances = [scene.world.setup.start().await, scene.world.setup.start().await];
     let load = async {
         for n in 0..200 {
-            sql::run(&scene.world.app, &format!("SELECT outboxd.publish('order', 'k{}', '{{}}')", n % 10)).await;
+            scene.world.run(&format!("SELECT outboxd.publish('order', 'k{}', '{{}}')", n % 10)).await;
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -178,19 +176,17 @@ async fn a_stream_that_was_lost_gets_back_what_it_keeps_and_no_more() {
     let mut scene = Scene::on(redis.url()).await;
     scene.world.setup = scene.world.setup.clone().toml("[events]\nstream_max = 100\n");
     let mut instance = scene.world.setup.start().await;
-    sql::run(&scene.world.app, "SELECT outboxd.publish('rare', 'k', '{}')").await;
+    scene.world.run("SELECT outboxd.publish('rare', 'k', '{}')").await;
     for _ in 0..10 {
-        let many = "SELECT outboxd.publish('order', 'k' || n % 3, '{}') FROM generate_series(1, 50) n";
-        sql::run(&scene.world.app, many).await;
-        sql::until(&scene.world.app, "SELECT count(*) = 0 FROM outboxd.event_outbox").await;
+        scene.world.run("SELECT outboxd.publish('order', 'k' || n % 3, '{}') FROM generate_series(1, 50) n").await;
+        scene.world.until_count(0, "event_outbox").await;
     }
     redis.run::<String>("FLUSHALL").await;
     instance.wait_for_log("what Redis lost is back").await;
-    let restored: i64 = sql::value(&scene.world.app, "SELECT restored FROM outboxd.event_progress").await;
+    let restored: i64 = scene.world.value("SELECT restored FROM outboxd.event_progress").await;
     assert!((101..=151).contains(&restored), "{restored}: the newest 100 of order, by publications, and rare's");
     let back = ids(&stream::read(&redis, &scene.key).await);
-    let all: Vec<i64> =
-        sql::values(&scene.world.app, "SELECT id FROM outboxd.event WHERE topic = 'order' ORDER BY id").await;
+    let all: Vec<i64> = scene.world.values("SELECT id FROM outboxd.event WHERE topic = 'order' ORDER BY id").await;
     assert!(all.ends_with(&back) && back.len() >= 100, "{back:?}");
     let rare = scene.key.replace("order", "rare");
     assert_eq!(stream::read(&redis, &rare).await.len(), 1, "a quiet topic is not cut by a loud one");
@@ -202,8 +198,8 @@ async fn what_retention_removed_is_not_waited_for_after_a_loss() {
     let scene = Scene::on(redis.url()).await;
     let mut instance = scene.world.setup.start().await;
     scene.publish(5).await;
-    sql::until(&scene.world.app, "SELECT count(*) = 0 FROM outboxd.events_waiting").await;
-    sql::run(&scene.world.app, "DELETE FROM outboxd.event; DELETE FROM outboxd.event_publication").await;
+    scene.world.until_count(0, "events_waiting").await;
+    scene.world.run("DELETE FROM outboxd.event; DELETE FROM outboxd.event_publication").await;
     redis.run::<String>("FLUSHALL").await;
     instance.wait_for_log("what Redis lost is back").await;
     scene.publish(1).await;
@@ -216,11 +212,11 @@ async fn a_database_set_back_to_an_earlier_time_still_gets_its_events_appended()
     let scene = Scene::on(redis.url()).await;
     let first = scene.world.setup.start().await;
     scene.publish(5).await;
-    sql::until(&scene.world.app, "SELECT count(*) = 0 FROM outboxd.events_waiting").await;
+    scene.world.until_count(0, "events_waiting").await;
     first.drain().await;
     let back = "DELETE FROM outboxd.event_publication; DELETE FROM outboxd.event;
                 UPDATE outboxd.event_progress SET newest = 0, appended = 0; UPDATE outboxd.event_stream SET position = 0";
-    sql::run(&scene.world.app, back).await;
+    scene.world.run(back).await;
     let _second = scene.world.setup.start().await;
     scene.publish(3).await;
     let found = stream::wait_for(&redis, &scene.key, 8, BACK).await;
@@ -234,8 +230,7 @@ async fn a_key_of_another_type_in_the_way_holds_events_up_and_repeats_none() {
     let mut instance = scene.world.setup.start().await;
     let wrong = scene.key.replace("order", "wrong");
     redis.run::<String>(&format!("SET {wrong} x")).await;
-    let both = "SELECT outboxd.publish(t, 'k', '{}') FROM unnest('{order,wrong}'::text[]) t";
-    sql::run(&scene.world.app, both).await;
+    scene.world.run("SELECT outboxd.publish(t, 'k', '{}') FROM unnest('{order,wrong}'::text[]) t").await;
     instance.wait_for_log("appending events waits").await;
     wait::until("it is tried a few times", async || redis.errors("WRONGTYPE").await >= 3).await;
     let exists: i64 = redis.run(&format!("EXISTS {}", scene.key)).await;

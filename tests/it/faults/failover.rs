@@ -10,8 +10,9 @@ use crate::support::instance::Setup;
 use crate::support::postgres::{self, Server};
 use crate::support::provider::{Provider, Reply};
 use crate::support::proxy::{Fault, Proxy};
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
-use crate::support::{command, http, redis, sql, verdict};
+use crate::support::{command, http, redis, verdict};
 
 /// How long after it falls silent a server is given up, and after how long work goes on where somebody answers.
 const GIVEN_UP_WITHIN: Duration = Duration::from_secs(10);
@@ -29,11 +30,8 @@ async fn pair() -> (Server, Server, Proxy) {
 /// By what was inserted, as some commits do not wait until they are written.
 async fn until_caught_up(primary: &Server, database: &str) {
     let client = postgres::connect(&primary.url(database)).await;
-    sql::until(
-        &client,
-        "SELECT count(*) > 0 AND bool_and(replay_lsn >= pg_current_wal_insert_lsn()) FROM pg_stat_replication",
-    )
-    .await;
+    let wanted = "SELECT count(*) > 0 AND bool_and(replay_lsn >= pg_current_wal_insert_lsn()) FROM pg_stat_replication";
+    client.until(wanted).await;
 }
 
 /// Somebody is always in flight, so the queue is never found empty.
@@ -60,39 +58,37 @@ async fn a_frozen_primary_is_given_up_and_its_successor_is_served() {
     let setup = setup.redis(redis::shared().url(), "stream", &redis::unique_prefix());
     let mut instance = setup.start().await;
     let old = database.connect().await;
-    sql::run(&old, &format!("SELECT outboxd.notify('orders', 'a' || n, '{{}}', {KEY}) FROM generate_series(1, 100) n"))
-        .await;
+    old.run(&format!("SELECT outboxd.notify('orders', 'a' || n, '{{}}', {KEY}) FROM generate_series(1, 100) n")).await;
     let slow_before = tokio::spawn(write_slow_rows(database.connect().await));
     provider.wait_for(20, Duration::from_secs(20)).await;
     until_caught_up(&primary, &database.name).await;
     // From here on the standby hears nothing: what is committed now is the tail that will be lost, claims among it.
     way.set(Fault::BlackHole);
-    sql::run(&old, "SELECT outboxd.notify('orders', 'lost' || n, '{}') FROM generate_series(1, 50) n").await;
+    old.run("SELECT outboxd.notify('orders', 'lost' || n, '{}') FROM generate_series(1, 50) n").await;
     provider.wait_for(60, Duration::from_secs(20)).await;
     let frozen_at = Instant::now();
     primary.freeze();
     slow_before.abort();
     let new = standby.promote(&database.name).await;
     let slow = tokio::spawn(write_slow_rows(postgres::connect(&standby.url(&database.name)).await));
-    sql::run(&new, &format!("SELECT outboxd.notify('orders', 'b' || n, '{{}}', {KEY}) FROM generate_series(1, 40) n"))
-        .await;
+    new.run(&format!("SELECT outboxd.notify('orders', 'b' || n, '{{}}', {KEY}) FROM generate_series(1, 40) n")).await;
     let plain = "INSERT INTO outboxd.notification_log (topic, recipient, payload)";
-    sql::run(&new, &format!("{plain} SELECT 'orders', 'b' || n, '{{}}' FROM generate_series(41, 50) n")).await;
+    new.run(&format!("{plain} SELECT 'orders', 'b' || n, '{{}}' FROM generate_series(41, 50) n")).await;
     let sent =
         "FROM outboxd.notification_log WHERE status = 'SENT' AND topic = 'orders' AND recipient NOT LIKE 'lost%'";
-    sql::until(&new, &format!("SELECT count(*) > 0 {sent} AND recipient LIKE 'b%'")).await;
+    new.until(&format!("SELECT count(*) > 0 {sent} AND recipient LIKE 'b%'")).await;
     let took = frozen_at.elapsed();
     println!("the first row of the new primary was sent {took:?} after the old one froze");
     assert!(took < GIVEN_UP_WITHIN, "work went on after {took:?}");
     let addr = instance.http_addr().await;
     assert_eq!(http::get(addr, "/readyz", &[]).await.status, 200);
     // Nothing is stuck: neither what was in flight, nor what the lost tail had said of it.
-    sql::until(&new, &format!("SELECT count(*) = 150 {sent}")).await;
+    new.until(&format!("SELECT count(*) = 150 {sent}")).await;
     slow.abort();
-    sql::until(&new, "SELECT count(*) = 0 FROM outboxd.notifications WHERE finished_at IS NULL").await;
+    new.until_count(0, "notifications WHERE finished_at IS NULL").await;
     verdict::assert_rows_are_legal(&new).await;
     // The bell is heard at the new primary.
-    sql::until(&new, "SELECT count(*) > 0 FROM pg_stat_activity WHERE query = 'LISTEN outboxd'").await;
+    new.until("SELECT count(*) > 0 FROM pg_stat_activity WHERE query = 'LISTEN outboxd'").await;
     assert_eq!(instance.drain().await, 0);
     primary.thaw();
 }
@@ -116,19 +112,19 @@ async fn what_a_lost_tail_left_published_is_published_again() {
                 CREATE TRIGGER hold BEFORE UPDATE ON outboxd.outbox
                 FOR EACH ROW WHEN (NEW.state = 'processing') EXECUTE FUNCTION public.hold();
                 SELECT pg_catalog.pg_advisory_lock(1)";
-    sql::run(&old, hold).await;
-    sql::run(&old, "SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 40) n").await;
-    sql::until(&old, "SELECT count(*) = 40 FROM outboxd.outbox WHERE state = 'published'").await;
+    old.run(hold).await;
+    old.run("SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 40) n").await;
+    old.until_count(40, "outbox WHERE state = 'published'").await;
     until_caught_up(&primary, &database.name).await;
     // From here on it hears nothing of claims and outcomes.
     way.set(Fault::BlackHole);
-    sql::run(&old, "SELECT pg_catalog.pg_advisory_unlock(1)").await;
-    sql::until(&old, "SELECT count(*) = 40 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    old.run("SELECT pg_catalog.pg_advisory_unlock(1)").await;
+    old.until_count(40, "notification_log WHERE status = 'SENT'").await;
     let new = standby.promote(&database.name).await;
-    let published = "SELECT count(*) FROM outboxd.outbox WHERE state = 'published'";
-    assert_eq!(sql::value::<i64>(&new, published).await, 40, "the new one believes that they are on their way");
+    let published = "outbox WHERE state = 'published'";
+    assert_eq!(new.count(published).await, 40, "the new one believes that they are on their way");
     drop((old, primary));
-    sql::until(&new, "SELECT count(*) = 40 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    new.until_count(40, "notification_log WHERE status = 'SENT'").await;
     verdict::assert_rows_are_legal(&new).await;
 }
 
@@ -188,7 +184,7 @@ async fn of_a_pool_of_silent_connections_only_the_first_is_waited_for() {
 async fn commands_that_read_work_on_a_standby() {
     let (primary, standby, _way) = pair().await;
     let database = primary.migrated_database().await;
-    sql::run(&database.connect().await, "SELECT outboxd.notify('orders', 'r', '{}')").await;
+    database.connect().await.run("SELECT outboxd.notify('orders', 'r', '{}')").await;
     until_caught_up(&primary, &database.name).await;
     let url = standby.url(&database.name);
     let shown = command::succeeds(&url, &["status", "--json"]).await;
@@ -219,13 +215,13 @@ async fn a_primary_that_freezes_and_comes_back_is_served_again() {
     let provider = Provider::start();
     let instance = Setup::new(&database.url()).webhook(&provider.url("/hook")).start().await;
     let client = database.connect().await;
-    sql::run(&client, "SELECT outboxd.notify('orders', 'a' || n, '{}') FROM generate_series(1, 20) n").await;
+    client.run("SELECT outboxd.notify('orders', 'a' || n, '{}') FROM generate_series(1, 20) n").await;
     provider.wait_for(20, Duration::from_secs(20)).await;
     server.freeze();
     tokio::time::sleep(GIVEN_UP_WITHIN).await;
     server.thaw();
     let thawed_at = Instant::now();
-    sql::run(&client, "SELECT outboxd.notify('orders', 'b' || n, '{}') FROM generate_series(1, 20) n").await;
+    client.run("SELECT outboxd.notify('orders', 'b' || n, '{}') FROM generate_series(1, 20) n").await;
     provider.wait_for(40, GIVEN_UP_WITHIN).await;
     println!("all were called {:?} after it thawed", thawed_at.elapsed());
     verdict::until_ended(&client, &provider).await.assert_nothing_lost().assert_duplicates_explained();

@@ -6,21 +6,18 @@ use crate::support::http;
 use crate::support::instance::Instance;
 use crate::support::provider::Reply;
 use crate::support::proxy::{Fault, Proxy};
-use crate::support::redis::{RedisServer, unique_prefix};
-use crate::support::world::{Carrier, World};
-use crate::support::{sql, wait};
+use crate::support::redis::RedisServer;
+use crate::support::sql::Sql;
+use crate::support::wait;
+use crate::support::world::World;
 
 const SOON: Duration = Duration::from_secs(20);
-const LEFT: &str = "Redis is away; deliveries go on through this process";
-const BACK: &str = "Redis answers; deliveries go through it again";
+pub(super) const LEFT: &str = "Redis is away; deliveries go on through this process";
+pub(super) const BACK: &str = "Redis answers; deliveries go through it again";
 
 /// Instances on this Redis that go on without it after so long.
-async fn world_on(url: &str, kind: &str, fallback_after: &str) -> World {
-    let mut world = World::new(Carrier::Memory).await;
-    let prefix = unique_prefix();
-    world.setup = world.setup.clone().redis(url, kind, &prefix).set("queue.fallback_after", fallback_after);
-    world.prefix = prefix;
-    world
+pub(super) async fn world_on(url: &str, kind: &str, fallback_after: &str) -> World {
+    World::over(url, kind).await.set("queue.fallback_after", fallback_after)
 }
 
 /// Few calls at a time, so that messages wait in the queue.
@@ -28,7 +25,7 @@ fn few_calls(world: &mut World, at_a_time: i32) {
     world.setup = world.setup.clone().set("worker.concurrency", at_a_time);
 }
 
-fn times(instance: &Instance, text: &str) -> usize {
+pub(super) fn times(instance: &Instance, text: &str) -> usize {
     instance.log().matches(text).count()
 }
 
@@ -54,8 +51,7 @@ async fn without_redis_deliveries_go_on_each_once() {
         world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         assert_eq!(times(&instance, LEFT), 1);
         assert_eq!(instance.metric("outboxd_queue_fallback", &[]).await, 1.0);
-        let calm = "SELECT count(*) = 0 FROM outboxd.publication";
-        sql::until(&world.app, calm).await;
+        world.until("SELECT count(*) = 0 FROM outboxd.publication").await;
     }
 }
 
@@ -108,18 +104,18 @@ async fn each_way_is_told_once_and_health_shows_and_clears_it() {
     let mut instance = world.setup.start().await;
     let since = "SELECT fallback_since IS NOT NULL FROM outboxd.instance";
     redis.kill();
-    sql::until(&world.app, since).await;
-    sql::until(&world.app, "SELECT level = 'warn' FROM outboxd.health WHERE name = 'queue'").await;
+    world.until(since).await;
+    world.until("SELECT level = 'warn' FROM outboxd.health WHERE name = 'queue'").await;
     let (_, measured) = health(&world).await;
     assert!(measured.starts_with("1 of 1 instance without Redis, the first since 20"), "{measured}");
-    assert_eq!(sql::value::<String>(&world.app, "SELECT queue FROM outboxd.workers").await, "memory");
+    assert_eq!(world.value::<String>("SELECT queue FROM outboxd.workers").await, "memory");
     world.notify(10).await;
     world.provider.wait_for(10, SOON).await;
     assert_eq!(instance.metric("outboxd_queue_fallback", &[]).await, 1.0);
     assert_eq!(http::get(instance.http_addr().await, "/readyz", &[]).await.status, 200);
     redis.restart();
-    sql::until(&world.app, "SELECT level = 'ok' FROM outboxd.health WHERE name = 'queue'").await;
-    assert_eq!(sql::value::<String>(&world.app, "SELECT queue FROM outboxd.workers").await, "stream");
+    world.until("SELECT level = 'ok' FROM outboxd.health WHERE name = 'queue'").await;
+    assert_eq!(world.value::<String>("SELECT queue FROM outboxd.workers").await, "stream");
     assert_eq!(instance.metric("outboxd_queue_fallback", &[]).await, 0.0);
     world.notify(10).await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
@@ -256,7 +252,7 @@ async fn a_redis_that_comes_and_goes_costs_no_message_and_repeats_none() {
         }
     }
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
-    sql::until(&world.app, "SELECT count(fallback_since) = 0 FROM outboxd.instance").await;
+    world.until("SELECT count(fallback_since) = 0 FROM outboxd.instance").await;
 }
 
 #[tokio::test]

@@ -10,7 +10,8 @@ use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
 use crate::leader::config;
-use crate::support::{postgres, sql};
+use crate::support::postgres;
+use crate::support::sql::{self, Sql};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn producers_that_race_for_due_rows_of_the_same_keys_release_each_key_in_order() {
@@ -23,7 +24,7 @@ async fn producers_that_race_for_due_rows_of_the_same_keys_release_each_key_in_o
          SELECT CASE n % 2 WHEN 0 THEN 'a' ELSE 'b' END, 'r', '{{}}', 'k' || n % 7, now() - (n * 7919 % 1000) * interval '1 s'
            FROM generate_series(1, {ROWS}) n"
     );
-    sql::run(&app, &insert).await;
+    app.run(&insert).await;
     let from_the_start = |topic: &str, rows_max| TopicScan {
         topic: topic.to_owned(),
         after: (DateTime::<Utc>::UNIX_EPOCH, 0),
@@ -35,7 +36,7 @@ async fn producers_that_race_for_due_rows_of_the_same_keys_release_each_key_in_o
         let scans = [from_the_start("a", rows_max), from_the_start("b", rows_max)];
         producers.spawn(async move {
             let mut released = 0;
-            while sql::value::<i64>(&watcher, "SELECT count(*) FROM outboxd.outbox").await < ROWS {
+            while watcher.count("outbox").await < ROWS {
                 released += store.release_due(&scans).await.unwrap().rows;
             }
             released
@@ -47,7 +48,7 @@ async fn producers_that_race_for_due_rows_of_the_same_keys_release_each_key_in_o
     let inversions = "SELECT count(*) FROM (
         SELECT o.seq, lag(o.seq) OVER (PARTITION BY o.topic, o.ordering_key ORDER BY l.send_at, l.id) AS before
           FROM outboxd.outbox o JOIN outboxd.notification_log l USING (id)) s WHERE s.seq < s.before";
-    assert_eq!(sql::value::<i64>(&app, inversions).await, 0);
+    assert_eq!(app.value::<i64>(inversions).await, 0);
 }
 
 #[tokio::test]
@@ -56,7 +57,7 @@ async fn a_due_row_that_somebody_holds_keeps_no_row_of_another_topic_with_its_ke
     let (app, mut holder) = (database.connect().await, database.connect().await);
     let insert = "INSERT INTO outboxd.notification_log (topic, recipient, payload, ordering_key, send_at)
                   SELECT t, 'r', '{}', 'k', now() - n * interval '1 min' FROM unnest('{a,b}'::text[]) t, generate_series(1, 2) n";
-    sql::run(&app, insert).await;
+    app.run(insert).await;
     let holding = holder.transaction().await.unwrap();
     let first = "SELECT FROM outboxd.notification_log WHERE topic = 'a' ORDER BY send_at LIMIT 1 FOR UPDATE";
     holding.execute(first, &[]).await.unwrap();
@@ -64,8 +65,7 @@ async fn a_due_row_that_somebody_holds_keeps_no_row_of_another_topic_with_its_ke
     let scan =
         |topic: &str| TopicScan { topic: topic.to_owned(), after: (DateTime::<Utc>::UNIX_EPOCH, 0), rows_max: 10 };
     assert_eq!(store.release_due(&[scan("a"), scan("b")]).await.unwrap().rows, 2, "both of b");
-    let released = "SELECT string_agg(topic, ' ') FROM outboxd.outbox";
-    assert_eq!(sql::value::<String>(&app, released).await, "b b");
+    assert_eq!(app.value::<String>("SELECT string_agg(topic, ' ') FROM outboxd.outbox").await, "b b");
 }
 
 fn key(key: &str) -> OrderingKey {
@@ -84,7 +84,7 @@ async fn race(
     let notify = "SELECT outboxd.notify('t', 'r', '{}', ordering_key => 'k')";
     let (late, other) = (late.transaction().await.unwrap(), other.transaction().await.unwrap());
     late.query_one(notify, &[]).await.unwrap();
-    sql::run(app, notify).await;
+    app.run(notify).await;
     other.execute("SELECT outboxd._admit('{t}', '{k}')", &[]).await.unwrap();
     late.commit().await.unwrap();
     // It sees the lower one, and nobody with the turn: the other's is not committed.
@@ -96,7 +96,7 @@ async fn race(
     }
     let admitted = store.admit(&[key("k")]).await.unwrap();
     let turns = "SELECT string_agg(has_turn::text, ' ' ORDER BY seq) FROM outboxd.outbox";
-    (admitted, sql::value(app, turns).await)
+    (admitted, app.value(turns).await)
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn of_two_who_admit_rows_of_one_key_at_once_the_second_tries_again() {
         let (admitted, turns) = race(&mut app, &mut late, &mut other, &store, other_commits).await;
         assert_eq!((admitted, turns.as_str()), expected);
         let second = "UPDATE outboxd.outbox SET has_turn = true, state = 'ready'";
-        assert_eq!(sql::refused(&app, second).await.code, "23505", "the table itself knows no two");
+        assert_eq!(app.refused(second).await.code, "23505", "the table itself knows no two");
     }
 }
 
@@ -120,7 +120,7 @@ async fn an_admission_of_two_keys_and_a_cancel_of_their_heads_do_not_wait_for_ea
     let store = Store::open(&config(&database, &[])).unwrap();
     // By id the cancel comes to b first, by key the admission comes to a first.
     for key in ["b", "a"] {
-        sql::run(&app, &format!("SELECT outboxd.notify('t', 'r', '{{}}', ordering_key => '{key}')")).await;
+        app.run(&format!("SELECT outboxd.notify('t', 'r', '{{}}', ordering_key => '{key}')")).await;
     }
     let holding = holder.transaction().await.unwrap();
     holding.execute("SELECT FROM outboxd.outbox WHERE ordering_key = 'b' FOR UPDATE", &[]).await.unwrap();

@@ -7,8 +7,8 @@ use nix::sys::signal::Signal;
 use crate::schedule;
 use crate::support::instance::Setup;
 use crate::support::provider::Reply;
-use crate::support::redis::{RedisServer, unique_prefix};
-use crate::support::sql;
+use crate::support::redis::RedisServer;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -25,17 +25,17 @@ async fn retention_goes_on_where_a_killed_instance_left_it() {
     let old = "INSERT INTO outboxd.notification_log (status, created_at, finished_at, topic, recipient, payload)
                SELECT 'SENT', now() - interval '9 days', now() - interval '8 days', 't', 'old', '{}' FROM generate_series(1, 5000);
                INSERT INTO outboxd.attempt (notification_id, token, outcome) SELECT id, 1, 'failed' FROM outboxd.notification_log";
-    sql::run(&world.app, old).await;
+    world.run(old).await;
     world.notify(5).await;
     dies_at(&world.setup, "after_retention_step=abort@2").await;
     let left = "SELECT concat_ws(' ', count(*) FILTER (WHERE recipient = 'old'), (SELECT count(*) FROM outboxd.attempt WHERE outcome = 'failed'))
                   FROM outboxd.notification_log";
-    assert_eq!(sql::value::<String>(&world.app, left).await, "3000 3000", "two steps of a thousand were done");
+    assert_eq!(world.value::<String>(left).await, "3000 3000", "two steps of a thousand were done");
     let mut second = world.setup.start().await;
-    sql::until(&world.app, &format!("SELECT ({left}) = '0 0'")).await;
+    world.until(&format!("SELECT ({left}) = '0 0'")).await;
     second.wait_for_log("\"deleted\":3000").await;
     world.until_ended().await.assert_nothing_lost();
-    assert_eq!(sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.notification_log").await, 5);
+    assert_eq!(world.count("notification_log").await, 5);
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn a_campaign_whose_every_instance_is_killed_at_each_step_reaches_everybod
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(schedule::rows_of(&client, "campaign").await, (2_000, 2_000));
     let counts = "SELECT concat_ws(' ', recipients, prepared, released) FROM outboxd.schedule_runs";
-    assert_eq!(sql::value::<String>(&client, counts).await, "2000 2000 2000");
+    assert_eq!(client.value::<String>(counts).await, "2000 2000 2000");
 }
 
 #[tokio::test]
@@ -62,17 +62,16 @@ async fn a_bulk_retry_is_finished_by_the_next_instance_and_retries_nobody_twice(
     let world = World::new(Carrier::Stream).await;
     let dead = "INSERT INTO outboxd.notification_log (topic, recipient, payload, status, finished_at, failed_at, error)
                 SELECT 'orders', 'r' || n, '{}', 'FAILED', now() - n * interval '1 s', now() - n * interval '1 s', 'refused' FROM generate_series(1, 2000) n";
-    sql::run(&world.app, dead).await;
-    sql::run(&world.app, "SELECT outboxd.retry_dead('orders')").await;
+    world.run(dead).await;
+    world.run("SELECT outboxd.retry_dead('orders')").await;
     dies_at(&world.setup.clone().roles("producer,relay"), "after_bulk_step=abort").await;
-    let done: i64 = sql::value(&world.app, "SELECT done FROM outboxd.bulk_actions").await;
+    let done: i64 = world.value("SELECT done FROM outboxd.bulk_actions").await;
     assert!(done > 0 && done < 2_000, "it died in the middle: {done}");
     let _second = world.setup.start().await;
-    sql::until(&world.app, "SELECT state = 'finished' AND done = 2000 FROM outboxd.bulk_actions").await;
+    world.until("SELECT state = 'finished' AND done = 2000 FROM outboxd.bulk_actions").await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 2_000);
-    let finished = "SELECT count(*) FROM outboxd.audit WHERE action = 'bulk_retry_finished' AND affected = 2000";
-    assert_eq!(sql::value::<i64>(&world.app, finished).await, 1);
+    assert_eq!(world.count("audit WHERE action = 'bulk_retry_finished' AND affected = 2000").await, 1);
 }
 
 #[tokio::test]
@@ -80,15 +79,15 @@ async fn a_bulk_cancel_is_finished_by_the_next_instance() {
     let world = World::new(Carrier::Stream).await;
     let later =
         "SELECT outboxd.notify('orders', 'r', '{}', send_at => now() + interval '1 day') FROM generate_series(1, 5000)";
-    sql::run(&world.app, later).await;
-    sql::run(&world.app, "SELECT outboxd.cancel_where('{}', dry_run => false)").await;
+    world.run(later).await;
+    world.run("SELECT outboxd.cancel_where('{}', dry_run => false)").await;
     dies_at(&world.setup.clone().roles("producer,relay"), "after_bulk_step=abort@3").await;
-    let canceled = "SELECT count(*) FROM outboxd.notification_log WHERE status = 'CANCELED'";
-    let before: i64 = sql::value(&world.app, canceled).await;
+    let canceled = "notification_log WHERE status = 'CANCELED'";
+    let before: i64 = world.count(canceled).await;
     assert!(before > 0 && before < 5_000, "it died in the middle: {before}");
     let _second = world.setup.start().await;
-    sql::until(&world.app, "SELECT state = 'finished' AND done = 5000 FROM outboxd.bulk_actions").await;
-    assert_eq!(sql::value::<i64>(&world.app, canceled).await, 5_000);
+    world.until("SELECT state = 'finished' AND done = 5000 FROM outboxd.bulk_actions").await;
+    assert_eq!(world.count(canceled).await, 5_000);
     assert_eq!(world.provider.count(), 0);
 }
 
@@ -101,35 +100,34 @@ async fn leases_ended_by_a_sweep_that_dies_are_ended_once_and_free_their_keys() 
     // Its time is over when its holder is dead: the sweep gives it up, and the next of its key may go.
     let keyed = "SELECT outboxd.notify('orders', r, '{}', ordering_key => 'k', expires_at => now() + wait)
                    FROM (VALUES ('head', interval '1 s'), ('next', interval '1 hour')) v(r, wait)";
-    sql::run(&world.app, keyed).await;
+    world.run(keyed).await;
     world.provider.wait_for(21, SOON).await;
     holder.kill().await;
     dies_at(&world.setup.clone().roles("producer,relay"), "after_leases=abort").await;
-    let unknown = "SELECT count(*) FROM outboxd.attempts WHERE outcome = 'unknown'";
-    assert_eq!(sql::value::<i64>(&world.app, unknown).await, 21, "each claim of the dead worker");
+    let unknown = "attempts WHERE outcome = 'unknown'";
+    assert_eq!(world.count(unknown).await, 21, "each claim of the dead worker");
     world.provider.answer(Reply::ok());
     let _last = world.setup.start().await;
     let verdict = world.until_ended().await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
-    assert_eq!(sql::value::<i64>(&world.app, unknown).await, 21, "and none of them twice");
+    assert_eq!(world.count(unknown).await, 21, "and none of them twice");
     assert_eq!(verdict.repeated.len(), 20, "all but the one whose time was over: {verdict:?}");
     let ends = "SELECT string_agg(recipient || ' ' || status, ', ' ORDER BY id) FROM outboxd.notifications WHERE recipient IN ('head', 'next')";
-    assert_eq!(sql::value::<String>(&world.app, ends).await, "head FAILED, next SENT");
+    assert_eq!(world.value::<String>(ends).await, "head FAILED, next SENT");
 }
 
 #[tokio::test]
 async fn a_loss_that_was_noticed_by_an_instance_that_died_is_noticed_by_the_next() {
     let redis = RedisServer::forgetful();
-    let mut world = World::new(Carrier::Memory).await;
-    world.setup = world.setup.clone().redis(redis.url(), "stream", &unique_prefix());
+    let world = World::over(redis.url(), "stream").await;
     let mut first = world.setup.clone().roles("producer,relay").failpoints("after_loss=abort").start().await;
     world.notify(300).await;
-    sql::until(&world.app, "SELECT count(*) = 300 FROM outboxd.outbox WHERE state = 'published'").await;
-    sql::until(&world.app, "SELECT max(queue_counter) > 0 FROM outboxd.instance").await;
+    world.until_count(300, "outbox WHERE state = 'published'").await;
+    world.until("SELECT max(queue_counter) > 0 FROM outboxd.instance").await;
     redis.run::<String>("FLUSHALL").await;
     first.exit_code().await;
     let published = "SELECT count(*) FROM outboxd.outbox WHERE state = 'published'";
-    assert_eq!(sql::value::<i64>(&world.app, published).await, 300, "nobody has published them again yet");
+    assert_eq!(world.value::<i64>(published).await, 300, "nobody has published them again yet");
     let _second = world.setup.start().await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
@@ -141,17 +139,15 @@ async fn counts_told_by_an_instance_that_dies_are_told_once_and_the_next_goes_on
     world.notify(50).await;
     first.exit_code().await;
     let told = "SELECT coalesce(sum(sent), 0)::bigint FROM outboxd.statistics_topic";
-    let by_the_first: i64 = sql::value(&world.app, told).await;
-    let sent: i64 = sql::value(&world.app, "SELECT count(*) FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    let by_the_first: i64 = world.value(told).await;
+    let sent: i64 = world.count("notification_log WHERE status = 'SENT'").await;
     assert!(by_the_first <= sent, "{by_the_first} of {sent}: what was counted after the last telling died with it");
     let second = world.setup.start().await;
-    sql::until(&world.app, "SELECT taken_at > (SELECT max(started_at) FROM outboxd.instance) FROM outboxd.snapshot")
-        .await;
+    world.until("SELECT taken_at > (SELECT max(started_at) FROM outboxd.instance) FROM outboxd.snapshot").await;
     world.notify(30).await;
     world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
-    let by_both: i64 =
-        sql::value(&world.app, "SELECT count(*) FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    let by_both: i64 = world.count("notification_log WHERE status = 'SENT'").await;
     assert_eq!(second.drain().await, 0);
-    let added: i64 = sql::value::<i64>(&world.app, told).await - by_the_first;
+    let added: i64 = world.value::<i64>(told).await - by_the_first;
     assert_eq!(added, by_both - sent, "the second told exactly what it did");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::instance::{Instance, Setup};
 use crate::support::provider::{Call, Reply};
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -29,14 +29,13 @@ async fn notify(world: &World, topic: &str, rows: i32) {
 async fn work_off(world: &World, setup: &Setup, rows: i32) -> f64 {
     notify(world, "orders", rows).await;
     let mut instance = setup.start().await;
-    sql::until(&world.app, &format!("SELECT count(*) = {rows} FROM outboxd.notification_log WHERE status = 'SENT'"))
-        .await;
+    world.until_count(rows, "notification_log WHERE status = 'SENT'").await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     let claimed = instance.metric("outboxd_claims_total", &[("case", "claimed")]).await;
     let given_back = instance.metric("outboxd_released_total", &[]).await;
     let put_back = instance.metric("outboxd_put_back_total", &[]).await;
     let took = "SELECT extract(epoch FROM max(l.finished_at) - min(i.started_at))::float8 FROM outboxd.notification_log l, outboxd.instance i";
-    let took: f64 = sql::value(&world.app, took).await;
+    let took: f64 = world.value(took).await;
     println!("{rows} rows in {took:.1} s: {claimed} claims, {given_back} given back, {put_back} put back unclaimed");
     assert!(given_back <= claimed * 0.05, "{given_back} of {claimed} claims were given back");
     took
@@ -100,12 +99,12 @@ async fn in_front_of_singles(world: &World, setup: &Setup) -> Vec<usize> {
         let before = world.provider.count();
         notify(world, "single", 1).await;
         let sent = "SELECT count(*) FROM outboxd.notification_log WHERE topic = 'single' AND status = 'SENT'";
-        sql::until(&world.app, &format!("SELECT ({sent}) = {n}")).await;
+        world.until(&format!("SELECT ({sent}) = {n}")).await;
         let ledger = world.provider.ledger();
         let single = ledger[before..].iter().position(|call| call.json()["topic"] == "single");
         in_front.push(single.expect("it was called"));
     }
-    let left: i64 = sql::value(&world.app, "SELECT count(*) FROM outboxd.outbox WHERE topic = 'bulk'").await;
+    let left: i64 = world.count("outbox WHERE topic = 'bulk'").await;
     println!("in front of singles: {in_front:?} calls; {left} of the backlog are left");
     assert!(left > 3_000);
     in_front
@@ -141,11 +140,7 @@ async fn a_retry_does_not_wait_for_the_backlog_of_its_channel() {
     notify(&world, "bulk", 5_000).await;
     world.provider.wait_for(100, SOON).await;
     notify(&world, "flaky", 5).await;
-    sql::until(
-        &world.app,
-        "SELECT count(*) = 5 FROM outboxd.notification_log WHERE topic = 'flaky' AND status = 'SENT'",
-    )
-    .await;
+    world.until_count(5, "notification_log WHERE topic = 'flaky' AND status = 'SENT'").await;
     let ledger = world.provider.ledger();
     let flaky = |attempt| {
         let is_it =
@@ -183,7 +178,7 @@ async fn neither_a_single_row_nor_a_retry_waits_for_the_backlog_of_a_slow_channe
             let before = world.provider.count();
             notify(&world, topic, 1).await;
             let sent = format!("FROM outboxd.notification_log WHERE topic = '{topic}' AND status = 'SENT'");
-            sql::until(&world.app, &format!("SELECT count(*) = {n} {sent}")).await;
+            world.until(&format!("SELECT count(*) = {n} {sent}")).await;
             let ledger = world.provider.ledger();
             let first = ledger[before..].iter().position(|call| call.json()["topic"] == topic);
             singles.push(first.expect("it was called"));
@@ -205,14 +200,13 @@ async fn what_cannot_start_within_a_second_goes_back_unclaimed_with_its_time() {
     notify(&world, "orders", ROWS).await;
     world.provider.wait_for(1, SOON).await;
     let back = "state = 'ready' AND retry_at > now() AND instance IS NULL";
-    sql::until(&world.app, &format!("SELECT count(*) > 50 FROM outboxd.outbox WHERE {back}")).await;
+    world.until(&format!("SELECT count(*) > 50 FROM outboxd.outbox WHERE {back}")).await;
     let burned = format!("SELECT count(*) FROM outboxd.outbox WHERE {back} AND (attempts > 0 OR epoch > 0)");
-    assert_eq!(sql::value::<i64>(&world.app, &burned).await, 0, "no attempt was burned");
+    assert_eq!(world.value::<i64>(&burned).await, 0, "no attempt was burned");
     let promised = format!("SELECT count(DISTINCT retry_at) > 25 FROM outboxd.outbox WHERE {back}");
-    assert!(sql::value::<bool>(&world.app, &promised).await, "each has a time of its own");
+    assert!(world.value::<bool>(&promised).await, "each has a time of its own");
     assert!(instance.metric("outboxd_put_back_total", &[]).await > 50.0);
     world.provider.answer(Reply::ok());
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
-    let attempts = "SELECT count(*) FROM outboxd.notification_log WHERE status = 'SENT' AND attempts = 1";
-    assert_eq!(sql::value::<i64>(&world.app, attempts).await, i64::from(ROWS));
+    assert_eq!(world.count("notification_log WHERE status = 'SENT' AND attempts = 1").await, i64::from(ROWS));
 }

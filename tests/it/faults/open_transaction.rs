@@ -14,9 +14,10 @@ use super::Stepped;
 use super::outcomes::{failed, sent};
 use crate::support::instance::Instance;
 use crate::support::postgres::{self, Database};
+use crate::support::process;
 use crate::support::provider::Reply;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World, message};
-use crate::support::{process, sql};
 
 /// Rows that came and went since.
 const GONE: i64 = 60_000;
@@ -42,8 +43,8 @@ async fn come_and_go(database: &Database, retry_at: &str) {
         "INSERT INTO outboxd.outbox (id, topic, retry_at)
          SELECT nextval('outboxd.notification_log_id_seq'), 'orders', {retry_at} FROM generate_series(1, {GONE})"
     );
-    sql::run(&client, &come).await;
-    sql::run(&client, "DELETE FROM outboxd.outbox WHERE topic = 'orders'").await;
+    client.run(&come).await;
+    client.run("DELETE FROM outboxd.outbox WHERE topic = 'orders'").await;
 }
 
 /// A figure of the outbox's indexes, of all sessions together. A session tells its own when it ends, so this waits
@@ -53,11 +54,11 @@ async fn counted(database: &Database, figure: &str) -> i64 {
     let others = "SELECT count(*) = 0 FROM pg_stat_activity
                    WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
                      AND state IS DISTINCT FROM 'idle in transaction'";
-    sql::until(&client, others).await;
+    client.until(others).await;
     let total = format!(
         "SELECT sum({figure})::bigint FROM pg_stat_user_indexes WHERE schemaname = 'outboxd' AND relname = 'outbox'"
     );
-    sql::value(&client, &total).await
+    client.value(&total).await
 }
 
 #[tokio::test]
@@ -85,8 +86,7 @@ async fn what_was_due_and_has_gone_is_not_read_each_time_something_may_be_due() 
     let (app, mut other) = (database.connect().await, database.connect().await);
     let open = leave_open(&mut other).await;
     come_and_go(&database, "now() - interval '1 h'").await;
-    let later = "INSERT INTO outboxd.outbox (id, topic, retry_at) VALUES (0, 'orders', now() + interval '1 h')";
-    sql::run(&app, later).await;
+    app.run("INSERT INTO outboxd.outbox (id, topic, retry_at) VALUES (0, 'orders', now() + interval '1 h')").await;
     drop(app);
     let before = counted(&database, "idx_tup_read").await;
     let mut stepped = Stepped::on(&database).await;
@@ -134,7 +134,7 @@ async fn a_full_scan_that_took_long_is_not_made_again_for_twenty_times_as_long()
 async fn cpu(app: &Client, instance: &Instance) -> Duration {
     let sessions =
         "SELECT pid FROM pg_stat_activity WHERE application_name = 'outboxd' AND datname = current_database()";
-    let sessions: Vec<i32> = sql::values(app, sessions).await;
+    let sessions: Vec<i32> = app.values(sessions).await;
     sessions.into_iter().chain([instance.pid()]).map(process::cpu_time).sum()
 }
 
@@ -148,15 +148,15 @@ async fn idle_share(app: &Client, instance: &Instance) -> f64 {
 /// Commits one by one and returns the wait that one of a hundred exceeds, from the commit until it is published.
 async fn p99(app: &Client, topic: &str) -> f64 {
     for n in 1..=100 {
-        sql::run(app, &format!("SELECT outboxd.notify('{topic}', 'r', '{{}}')")).await;
+        app.run(&format!("SELECT outboxd.notify('{topic}', 'r', '{{}}')")).await;
         let sent = format!("FROM outboxd.notification_log WHERE topic = '{topic}' AND status = 'SENT'");
-        sql::until(app, &format!("SELECT count(*) = {n} {sent}")).await;
+        app.until(&format!("SELECT count(*) = {n} {sent}")).await;
     }
     let p99 = format!(
         "SELECT extract(epoch FROM percentile_disc(0.99) WITHIN GROUP (ORDER BY finished_at - created_at))::float8
            FROM outboxd.notification_log WHERE topic = '{topic}'"
     );
-    sql::value(app, &p99).await
+    app.value(&p99).await
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn an_open_transaction_costs_neither_deliveries_nor_an_idle_instance() {
     open.commit().await.unwrap();
     let app = world.database.connect().await;
     let _third = world.setup.start().await;
-    sql::until(&app, "SELECT status = 'SENT' FROM outboxd.notification_log WHERE topic = 'held'").await;
+    app.until("SELECT status = 'SENT' FROM outboxd.notification_log WHERE topic = 'held'").await;
 }
 
 #[tokio::test]
@@ -200,19 +200,19 @@ async fn an_operators_open_transaction_keeps_only_its_own_key_waiting() {
                     VALUES ('orders', 'retry', '{}', 'FAILED', now(), now(), 'refused', 'k');
                     SELECT outboxd.notify('orders', 'cancel', '{}', ordering_key => 'k')";
         let rows = if action == "retry" { rows.split_once(';').unwrap().0 } else { rows };
-        sql::run(&world.app, rows).await;
+        world.run(rows).await;
         let open = operator.transaction().await.unwrap();
         let act = format!("SELECT outboxd.{action}(id) FROM outboxd.notification_log WHERE recipient = '{action}'");
         open.batch_execute(&act).await.unwrap();
         let _instance = world.setup.start().await;
         // Nobody with the key's turn is to be seen, so its admission is tried again and again.
-        sql::run(&world.app, "SELECT outboxd.notify('orders', 'behind', '{}', ordering_key => 'k')").await;
+        world.run("SELECT outboxd.notify('orders', 'behind', '{}', ordering_key => 'k')").await;
         world.notify(20).await;
-        sql::run(&world.app, "SELECT outboxd.notify('orders', 'other', '{}', ordering_key => 'other')").await;
+        world.run("SELECT outboxd.notify('orders', 'other', '{}', ordering_key => 'other')").await;
         let sent = "FROM outboxd.notification_log WHERE status = 'SENT'";
-        sql::until(&world.app, &format!("SELECT count(*) = 21 {sent} AND recipient <> 'behind'")).await;
+        world.until(&format!("SELECT count(*) = 21 {sent} AND recipient <> 'behind'")).await;
         open.commit().await.unwrap();
-        sql::until(&world.app, &format!("SELECT count(*) = 1 {sent} AND recipient = 'behind'")).await;
+        world.until(&format!("SELECT count(*) = 1 {sent} AND recipient = 'behind'")).await;
     }
 }
 
@@ -231,7 +231,7 @@ async fn cancel_held<'a>(operator: &'a mut Client, answer: &str) -> Transaction<
 /// Ten notifications, the fifth of them for `held`.
 async fn notify_with_held(app: &Client) {
     let ten = "SELECT outboxd.notify('orders', CASE n WHEN 5 THEN 'held' ELSE 'r' || n END, '{}') FROM generate_series(1, 10) n";
-    sql::run(app, ten).await;
+    app.run(ten).await;
 }
 
 #[tokio::test]
@@ -241,17 +241,17 @@ async fn a_published_row_that_an_open_cancel_holds_keeps_no_other_waiting() {
         let mut operator = world.database.connect().await;
         let _relay = world.setup.clone().roles("producer,relay").start().await;
         notify_with_held(&world.app).await;
-        sql::until(&world.app, "SELECT count(*) = 10 FROM outboxd.outbox WHERE state = 'published'").await;
+        world.until_count(10, "outbox WHERE state = 'published'").await;
         let open = cancel_held(&mut operator, "canceled").await;
         let worker = world.setup.clone().roles("worker").start().await;
-        sql::until(&world.app, &format!("SELECT count(*) = 9 {SENT}")).await;
+        world.until(&format!("SELECT count(*) = 9 {SENT}")).await;
         for round in 1..=5 {
             world.notify(10).await;
-            sql::until(&world.app, &format!("SELECT count(*) = 9 + 10 * {round} {SENT}")).await;
+            world.until(&format!("SELECT count(*) = 9 + 10 * {round} {SENT}")).await;
         }
         open.batch_execute(end).await.unwrap();
         world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
-        assert_eq!(sql::value::<String>(&world.app, &format!("SELECT status::text {OF_HELD}")).await, status);
+        assert_eq!(world.value::<String>(&format!("SELECT status::text {OF_HELD}")).await, status);
         assert_eq!(world.provider.count(), if status == "SENT" { 60 } else { 59 });
         assert_eq!(worker.drain().await, 0);
     }
@@ -274,17 +274,17 @@ async fn a_row_in_flight_that_an_open_cancel_holds_keeps_no_other_waiting() {
         // Until its lease is over for long: whoever sweeps has seen it, and leaves it alone.
         let is_over = "SELECT lease_until < clock_timestamp() - interval '3 s' FROM outboxd.outbox o WHERE id = (SELECT id FROM outboxd.notification_log WHERE recipient = 'held')";
         let mut rounds = 0;
-        while !sql::value::<bool>(&world.app, is_over).await {
+        while !world.value::<bool>(is_over).await {
             world.notify(10).await;
             rounds += 1;
-            sql::until(&world.app, &format!("SELECT count(*) = 9 + 10 * {rounds} {SENT}")).await;
+            world.until(&format!("SELECT count(*) = 9 + 10 * {rounds} {SENT}")).await;
         }
         println!("{rounds} rounds of ten beside it");
         assert!(rounds >= 10, "{rounds} rounds of ten");
         open.batch_execute(end).await.unwrap();
         world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         let kept = format!("SELECT status::text {OF_HELD}");
-        assert_eq!(sql::value::<String>(&world.app, &kept).await, "SENT", "it was delivered, whatever came after");
+        assert_eq!(world.value::<String>(&kept).await, "SENT", "it was delivered, whatever came after");
         for instance in [worker, other] {
             assert_eq!(instance.drain().await, 0);
         }
@@ -304,12 +304,11 @@ async fn a_sweep_ends_the_leases_beside_a_row_that_an_open_cancel_holds() {
         holder.kill().await;
         world.provider.answer(Reply::ok());
         let _next = world.setup.start().await;
-        sql::until(&world.app, &format!("SELECT count(*) = 9 {SENT}")).await;
+        world.until(&format!("SELECT count(*) = 9 {SENT}")).await;
         open.batch_execute(end).await.unwrap();
         world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
-        assert_eq!(sql::value::<String>(&world.app, &format!("SELECT status::text {OF_HELD}")).await, status);
-        let unknown = "SELECT count(*) FROM outboxd.attempts WHERE outcome = 'unknown'";
-        assert_eq!(sql::value::<i64>(&world.app, unknown).await, 10, "each lease was ended once");
+        assert_eq!(world.value::<String>(&format!("SELECT status::text {OF_HELD}")).await, status);
+        assert_eq!(world.count("attempts WHERE outcome = 'unknown'").await, 10, "each lease was ended once");
     }
 }
 
@@ -317,7 +316,7 @@ async fn a_sweep_ends_the_leases_beside_a_row_that_an_open_cancel_holds() {
 async fn claim_three(app: &Client, stepped: &Stepped) -> Vec<Claimed> {
     let three =
         "SELECT outboxd.notify('orders', CASE n WHEN 2 THEN 'held' ELSE 'r' END, '{}') FROM generate_series(1, 3) n";
-    let ids: Vec<i64> = sql::values(app, three).await;
+    let ids: Vec<i64> = app.values(three).await;
     let messages: Vec<_> = ids.into_iter().map(|id| message(id, 0)).collect();
     let cases = stepped.store.claim(&messages, stepped.instance, SOON).await.unwrap();
     let claimed = cases.into_iter().map(|(_, case)| match case {
@@ -365,8 +364,7 @@ async fn every_statement_of_a_worker_passes_over_a_row_that_is_locked() {
             }
             _ => {
                 let locked = store.release(&claimed.iter().map(back).collect::<Vec<_>>()).await.unwrap().locked;
-                let ready = "SELECT count(*) FROM outboxd.outbox WHERE state = 'ready'";
-                assert_eq!(sql::value::<i64>(&app, ready).await, 2);
+                assert_eq!(app.count("outbox WHERE state = 'ready'").await, 2);
                 locked
             }
         };
@@ -376,6 +374,6 @@ async fn every_statement_of_a_worker_passes_over_a_row_that_is_locked() {
         assert_eq!(store.put_back(&claimed.iter().map(back).collect::<Vec<_>>()).await.unwrap(), asked, "{action}");
         open.rollback().await.unwrap();
         assert_eq!(store.find_locked(&[held.0]).await.unwrap().len(), 0, "{action}");
-        sql::run(&app, "DELETE FROM outboxd.outbox; DELETE FROM outboxd.notification_log").await;
+        app.run("DELETE FROM outboxd.outbox; DELETE FROM outboxd.notification_log").await;
     }
 }

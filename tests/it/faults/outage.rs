@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::instance::{Instance, Setup};
 use crate::support::provider::Reply;
 use crate::support::proxy::{Fault, Proxy};
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -29,33 +29,32 @@ async fn calls_that_end_well_while_postgres_is_away_are_not_made_again() {
     world.provider.answer(Reply::ok().after(Duration::from_secs(4)));
     let setup = world.setup.clone().set("worker.heartbeat_ttl", TTL);
     let setup = setup.set("worker.concurrency", 32);
-    let (first_way, mut first) = start_behind_a_proxy(&world, &setup).await;
+    let (first_way, first) = start_behind_a_proxy(&world, &setup).await;
     world.notify(20).await;
     world.provider.wait_for(20, SOON).await;
     // The first is cut off first, so what comes now is the second's.
     first_way.set(Fault::Reset);
-    let (second_way, mut second) = start_behind_a_proxy(&world, &setup).await;
+    let (second_way, second) = start_behind_a_proxy(&world, &setup).await;
     world.notify(20).await;
     world.provider.wait_for(40, SOON).await;
     second_way.set(Fault::Reset);
-    let away = format!("SELECT bool_and(heartbeat_at < now() - interval '{AWAY}') FROM outboxd.instance");
-    sql::until(&world.app, &away).await;
+    world.until(&format!("SELECT bool_and(heartbeat_at < now() - interval '{AWAY}') FROM outboxd.instance")).await;
     let held =
         "SELECT count(*) FILTER (WHERE lease_until < now()) = 40 AND count(DISTINCT instance) = 2 FROM outboxd.outbox";
-    assert!(sql::value::<bool>(&world.app, held).await, "every lease is over, and each holds its own");
+    assert!(world.value::<bool>(held).await, "every lease is over, and each holds its own");
 
     // The first is back and sweeps before the second is: it must not end the second's leases yet.
-    let back: String = sql::value(&world.app, "SELECT now()::text").await;
+    let back: String = world.value("SELECT now()::text").await;
     first_way.heal();
     let swept = format!(
         "SELECT heartbeat_at > '{back}'::timestamptz + interval '3 s' FROM outboxd.instance ORDER BY id LIMIT 1"
     );
-    sql::until(&world.app, &swept).await;
+    world.until(&swept).await;
     second_way.heal();
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 40);
     let noted = "SELECT coalesce(string_agg(DISTINCT outcome, ', '), 'none') FROM outboxd.attempts";
-    assert_eq!(sql::value::<String>(&world.app, noted).await, "none");
+    assert_eq!(world.value::<String>(noted).await, "none");
     assert!(!first.has_ended() && !second.has_ended());
 }
 
@@ -68,12 +67,11 @@ async fn an_instance_that_starts_as_postgres_comes_back_leaves_the_others_time_t
     world.notify(20).await;
     world.provider.wait_for(20, SOON).await;
     way.set(Fault::Reset);
-    let away = format!("SELECT heartbeat_at < now() - interval '{AWAY}' FROM outboxd.instance");
-    sql::until(&world.app, &away).await;
+    world.until(&format!("SELECT heartbeat_at < now() - interval '{AWAY}' FROM outboxd.instance")).await;
     let _second = setup.start().await;
     // It has been there for some sweeps, and not yet for a TTL.
     let swept = "SELECT heartbeat_at > started_at + interval '3 s' FROM outboxd.instance ORDER BY id DESC LIMIT 1";
-    sql::until(&world.app, swept).await;
+    world.until(swept).await;
     way.heal();
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }

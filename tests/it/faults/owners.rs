@@ -4,22 +4,16 @@ use std::time::Duration;
 
 use tokio_postgres::Client;
 
-use crate::support::redis::{RedisServer, unique_prefix};
-use crate::support::sql;
+use super::fallback::world_on;
+use crate::support::redis::RedisServer;
+use crate::support::sql::Sql;
 use crate::support::wait;
 use crate::support::world::{Carrier, World};
 
 const SOON: Duration = Duration::from_secs(30);
 
-async fn world_on(server: &RedisServer, kind: &str) -> World {
-    let mut world = World::new(Carrier::Memory).await;
-    world.prefix = unique_prefix();
-    world.setup = world.setup.clone().redis(server.url(), kind, &world.prefix).set("queue.fallback_after", "1s");
-    world
-}
-
 async fn installation(app: &Client) -> String {
-    sql::value(app, "SELECT install_id FROM outboxd.setting").await
+    app.value("SELECT install_id FROM outboxd.setting").await
 }
 
 #[tokio::test]
@@ -27,7 +21,7 @@ async fn after_a_flushall_under_standing_connections_the_keys_keep_their_owner()
     for kind in ["stream", "list"] {
         for fallback_after in ["1s", "never"] {
             let server = RedisServer::forgetful();
-            let first = world_on(&server, kind).await;
+            let first = world_on(server.url(), kind, "1s").await;
             let _running = first.setup.clone().set("queue.fallback_after", fallback_after).start().await;
             let id = installation(&first.app).await;
             let key = format!("HGET {{{}}}:v1:owner install_id", first.prefix);
@@ -40,7 +34,7 @@ async fn after_a_flushall_under_standing_connections_the_keys_keep_their_owner()
                 .await;
             }
             let second = World::new(Carrier::Memory).await;
-            sql::run(&second.app, "UPDATE outboxd.setting SET install_id = 'anotherone00'").await;
+            second.app.run("UPDATE outboxd.setting SET install_id = 'anotherone00'").await;
             let mut refused = second.setup.clone().redis(server.url(), kind, &first.prefix).spawn();
             assert_eq!(refused.exit_code().await, 78, "{}", refused.log());
         }
@@ -52,7 +46,7 @@ async fn after_a_flushall_under_standing_connections_the_keys_keep_their_owner()
 async fn keys_that_another_installation_took_meanwhile_are_left_to_it() {
     for kind in ["stream", "list"] {
         let server = RedisServer::forgetful();
-        let world = world_on(&server, kind).await;
+        let world = world_on(server.url(), kind, "1s").await;
         let mut instance = world.setup.start().await;
         world.notify(1).await;
         world.provider.wait_for(1, SOON).await;

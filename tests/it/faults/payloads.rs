@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::instance::{Instance, Setup};
 use crate::support::provider::{Provider, Reply};
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -35,17 +35,15 @@ async fn peak_with(world: &World, setup: &Setup, recipient: &str) -> u64 {
         "SELECT outboxd.notify('large', format('{recipient}', 1 + n / 250, 1 + n % 250, {port}), jsonb_build_object('text', repeat('x', {TEXT_BYTES}),
                 'url', format('http://127.0.%s.%s:{port}/', 1 + n / 250, 1 + n % 250))) FROM generate_series(1, {ROWS}) n"
     );
-    sql::run(&world.app, &notify).await;
+    world.run(&notify).await;
     hanging.wait_for(300, SOON).await;
     // Beside them a topic of few bytes has its turn.
-    sql::run(
-        &world.app,
-        &format!(
+    world
+        .run(&format!(
             "SELECT outboxd.notify('small', '{}', '{{\"url\": \"{0}\", \"text\": \"\"}}')",
             world.provider.url("/hook")
-        ),
-    )
-    .await;
+        ))
+        .await;
     world.provider.wait_for(1, SOON).await;
     let peak = peak_kib(&instance);
     println!("{} MiB", peak >> 10);
@@ -83,7 +81,7 @@ async fn a_payload_larger_than_the_whole_budget_still_goes() {
     let world = World::new(Carrier::Memory).await;
     let _instance = world.setup.clone().set("worker.payload_bytes_max", "64KiB").start().await;
     let notify = "SELECT outboxd.notify('t' || n % 3, 'r', jsonb_build_object('text', repeat('x', 262000))) FROM generate_series(1, 30) n";
-    sql::run(&world.app, notify).await;
+    world.run(notify).await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert!(
         world.provider.ledger().iter().all(|call| call.json()["payload"]["text"].as_str().unwrap().len() == 262_000)

@@ -3,7 +3,8 @@
 
 use outboxd::store::session::{Purpose, Settings};
 
-use crate::support::{postgres, sql};
+use crate::support::postgres;
+use crate::support::sql::Sql;
 
 const STATEMENTS: [(&str, &str, &str); 11] = [
     ("admit_heads", include_str!("../../../sql/queries/relay/admit_heads.sql"), "'{t}', '{k}'"),
@@ -40,14 +41,13 @@ async fn plans_made_while_nothing_was_live_do_not_scan_all_when_much_is() {
     let database = postgres::database().await;
     let client = database.connect().await;
     let settings = Settings::new(Purpose::Durable, std::time::Duration::from_secs(30));
-    sql::run(&client, &settings.for_session()).await;
+    client.run(&settings.for_session()).await;
     for table in ["outbox", "notification_log"] {
-        sql::run(&client, &format!("VACUUM ANALYZE outboxd.{table}")).await;
+        client.run(&format!("VACUUM ANALYZE outboxd.{table}")).await;
     }
     for (name, statement, arguments) in STATEMENTS {
-        sql::run(&client, &format!("PREPARE {name} AS {statement}")).await;
-        let plan: Vec<String> =
-            sql::values(&client, &format!("EXPLAIN (COSTS OFF) EXECUTE {name} ({arguments})")).await;
+        client.run(&format!("PREPARE {name} AS {statement}")).await;
+        let plan: Vec<String> = client.values(&format!("EXPLAIN (COSTS OFF) EXECUTE {name} ({arguments})")).await;
         let scans = plan.windows(2).filter(|lines| lines[0].contains("Index Scan using"));
         for lines in scans {
             assert!(lines[1].contains("Index Cond"), "{name}: {}\n{}", lines[0], plan.join("\n"));
@@ -60,16 +60,15 @@ async fn why_a_row_waits_is_found_by_probes_whatever_the_statistics_say() {
     let database = postgres::database().await;
     let (pinned, plain) = (database.connect().await, database.connect().await);
     let settings = Settings::new(Purpose::Durable, std::time::Duration::from_secs(30));
-    sql::run(&pinned, &settings.for_session()).await;
+    pinned.run(&settings.for_session()).await;
     for table in ["outbox", "notification_log"] {
-        sql::run(&pinned, &format!("VACUUM ANALYZE outboxd.{table}")).await;
+        pinned.run(&format!("VACUUM ANALYZE outboxd.{table}")).await;
     }
-    sql::run(&plain, "SELECT count(outboxd.notify('t', 'r', '{}')) FROM generate_series(1, 5000)").await;
+    plain.run("SELECT count(outboxd.notify('t', 'r', '{}')) FROM generate_series(1, 5000)").await;
     let later = "INSERT INTO outboxd.notification_log (topic, recipient, payload) SELECT 't', 'r', '{}' FROM generate_series(1, 5000)";
-    sql::run(&plain, later).await;
+    plain.run(later).await;
     for client in [&pinned, &plain] {
-        let explain = "EXPLAIN (COSTS OFF) SELECT * FROM outboxd.stuck WHERE id = 4000";
-        let plan: Vec<String> = sql::values(client, explain).await;
+        let plan: Vec<String> = client.values("EXPLAIN (COSTS OFF) SELECT * FROM outboxd.stuck WHERE id = 4000").await;
         let of_rows = |line: &str| line.contains(" on outbox ") || line.contains(" on notification_log ");
         let scans: Vec<&[String]> = plan.windows(2).filter(|lines| of_rows(&lines[0])).collect();
         assert!(scans.len() > 4, "{}", plan.join("\n"));

@@ -15,9 +15,10 @@ use outboxd::upkeep::statistics::{Reporter, Told};
 use crate::leader::{config, register};
 use crate::support::command::outboxd;
 use crate::support::pgbouncer::PgBouncer;
+use crate::support::postgres;
 use crate::support::proxy::Proxy;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
-use crate::support::{postgres, sql};
 
 const SOON: Duration = Duration::from_secs(20);
 const ROUTES: [&str; 4] = ["--set", "channels.push.url=https://push.example", "--set", "routes.default.channels=push"];
@@ -49,7 +50,7 @@ async fn a_transaction_mode_pooler_that_nobody_mentioned_is_refused() {
         assert_eq!(check.code, 0, "{settings}: {check:?}");
     }
     let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    assert_eq!(sql::value::<i64>(&database.connect().await, locks).await, 0, "no lock is left in a shared session");
+    assert_eq!(database.connect().await.value::<i64>(locks).await, 0, "no lock is left in a shared session");
 }
 
 #[tokio::test]
@@ -123,13 +124,13 @@ async fn a_pooler_that_comes_later_is_told_by_health() {
             shares: Shares::new(1),
         };
         reporter.pass(&mut Told::default()).await.unwrap();
-        let shown = sql::value::<String>(&client, shown).await;
+        let shown = client.value::<String>(shown).await;
         assert_eq!(
             (shown.starts_with(wanted), shown.contains("database.pooler = true")),
             (true, wanted == "critical"),
             "{shown}"
         );
-        sql::run(&client, "UPDATE outboxd.instance SET stopped_at = now()").await;
+        client.run("UPDATE outboxd.instance SET stopped_at = now()").await;
     }
 }
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::support::pgbouncer::PgBouncer;
+use crate::support::postgres;
 use crate::support::provider::Reply;
 use crate::support::proxy::{Fault, Proxy};
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
-use crate::support::{postgres, sql};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -20,9 +21,9 @@ async fn sessions_that_are_terminated_again_and_again_lose_nothing() {
     for round in 0..5 {
         let app = world.database.connect().await;
         let notify = format!("SELECT outboxd.notify('orders', 'r{round}-' || n, '{{}}') FROM generate_series(1, 40) n");
-        sql::run(&app, &notify).await;
+        app.run(&notify).await;
         world.provider.wait_for(40 * round + 10, SOON).await;
-        sql::run(&killer, terminate).await;
+        killer.run(terminate).await;
     }
     let app = world.database.connect().await;
     let verdict = crate::support::verdict::until_ended(&app, &world.provider).await;
@@ -60,7 +61,7 @@ async fn a_statement_timeout_set_by_the_dba_loses_nothing() {
     let world = World::new(Carrier::Stream).await;
     // As a DBA would: for the whole database, shorter than many of our statements on a busy machine. Our sessions set
     // their own.
-    sql::run(&world.app, &format!("ALTER DATABASE {} SET statement_timeout = '5ms'", world.database.name)).await;
+    world.run(&format!("ALTER DATABASE {} SET statement_timeout = '5ms'", world.database.name)).await;
     let _instance = world.setup.start().await;
     world.notify(200).await;
     world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();

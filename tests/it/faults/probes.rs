@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::provider::{Provider, Reply};
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -11,10 +11,8 @@ const FAILED: &str = "SELECT count(*) FROM outboxd.notification_log WHERE status
 
 /// Two 401 in a row open the circuit for so long; one call at a time, so that no more than two are made.
 async fn world(open_for: &str) -> World {
-    let mut world = World::new(Carrier::Memory).await;
-    world.setup = world
-        .setup
-        .clone()
+    let world = World::new(Carrier::Memory)
+        .await
         .set("channels.webhook.max_in_flight", 1)
         .set("channels.webhook.circuit.unauthorized", 2)
         .set("channels.webhook.circuit.open_for", open_for);
@@ -26,8 +24,8 @@ async fn world(open_for: &str) -> World {
 async fn open_the_circuit(world: &World) {
     world.notify(7).await;
     let open = "SELECT count(*) = 1 FROM outboxd.channel_health WHERE circuit = 'open' AND held_because LIKE '%401%'";
-    sql::until(&world.app, open).await;
-    sql::until(&world.app, &format!("SELECT ({FAILED}) = 2")).await;
+    world.until(open).await;
+    world.until(&format!("SELECT ({FAILED}) = 2")).await;
 }
 
 #[tokio::test]
@@ -37,33 +35,29 @@ async fn probes_that_fail_use_up_no_attempt_and_no_notification() {
     open_the_circuit(&world).await;
     // More probes than a notification has attempts.
     world.provider.wait_for(2 + 6, SOON).await;
-    assert_eq!(sql::value::<i64>(&world.app, FAILED).await, 2);
-    sql::until(&world.app, "SELECT count(*) >= 6 FROM outboxd.attempts WHERE outcome = 'failed' AND number IS NULL")
-        .await;
+    assert_eq!(world.value::<i64>(FAILED).await, 2);
+    world.until("SELECT count(*) >= 6 FROM outboxd.attempts WHERE outcome = 'failed' AND number IS NULL").await;
     world.provider.answer(Reply::ok());
-    sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT' AND attempts = 1")
-        .await;
-    assert_eq!(sql::value::<i64>(&world.app, FAILED).await, 2);
+    world.until_count(5, "notification_log WHERE status = 'SENT' AND attempts = 1").await;
+    assert_eq!(world.value::<i64>(FAILED).await, 2);
     world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
 }
 
 /// Forty calls are under way when the first refusal comes.
 #[tokio::test]
 async fn a_streak_of_401_costs_no_more_notifications_than_it_takes_to_open_the_circuit() {
-    let mut world = World::new(Carrier::Memory).await;
-    world.setup = world.setup.clone().set("channels.webhook.circuit.open_for", "200ms");
+    let world = World::new(Carrier::Memory).await.set("channels.webhook.circuit.open_for", "200ms");
     world.provider.answer(Reply::status(401).after(Duration::from_secs(1)));
     let _instance = world.setup.start().await;
     world.notify(40).await;
-    sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.channel_state WHERE reason = 'unauthorized'").await;
+    world.until_count(1, "channel_state WHERE reason = 'unauthorized'").await;
     // Probes go on failing.
     world.provider.wait_for(40 + 3, SOON).await;
-    let used_up = "SELECT count(*) FROM outboxd.notification_log l LEFT JOIN outboxd.outbox o USING (id)
+    let used_up = "notification_log l LEFT JOIN outboxd.outbox o USING (id)
                     WHERE l.status = 'FAILED' OR o.state = 'ready' AND o.attempts > 0";
-    assert_eq!(sql::value::<i64>(&world.app, used_up).await, 5, "circuit.unauthorized");
+    assert_eq!(world.count(used_up).await, 5, "circuit.unauthorized");
     world.provider.answer(Reply::ok());
-    sql::until(&world.app, "SELECT count(*) = 35 FROM outboxd.notification_log WHERE status = 'SENT' AND attempts = 1")
-        .await;
+    world.until_count(35, "notification_log WHERE status = 'SENT' AND attempts = 1").await;
     world.until_ended().await.assert_nothing_lost();
 }
 
@@ -75,9 +69,9 @@ async fn what_was_under_way_when_the_credentials_were_refused_does_not_go_by_sms
     world.provider.answer(Reply::status(401).after(Duration::from_secs(1)));
     let _instance = world.setup.start().await;
     world.notify(40).await;
-    sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    world.until_count(5, "notification_log WHERE status = 'SENT'").await;
     let waiting = "SELECT count(*) = 35 FROM outboxd.outbox WHERE state = 'ready' AND route_step = 0 AND attempts = 0";
-    sql::until(&world.app, waiting).await;
+    world.until(waiting).await;
     assert_eq!(sms.count(), 5, "circuit.unauthorized");
 }
 
@@ -90,17 +84,15 @@ async fn a_restart_with_other_credentials_probes_at_once_and_an_unchanged_one_do
     open_the_circuit(&world).await;
     assert_eq!(instance.drain().await, 0);
     let instance = world.setup.start().await;
-    let first = "SELECT count(*) = 1 FROM outboxd.workers";
-    sql::until(&world.app, first).await;
-    sql::until(&world.app, "SELECT held_until > now() + interval '1 min' FROM outboxd.channel_health").await;
+    world.until("SELECT count(*) = 1 FROM outboxd.workers").await;
+    world.until("SELECT held_until > now() + interval '1 min' FROM outboxd.channel_health").await;
     assert_eq!(instance.drain().await, 0);
     assert_eq!(world.provider.count(), 2, "nothing has changed, so nobody was called");
     world.provider.answer(Reply::ok());
     world.setup = world.setup.clone().set("channels.webhook.headers.Authorization", "Bearer new");
     let _instance = world.setup.start().await;
-    sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT'").await;
-    let kept = "SELECT count(*) FROM outboxd.channel_state h WHERE h::text LIKE '%Bearer%'";
-    assert_eq!(sql::value::<i64>(&world.app, kept).await, 0);
+    world.until_count(5, "notification_log WHERE status = 'SENT'").await;
+    assert_eq!(world.count("channel_state h WHERE h::text LIKE '%Bearer%'").await, 0);
     world.until_ended().await.assert_nothing_lost();
 }
 
@@ -112,7 +104,7 @@ async fn a_probe_that_dies_with_its_instance_is_soon_made_by_another() {
     open_the_circuit(&world).await;
     world.provider.answer(Reply::hang());
     let operator = world.database.connect_as_member_of("outboxd_operator").await;
-    sql::run(&operator, "SELECT outboxd.probe_channel('webhook')").await;
+    operator.run("SELECT outboxd.probe_channel('webhook')").await;
     world.provider.wait_for(2 + 1, Duration::from_secs(3)).await;
     instance.kill().await;
     world.provider.answer(Reply::ok());
@@ -128,13 +120,13 @@ async fn an_operator_closes_a_circuit_and_what_waits_goes_out_at_once() {
     open_the_circuit(&world).await;
     world.provider.answer(Reply::ok());
     let operator = world.database.connect_as_member_of("outboxd_operator").await;
-    sql::run(&operator, "SELECT outboxd.close_circuit('webhook')").await;
+    operator.run("SELECT outboxd.close_circuit('webhook')").await;
     world.provider.wait_for(2 + 5, Duration::from_secs(3)).await;
     world.until_ended().await.assert_nothing_lost();
     let closed = "SELECT concat_ws(' ', circuit, held_because) FROM outboxd.channel_health";
-    assert_eq!(sql::value::<String>(&world.app, closed).await, "closed");
+    assert_eq!(world.value::<String>(closed).await, "closed");
     let audit = "SELECT action || ' ' || subject || ' ' || affected FROM outboxd.audit";
-    assert_eq!(sql::value::<String>(&world.app, audit).await, "close_circuit webhook 1");
+    assert_eq!(world.value::<String>(audit).await, "close_circuit webhook 1");
 }
 
 #[tokio::test]
@@ -144,17 +136,17 @@ async fn an_operator_asks_for_a_probe_and_its_outcome_decides() {
     open_the_circuit(&world).await;
     let operator = world.database.connect_as_member_of("outboxd_operator").await;
     for probes in 1..=3 {
-        sql::run(&operator, "SELECT outboxd.probe_channel('webhook')").await;
+        operator.run("SELECT outboxd.probe_channel('webhook')").await;
         world.provider.wait_for(2 + probes, Duration::from_secs(3)).await;
         let noted =
             format!("SELECT count(*) = {probes} FROM outboxd.attempts WHERE outcome = 'failed' AND number IS NULL");
-        sql::until(&world.app, &noted).await;
-        sql::until(&world.app, "SELECT circuit = 'open' FROM outboxd.channel_health").await;
+        world.until(&noted).await;
+        world.until("SELECT circuit = 'open' FROM outboxd.channel_health").await;
     }
-    assert_eq!((world.provider.count(), sql::value::<i64>(&world.app, FAILED).await), (5, 2), "one call for each");
+    assert_eq!((world.provider.count(), world.value::<i64>(FAILED).await), (5, 2), "one call for each");
     world.provider.answer(Reply::ok());
-    sql::run(&operator, "SELECT outboxd.probe_channel('webhook')").await;
-    sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    operator.run("SELECT outboxd.probe_channel('webhook')").await;
+    world.until_count(5, "notification_log WHERE status = 'SENT'").await;
     world.until_ended().await.assert_nothing_lost();
 }
 
@@ -166,7 +158,7 @@ async fn what_waits_for_a_probe_goes_out_as_soon_as_it_has_succeeded() {
     let _instance = world.setup.start().await;
     open_the_circuit(&world).await;
     world.provider.answer(Reply::ok().after(Duration::from_millis(300)));
-    sql::until(&world.app, "SELECT count(*) = 5 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    world.until_count(5, "notification_log WHERE status = 'SENT'").await;
     world.until_ended().await.assert_nothing_lost();
 }
 
@@ -189,7 +181,7 @@ async fn while_a_channel_fails_the_next_one_is_used_at_once() {
     world.provider.answer(Reply::status(503));
     let _instance = world.setup.start().await;
     world.notify(20).await;
-    sql::until(&world.app, "SELECT count(*) >= 18 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    world.until("SELECT count(*) >= 18 FROM outboxd.notification_log WHERE status = 'SENT'").await;
     assert_eq!(world.provider.count(), 2, "the two that opened the circuit");
     assert!(sms.count() >= 18, "{}", sms.count());
 }
@@ -201,10 +193,10 @@ async fn a_channel_that_refuses_our_credentials_is_waited_for_and_nothing_goes_b
     let _instance = world.setup.start().await;
     world.notify(20).await;
     let waiting = "SELECT count(*) = 18 FROM outboxd.outbox WHERE state = 'ready' AND route_step = 0";
-    sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.channel_health WHERE circuit = 'open'").await;
+    world.until_count(1, "channel_health WHERE circuit = 'open'").await;
     // The two that were refused have moved on: they do not wait.
-    sql::until(&world.app, "SELECT count(*) = 2 FROM outboxd.notification_log WHERE status = 'SENT'").await;
-    sql::until(&world.app, waiting).await;
+    world.until_count(2, "notification_log WHERE status = 'SENT'").await;
+    world.until(waiting).await;
     assert_eq!((world.provider.count(), sms.count()), (2, 2));
 }
 
@@ -225,11 +217,11 @@ async fn a_backlog_for_a_later_channel_goes_out_as_soon_as_an_operator_ends_its_
         world.notify(200).await;
         let parked =
             "SELECT count(*) = 205 FROM outboxd.outbox WHERE state = 'ready' AND retry_at > now() + interval '1 min'";
-        sql::until(&world.app, parked).await;
+        world.until(parked).await;
         world.provider.answer(Reply::ok());
         let operator = world.database.connect_as_member_of("outboxd_operator").await;
-        sql::run(&operator, &format!("SELECT outboxd.{end}('webhook')")).await;
-        sql::until(&world.app, "SELECT count(*) = 205 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+        operator.run(&format!("SELECT outboxd.{end}('webhook')")).await;
+        world.until_count(205, "notification_log WHERE status = 'SENT'").await;
         world.until_ended().await.assert_nothing_lost();
     }
 }
@@ -241,17 +233,13 @@ async fn a_probe_that_was_not_made_because_its_row_expired_is_the_next_rows() {
     world.setup = world.setup.clone().set("channels.webhook.timeout", "60s").set("worker.lease", "70s");
     let _instance = world.setup.start().await;
     world.notify(2).await;
-    sql::until(&world.app, &format!("SELECT ({FAILED}) = 2")).await;
+    world.until(&format!("SELECT ({FAILED}) = 2")).await;
     let late = "SELECT outboxd.notify('orders', 'late', '{}', expires_at => clock_timestamp() + interval '200 ms')";
-    sql::run(&world.app, late).await;
-    sql::until(&world.app, "SELECT expires_at < now() FROM outboxd.notification_log WHERE recipient = 'late'").await;
+    world.run(late).await;
+    world.until("SELECT expires_at < now() FROM outboxd.notification_log WHERE recipient = 'late'").await;
     world.provider.answer(Reply::ok());
-    sql::run(&world.app, "SELECT outboxd.probe_channel('webhook')").await;
-    sql::until(
-        &world.app,
-        "SELECT count(*) = 1 FROM outboxd.notification_log WHERE recipient = 'late' AND error = 'expired'",
-    )
-    .await;
+    world.run("SELECT outboxd.probe_channel('webhook')").await;
+    world.until_count(1, "notification_log WHERE recipient = 'late' AND error = 'expired'").await;
     assert_eq!(world.provider.count(), 2, "nobody was called for it");
     world.notify(1).await;
     world.provider.wait_for(3, SOON).await;
@@ -260,10 +248,8 @@ async fn a_probe_that_was_not_made_because_its_row_expired_is_the_next_rows() {
 
 #[tokio::test]
 async fn a_provider_that_fails_and_asks_to_wait_is_not_probed_before_and_it_says_so() {
-    let mut world = World::new(Carrier::Memory).await;
-    world.setup = world
-        .setup
-        .clone()
+    let world = World::new(Carrier::Memory)
+        .await
         .set("channels.webhook.circuit.failures", 2)
         .set("channels.webhook.circuit.open_for", "100ms")
         .set("channels.webhook.circuit.open_max", "200ms");
@@ -275,19 +261,19 @@ async fn a_provider_that_fails_and_asks_to_wait_is_not_probed_before_and_it_says
         "calls fail: too many failures in a row",
         "calls fail: too many failures in a row; the provider asked to wait",
     );
-    sql::until(&world.app, &held(fails)).await;
+    world.until(&held(fails)).await;
     world.provider.answer(Reply::status(503).header("retry-after", "600"));
-    sql::until(&world.app, &held(asks)).await;
+    world.until(&held(asks)).await;
     let long = "SELECT next_probe_at > now() + interval '9 min' AND circuit = 'open' FROM outboxd.channel_health";
-    assert!(sql::value::<bool>(&world.app, long).await, "longer than circuit.open_max");
+    assert!(world.value::<bool>(long).await, "longer than circuit.open_max");
     let told = "SELECT bool_and(w.explanation LIKE '%The provider asked to wait and is probed at %')
                   FROM outboxd.outbox o, outboxd.why(o.id) w WHERE w.reason = 'circuit open'";
-    sql::until(&world.app, told).await;
+    world.until(told).await;
     // Whoever knows better need not wait, and what the provider said then holds no longer.
     world.provider.answer(Reply::status(503));
     let operator = world.database.connect_as_member_of("outboxd_operator").await;
-    sql::run(&operator, "SELECT outboxd.probe_channel('webhook')").await;
-    sql::until(&world.app, &held(fails)).await;
+    operator.run("SELECT outboxd.probe_channel('webhook')").await;
+    world.until(&held(fails)).await;
     world.provider.answer(Reply::ok());
     world.until_ended().await.assert_nothing_lost();
 }

@@ -8,8 +8,9 @@ use tokio_postgres::Client;
 
 use crate::support::instance::Setup;
 use crate::support::proxy::{Fault, Proxy};
+use crate::support::sql::{self, Sql};
 use crate::support::world::{Carrier, World, message};
-use crate::support::{postgres, sql, wait};
+use crate::support::{postgres, wait};
 
 const SOON: Duration = Duration::from_secs(15);
 
@@ -54,14 +55,14 @@ async fn a_commit_whose_reply_is_swallowed_can_be_repeated_with_the_same_dedup_k
     let proxy = Proxy::start(world.database.port).await;
     let url = world.database.url_at(proxy.port());
     let app = postgres::connect(&url).await;
-    sql::run(&app, "SELECT 1").await;
+    app.run("SELECT 1").await;
     proxy.set(Fault::SwallowReplies);
     let notify = "SELECT outboxd.notify('orders', 'r', '{}', dedup_key => 'order-1')";
     let reply = tokio::time::timeout(Duration::from_secs(1), app.batch_execute(notify)).await;
     assert!(reply.is_err(), "the app never hears of its commit");
-    sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.notifications").await;
+    world.until_count(1, "notifications").await;
     proxy.heal();
-    sql::run(&postgres::connect(&url).await, notify).await;
+    postgres::connect(&url).await.run(notify).await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(world.provider.count(), 1);
 }
@@ -105,7 +106,7 @@ async fn what_commits_far_below_where_the_fast_path_begins_is_found_by_a_full_sc
     world.app.query_one(notify, &[&"early with a key", &of_key]).await.unwrap();
     world.provider.wait_for(OTHERS + 1, SOON).await;
     // Nothing is left that could lead the relay there by chance.
-    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox").await;
+    world.until_count(0, "outbox").await;
     transaction.commit().await.unwrap();
     world.provider.wait_for(OTHERS + 3, FULL_SCAN).await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
@@ -139,10 +140,10 @@ async fn a_relay_killed_after_reserve_or_after_push_loses_nothing_and_repeats_no
             assert_eq!(world.queue().await.depth().await.unwrap().waiting, in_the_queue, "after {point}");
         }
         let cut_short = "SELECT concat_ws(' ', count(*), sum(cardinality(ids))) FROM outboxd.publication";
-        assert_eq!(sql::value::<String>(&world.app, cut_short).await, "1 50", "after {point}");
+        assert_eq!(world.value::<String>(cut_short).await, "1 50", "after {point}");
         let _second = world.setup.start().await;
         world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
-        sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.publication").await;
+        world.until_count(0, "publication").await;
     }
 }
 
@@ -163,19 +164,19 @@ async fn a_row_that_can_never_be_sent_fails_and_the_others_flow_on() {
     let world = World::new(Carrier::Memory).await;
     let too_big = "INSERT INTO outboxd.notification_log (topic, recipient, payload)
         VALUES ('orders', 'r', to_jsonb(repeat('x', 8000000)))";
-    let refused = sql::refused(&world.app, too_big).await;
+    let refused = world.refused(too_big).await;
     assert!(refused.message.contains("payload_has_at_most_256_kib"), "{refused:?}");
     // What the table takes and no provider: the first of its batch.
     let poison = "INSERT INTO outboxd.notification_log (topic, recipient, payload, send_at)
         VALUES ('orders', 'poison', '{}', now() - interval '1 hour')";
-    sql::run(&world.app, poison).await;
+    world.run(poison).await;
     let others = "INSERT INTO outboxd.notification_log (topic, recipient, payload) SELECT 'orders', $1, '{}' FROM generate_series(1, 20)";
     world.app.execute(others, &[&world.provider.url("/hook")]).await.unwrap();
     let setup = world.setup.clone().url_from_the_row();
     let _instance = setup.start().await;
     world.provider.wait_for(20, Duration::from_secs(6)).await;
-    sql::until(&world.app, "SELECT status = 'FAILED' FROM outboxd.notifications WHERE recipient = 'poison'").await;
-    let error: String = sql::value(&world.app, "SELECT error FROM outboxd.dead_letters").await;
+    world.until("SELECT status = 'FAILED' FROM outboxd.notifications WHERE recipient = 'poison'").await;
+    let error: String = world.value("SELECT error FROM outboxd.dead_letters").await;
     assert!(error.contains("URL"), "{error}");
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
@@ -206,7 +207,7 @@ async fn fifty_thousand_due_rows_are_pushed_once_each_by_three_instances() {
     let pushed_twice = pushed.values().filter(|pushes| **pushes > 1).count();
     assert_eq!((pushed_twice, world.queue().await.depth().await.unwrap().waiting), (0, 0));
     let shares: Vec<i64> =
-        sql::values(&world.app, "SELECT count(*) FROM outboxd.outbox GROUP BY instance ORDER BY instance").await;
+        world.values("SELECT count(*) FROM outboxd.outbox GROUP BY instance ORDER BY instance").await;
     println!("shares of the work: {shares:?}");
     assert!(shares.len() == 3 && shares.iter().all(|share| *share > 2_000), "{shares:?}");
 }
@@ -219,10 +220,7 @@ async fn what_was_committed_while_nobody_ran_is_in_the_queue_soon_after_the_star
     let queue = world.queue().await;
     wait::until("all are in the queue", async || queue.depth().await.unwrap().waiting == 1_000).await;
     // By the database's clock: from the instance's registration until the last of them was reserved for its push.
-    let took: f64 = sql::value(
-        &world.app,
-        "SELECT extract(epoch FROM max(o.published_at) - min(i.started_at))::float8 FROM outboxd.outbox o, outboxd.instance i",
-    )
+    let took: f64 = world.value("SELECT extract(epoch FROM max(o.published_at) - min(i.started_at))::float8 FROM outboxd.outbox o, outboxd.instance i")
     .await;
     println!("a thousand rows in the queue {took:.3} s after the start");
     assert!(took < 2.0, "{took} s");
@@ -242,14 +240,14 @@ async fn a_paused_topic_waits_and_the_others_flow_on() {
     let _instance = world.setup.start().await;
     world.notify(1).await;
     world.provider.wait_for(1, SOON).await;
-    sql::run(&world.app, "SELECT outboxd.pause('orders')").await;
+    world.run("SELECT outboxd.pause('orders')").await;
     // The relay reads pauses now and then. It has read this one when rows wait while two of another topic are sent.
     let waits = "SELECT count(*) > 0 AND bool_and(state = 'ready') FROM outboxd.outbox WHERE topic = 'orders'";
     wait::until("the pause is seen", async || {
         world.notify(1).await;
         send_another(&world).await;
         send_another(&world).await;
-        sql::value::<bool>(&world.app, waits).await
+        world.value::<bool>(waits).await
     })
     .await;
     let before = world.provider.count();
@@ -257,14 +255,14 @@ async fn a_paused_topic_waits_and_the_others_flow_on() {
     send_another(&world).await;
     let since = world.provider.ledger().split_off(before);
     assert_eq!(since.iter().map(|call| call.json()["topic"].clone()).collect::<Vec<_>>(), ["other"]);
-    sql::run(&world.app, "SELECT outboxd.resume('orders')").await;
+    world.run("SELECT outboxd.resume('orders')").await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }
 
 /// Commits a notification of another topic and waits until it is sent.
 async fn send_another(world: &World) {
-    let id: i64 = sql::value(&world.app, "SELECT outboxd.notify('other', 'r', '{}')").await;
-    sql::until(&world.app, &format!("SELECT status = 'SENT' FROM outboxd.notification_log WHERE id = {id}")).await;
+    let id: i64 = world.value("SELECT outboxd.notify('other', 'r', '{}')").await;
+    world.until(&format!("SELECT status = 'SENT' FROM outboxd.notification_log WHERE id = {id}")).await;
 }
 
 /// Commits one by one, `pause` apart, against a relay that has nothing else to do. The longest waits until each was
@@ -273,11 +271,11 @@ async fn waits(setup: &Setup, app: &Client, commits: usize, pause: impl AsyncFn(
     let _instance = setup.clone().roles("producer,relay").start().await;
     for n in 1..=commits {
         pause().await;
-        sql::run(app, "SELECT outboxd.notify('orders', 'r', '{}')").await;
-        sql::until(app, &format!("SELECT count(*) = {n} FROM outboxd.outbox WHERE state = 'published'")).await;
+        app.run("SELECT outboxd.notify('orders', 'r', '{}')").await;
+        app.until_count(n, "outbox WHERE state = 'published'").await;
     }
     let waits = "SELECT extract(epoch FROM o.published_at - l.created_at)::float8 FROM outboxd.outbox o JOIN outboxd.notifications l USING (id) ORDER BY 1 DESC";
-    sql::values(app, waits).await
+    app.values(waits).await
 }
 
 #[tokio::test]
@@ -304,12 +302,12 @@ async fn of_three_hundred_commits_at_random_times_an_idle_relay_misses_none() {
 async fn a_sweep_that_finds_nothing_to_recall_leaves_the_outbox_alone() {
     let database = postgres::database().await;
     let app = database.connect().await;
-    sql::run(&app, "SELECT outboxd.notify('t', 'r', '{}') FROM generate_series(1, 1000); ANALYZE outboxd.outbox").await;
+    app.run("SELECT outboxd.notify('t', 'r', '{}') FROM generate_series(1, 1000); ANALYZE outboxd.outbox").await;
     // As the daemon's sessions are set up.
     let planner = ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map(|how| format!("SET enable_{how} = off;"));
-    sql::run(&app, &planner.concat()).await;
+    app.run(&planner.concat()).await;
     let recall = include_str!("../../../sql/queries/relay/recall_publications.sql");
-    sql::run(&app, &format!("PREPARE recall AS {recall}")).await;
+    app.run(&format!("PREPARE recall AS {recall}")).await;
     assert_eq!(sql::rows_read(&app, "outbox", "EXECUTE recall (5000, 500)").await, 0);
 }
 
@@ -317,8 +315,8 @@ async fn a_sweep_that_finds_nothing_to_recall_leaves_the_outbox_alone() {
 async fn a_commit_whose_bell_is_lost_is_seen_by_the_next_slow_poll() {
     let world = World::new(Carrier::Stream).await;
     let asleep = "SELECT date_part('epoch', clock_timestamp()) * 1000 >= last_value FROM outboxd.doorbell";
-    sql::run(&world.app, "SET outboxd.ring = off").await;
-    let waits = waits(&world.setup, &world.app, 5, async || sql::until(&world.app, asleep).await).await;
+    world.run("SET outboxd.ring = off").await;
+    let waits = waits(&world.setup, &world.app, 5, async || world.until(asleep).await).await;
     println!("waits without a bell: {waits:.3?} s");
     // The slow poll of 1 s, and time for a busy machine.
     assert!(waits[0] < 1.5, "{waits:?}");

@@ -10,7 +10,7 @@ use outboxd_throwaway::postgres::program as server_program;
 use super::Stepped;
 use crate::leader::config;
 use crate::support::postgres;
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -33,15 +33,15 @@ async fn write(world: &World) -> usize {
     world.insert(20).await;
     let keyed =
         "SELECT outboxd.notify('orders', 'k' || n, '{}', ordering_key => 'k' || n % 2) FROM generate_series(1, 10) n";
-    sql::run(&world.app, keyed).await;
-    sql::run(&world.app, "SELECT outboxd.notify('other', 'o' || n, '{}') FROM generate_series(1, 10) n").await;
+    world.run(keyed).await;
+    world.run("SELECT outboxd.notify('other', 'o' || n, '{}') FROM generate_series(1, 10) n").await;
     60
 }
 
 /// Waits until so many instances have sent a heartbeat of late.
 async fn until_alive(world: &World, count: u32) {
     let alive = "stopped_at IS NULL AND heartbeat_at > clock_timestamp() - interval '2 s' AND id > 0";
-    sql::until(&world.app, &format!("SELECT count(*) = {count} FROM outboxd.instance WHERE {alive}")).await;
+    world.until_count(count, &format!("instance WHERE {alive}")).await;
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn a_schema_dropped_and_made_anew_is_served_without_a_restart() {
         let instance = world.setup.start().await;
         let mut sent = 0;
         for _ in 0..3 {
-            sql::run(&world.app, AHEAD).await;
+            world.run(AHEAD).await;
             sent += write(&world).await;
             world.provider.wait_for(sent, SOON).await;
             world.until_ended().await;
@@ -59,8 +59,8 @@ async fn a_schema_dropped_and_made_anew_is_served_without_a_restart() {
         }
         sent += write(&world).await;
         world.provider.wait_for(sent, SOON).await;
-        sql::until(&world.app, "SELECT count(*) = 60 FROM outboxd.notification_log WHERE status = 'SENT'").await;
-        let install: String = sql::value(&world.app, "SELECT install_id FROM outboxd.setting").await;
+        world.until_count(60, "notification_log WHERE status = 'SENT'").await;
+        let install: String = world.value("SELECT install_id FROM outboxd.setting").await;
         until_alive(&world, 1).await;
         world.notify(1).await;
         world.provider.wait_for(sent + 1, SOON).await;
@@ -86,8 +86,7 @@ async fn instances_do_not_take_each_others_numbers_in_a_schema_made_anew() {
     world.provider.wait_for(sent, SOON).await;
     world.until_ended().await.assert_nothing_lost();
     assert_eq!((first.drain().await, second.drain().await), (0, 0));
-    let left = "SELECT count(*) FROM outboxd.instance WHERE stopped_at IS NULL";
-    assert_eq!(sql::value::<i64>(&world.app, left).await, 0, "each signed off for itself");
+    assert_eq!(world.count("instance WHERE stopped_at IS NULL").await, 0, "each signed off for itself");
 }
 
 fn pg(program: &str, args: &[&str]) {
@@ -112,13 +111,13 @@ async fn a_dump_restored_in_place_is_served_without_a_restart() {
     let file = dump.path().join("dump");
     let (url, path) = (world.database.url(), file.to_str().unwrap().to_owned());
     pg("pg_dump", &["-Fc", "-d", &url, "-f", &path]);
-    sql::run(&world.app, AHEAD).await;
+    world.run(AHEAD).await;
     sent += write(&world).await;
     world.until_ended().await;
     pg("pg_restore", &["--clean", "--if-exists", "--single-transaction", "-d", &url, &path]);
     sent += write(&world).await;
     world.provider.wait_for(sent, SOON).await;
-    sql::until(&world.app, "SELECT count(*) = 120 FROM outboxd.notification_log WHERE status = 'SENT'").await;
+    world.until_count(120, "notification_log WHERE status = 'SENT'").await;
 }
 
 /// A channel with a limit: its topics are scanned from where they were, and the fast path leaves them out.
@@ -133,13 +132,13 @@ async fn what_is_numbered_anew_is_not_hidden_by_what_a_relay_remembers() {
     let app = database.connect().await;
     let mut stepped = Stepped::with(&database, &limited).await;
     let notify = "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 5)";
-    sql::run(&app, AHEAD).await;
-    sql::run(&app, notify).await;
+    app.run(AHEAD).await;
+    app.run(notify).await;
     assert_eq!(stepped.until_idle().await, 5);
     let anew = "TRUNCATE outboxd.outbox, outboxd.notification_log, outboxd.publication;
                 SELECT setval('outboxd.notification_log_id_seq', 1), setval('outboxd.outbox_seq', 1)";
-    sql::run(&app, anew).await;
-    sql::run(&app, notify).await;
+    app.run(anew).await;
+    app.run(notify).await;
     let mut pushed = 0;
     for _ in 0..5 {
         pushed += stepped.relay.pass().await.unwrap().pushed;
@@ -152,9 +151,9 @@ async fn what_is_numbered_anew_is_not_hidden_by_what_a_relay_remembers() {
 async fn a_session_that_remembers_another_schema_is_replaced() {
     let database = postgres::database().await;
     let (app, store) = (database.connect().await, Store::open(&config(&database, &[])).unwrap());
-    sql::run(&app, "INSERT INTO outboxd.event_stream (topic, position) VALUES ('order', 1)").await;
+    app.run("INSERT INTO outboxd.event_stream (topic, position) VALUES ('order', 1)").await;
     assert_eq!(store.event_topics("", 10).await.unwrap(), ["order"]);
-    sql::run(&app, "ALTER TABLE outboxd.event_stream ALTER COLUMN topic TYPE varchar(200)").await;
+    app.run("ALTER TABLE outboxd.event_stream ALTER COLUMN topic TYPE varchar(200)").await;
     let refused = store.event_topics("", 10).await;
     assert!(matches!(refused, Err(store::Error::Unavailable(_))), "{refused:?}");
     assert_eq!(store.event_topics("", 10).await.unwrap(), ["order"]);

@@ -10,7 +10,8 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::leader::{config, register};
-use crate::support::{postgres, sql};
+use crate::support::postgres;
+use crate::support::sql::Sql;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const TOPICS: [&str; 3] = ["a", "b", "c"];
@@ -38,8 +39,8 @@ async fn relays_that_race_for_new_rows_backlogs_and_due_rows_reserve_each_once()
     let app = database.connect().await;
     let topic = "CASE n % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'b' ELSE 'c' END";
     let notify = |rows| format!("SELECT outboxd.notify({topic}, 'r', '{{}}') FROM generate_series(1, {rows}) n");
-    sql::run(&app, &notify(5_000)).await;
-    sql::run(&app, "UPDATE outboxd.outbox SET retry_at = now() - interval '1 min' WHERE id % 4 = 0").await;
+    app.run(&notify(5_000)).await;
+    app.run("UPDATE outboxd.outbox SET retry_at = now() - interval '1 min' WHERE id % 4 = 0").await;
     let (mut racers, others) = (JoinSet::new(), Arc::new(Barrier::new(RELAYS)));
     for relay in 0..RELAYS {
         let (instance, writer, others) = (register(&app).await, database.connect().await, Arc::clone(&others));
@@ -50,7 +51,7 @@ async fn relays_that_race_for_new_rows_backlogs_and_due_rows_reserve_each_once()
             for round in 0..80 {
                 // Somebody writes meanwhile.
                 if relay == 0 && round < 50 {
-                    sql::run(&writer, &write).await;
+                    writer.run(&write).await;
                 }
                 reserved.extend(reserve(&store, instance, &others).await);
             }
@@ -64,6 +65,6 @@ async fn relays_that_race_for_new_rows_backlogs_and_due_rows_reserve_each_once()
     ids.sort_unstable();
     assert_eq!(ids, (1..=ROWS).collect::<Vec<_>>(), "each once");
     // And each stands under a publication of whoever reserved it.
-    let under_its_own = "SELECT count(*) FROM outboxd.outbox o JOIN outboxd.publication p ON o.id = ANY (p.ids) AND o.instance = p.instance";
-    assert_eq!(sql::value::<i64>(&app, under_its_own).await, ROWS);
+    let under_its_own = "outbox o JOIN outboxd.publication p ON o.id = ANY (p.ids) AND o.instance = p.instance";
+    assert_eq!(app.count(under_its_own).await, ROWS);
 }

@@ -3,7 +3,7 @@
 use crate::support::http;
 use crate::support::instance::Setup;
 use crate::support::provider::Reply;
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 /// The same configuration without a route for `orders`.
@@ -20,27 +20,19 @@ async fn rows_of_a_topic_without_a_route_wait_and_say_why_until_it_has_one() {
     let first = without_route(&world.setup).start().await;
     world.notify(5).await;
     world.insert(5).await;
-    let keyed = "SELECT outboxd.notify('orders', 'k', '{}', ordering_key => 'k')";
-    sql::run(&world.app, keyed).await;
+    world.run("SELECT outboxd.notify('orders', 'k', '{}', ordering_key => 'k')").await;
     // Another topic's is delivered meanwhile: the ones without a route stand in nobody's way.
-    sql::run(&world.app, "SELECT outboxd.notify('other', 'r', '{}')").await;
-    sql::until(&world.app, "SELECT status = 'SENT' FROM outboxd.notifications WHERE topic = 'other'").await;
-    sql::until(&world.app, "SELECT count(*) = 11 FROM outboxd.stuck WHERE reason = 'no route' AND topic = 'orders'")
-        .await;
-    let states = format!("{STATES} WHERE topic = 'orders'");
-    assert_eq!(sql::value::<String>(&world.app, &states).await, "QUEUED 0");
-    let published = "SELECT count(*) FROM outboxd.outbox WHERE published_at IS NOT NULL";
-    assert_eq!(sql::value::<i64>(&world.app, published).await, 0, "nobody here could deliver them");
-    sql::until(
-        &world.app,
-        "SELECT level = 'critical' AND value LIKE '%orders%' FROM outboxd.health WHERE name = 'routes'",
-    )
-    .await;
+    world.run("SELECT outboxd.notify('other', 'r', '{}')").await;
+    world.until("SELECT status = 'SENT' FROM outboxd.notifications WHERE topic = 'other'").await;
+    world.until_count(11, "stuck WHERE reason = 'no route' AND topic = 'orders'").await;
+    assert_eq!(world.value::<String>(&format!("{STATES} WHERE topic = 'orders'")).await, "QUEUED 0");
+    assert_eq!(world.count("outbox WHERE published_at IS NOT NULL").await, 0, "nobody here could deliver them");
+    world.until("SELECT level = 'critical' AND value LIKE '%orders%' FROM outboxd.health WHERE name = 'routes'").await;
     assert_eq!(world.provider.count(), 1);
     assert_eq!(first.drain().await, 0);
     let _second = world.setup.start().await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
-    sql::until(&world.app, "SELECT level = 'ok' FROM outboxd.health WHERE name = 'routes'").await;
+    world.until("SELECT level = 'ok' FROM outboxd.health WHERE name = 'routes'").await;
 }
 
 #[tokio::test]
@@ -55,7 +47,7 @@ async fn an_instance_without_a_topics_route_leaves_its_rows_to_one_that_has_it()
             world.notify(10).await;
         }
         world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
-        assert_eq!(sql::value::<String>(&world.app, STATES).await, "SENT 1", "{carrier:?}");
+        assert_eq!(world.value::<String>(STATES).await, "SENT 1", "{carrier:?}");
         assert_eq!(old.log().matches("no route for the topic").count(), 1, "told once: {}", old.log());
     });
     futures_util::future::join_all(carriers).await;
@@ -80,9 +72,9 @@ async fn a_claim_whose_holder_died_is_ended_by_an_instance_without_its_route_and
     world.notify(3).await;
     holder.exit_code().await;
     let other = without_route(&world.setup).start().await;
-    sql::until(&world.app, "SELECT count(*) = 3 FROM outboxd.stuck WHERE reason = 'no route'").await;
+    world.until_count(3, "stuck WHERE reason = 'no route'").await;
     let gone = "SELECT bool_and(status = 'QUEUED' AND attempts = 1 AND error LIKE 'worker % was gone before %') FROM outboxd.notifications";
-    assert!(sql::value::<bool>(&world.app, gone).await);
+    assert!(world.value::<bool>(gone).await);
     assert_eq!(other.drain().await, 0);
     let _last = world.setup.start().await;
     world.until_ended().await.assert_nothing_lost();
@@ -92,7 +84,7 @@ async fn a_claim_whose_holder_died_is_ended_by_an_instance_without_its_route_and
 async fn of_two_instances_the_one_without_a_topics_route_is_named_whichever_started_last() {
     for lacks_first in [true, false] {
         let world = World::new(Carrier::Memory).await;
-        sql::run(&world.app, "SELECT outboxd.pause('orders'), outboxd.notify('orders', 'r', '{}')").await;
+        world.run("SELECT outboxd.pause('orders'), outboxd.notify('orders', 'r', '{}')").await;
         let mut setups = [without_route(&world.setup), world.setup.clone()];
         if !lacks_first {
             setups.reverse();
@@ -105,7 +97,7 @@ async fn of_two_instances_the_one_without_a_topics_route_is_named_whichever_star
                        || (SELECT {which}(id) FROM outboxd.instance) || ' on %'
                FROM outboxd.health WHERE name = 'routes'"
         );
-        sql::until(&world.app, &told).await;
+        world.until(&told).await;
         let page = http::get(first.http_addr().await, "/topics", &["Accept: text/html"]).await;
         assert!(page.body.contains("not on 1 of 2 instances") && !page.body.contains("no route</span>"), "{page:?}");
     }
@@ -114,11 +106,11 @@ async fn of_two_instances_the_one_without_a_topics_route_is_named_whichever_star
 /// Seconds from the commit of so many rows of `orders` to the last SENT.
 async fn seconds_to_send(world: &World, rows: i32) -> f64 {
     let last = "SELECT coalesce(max(id), 0) FROM outboxd.notification_log";
-    let new = format!("FROM outboxd.notification_log WHERE id > {}", sql::value::<i64>(&world.app, last).await);
+    let new = format!("FROM outboxd.notification_log WHERE id > {}", world.value::<i64>(last).await);
     world.notify(rows).await;
-    sql::until(&world.app, &format!("SELECT count(*) FILTER (WHERE status = 'SENT') = {rows} {new}")).await;
+    world.until(&format!("SELECT count(*) FILTER (WHERE status = 'SENT') = {rows} {new}")).await;
     let took = format!("SELECT extract(epoch FROM max(finished_at) - min(created_at))::float8 {new}");
-    sql::value(&world.app, &took).await
+    world.value(&took).await
 }
 
 #[tokio::test]
@@ -136,12 +128,8 @@ async fn beside_an_instance_without_the_route_a_thousand_rows_take_no_longer() {
         );
         assert!(joined.max(beside) <= alone + 1.0, "{alone:.2} s became {joined:.2} s and {beside:.2} s");
         // What both have a route for goes through the queue that they share.
-        sql::run(&world.app, "SELECT outboxd.notify('other', 'r', '{}') FROM generate_series(1, 50)").await;
-        sql::until(
-            &world.app,
-            "SELECT count(*) = 50 FROM outboxd.notification_log WHERE topic = 'other' AND status = 'SENT'",
-        )
-        .await;
+        world.run("SELECT outboxd.notify('other', 'r', '{}') FROM generate_series(1, 50)").await;
+        world.until_count(50, "notification_log WHERE topic = 'other' AND status = 'SENT'").await;
         // Nor does what it held die with the one that has the route.
         world.provider.answer(Reply::hang());
         world.notify(300).await;
@@ -165,6 +153,6 @@ async fn split_roles_deliver_each_row_once_beside_a_worker_without_its_route() {
             println!("{carrier:?}: 100 rows took {:.1} s", seconds_to_send(&world, 100).await);
         }
         world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
-        assert_eq!(sql::value::<String>(&world.app, STATES).await, "SENT 1", "{carrier:?}");
+        assert_eq!(world.value::<String>(STATES).await, "SENT 1", "{carrier:?}");
     }
 }

@@ -10,8 +10,9 @@ use crate::support::instance::Setup;
 use crate::support::pgbouncer::PgBouncer;
 use crate::support::postgres::{self, Database, connect};
 use crate::support::provider::{Provider, Reply};
+use crate::support::sql::Sql;
+use crate::support::verdict;
 use crate::support::world::{Carrier, World};
-use crate::support::{sql, verdict};
 
 /// Each would stop, slow or twist a session that has only the server's own defaults.
 const ODD: [(&str, &str); 17] = [
@@ -36,13 +37,13 @@ const ODD: [(&str, &str); 17] = [
 
 /// Rows of every kind: new ones, with a key, for the producer, and such that have to be tried again.
 async fn write_rows(client: &Client) {
-    sql::run(client, "SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 40) n").await;
+    client.run("SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 40) n").await;
     let keyed =
         "SELECT outboxd.notify('orders', 'k' || n, '{}', ordering_key => 'k' || n % 3) FROM generate_series(1, 30) n";
-    sql::run(client, keyed).await;
+    client.run(keyed).await;
     let plain = "INSERT INTO outboxd.notification_log (topic, recipient, payload)
                  SELECT 'orders', 'p' || n, '{}' FROM generate_series(1, 30) n";
-    sql::run(client, plain).await;
+    client.run(plain).await;
 }
 
 /// Every fifth recipient is refused once.
@@ -55,7 +56,7 @@ fn some_are_tried_again(provider: &Provider) {
 
 async fn set_for_database(admin: &Client, database: &Database, settings: &[(&str, &str)]) {
     for (name, value) in settings {
-        sql::run(admin, &format!("ALTER DATABASE {} SET {name} = {value}", database.name)).await;
+        admin.run(&format!("ALTER DATABASE {} SET {name} = {value}", database.name)).await;
     }
 }
 
@@ -77,14 +78,14 @@ async fn every_command_works(url: &str) {
 /// As long as this transaction is open, the locks of every serializable one stay to be seen.
 async fn keep_serializable_locks(database: &Database) -> Client {
     let watcher = database.connect().await;
-    sql::run(&watcher, "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM pg_class").await;
+    watcher.run("BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM pg_class").await;
     watcher
 }
 
 async fn assert_nobody_was_serializable(watcher: &Client) {
     let locks = "SELECT count(*) FROM pg_locks WHERE mode = 'SIReadLock' AND pid IS DISTINCT FROM pg_backend_pid()
                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    assert_eq!(sql::value::<i64>(watcher, locks).await, 0, "a transaction of ours was serializable");
+    assert_eq!(watcher.value::<i64>(locks).await, 0, "a transaction of ours was serializable");
 }
 
 /// What is set in the sessions of instances is written down with their heartbeats.
@@ -98,11 +99,11 @@ async fn note_settings(admin: &Client) {
                     RETURN NULL;
                 END $$;
                 CREATE TRIGGER note AFTER UPDATE ON outboxd.instance FOR EACH ROW EXECUTE FUNCTION public.note()";
-    sql::run(admin, note).await;
+    admin.run(note).await;
 }
 
 async fn assert_settings_were_pinned(admin: &Client) {
-    let noted: Vec<String> = sql::values(admin, "SELECT DISTINCT settings FROM public.noted").await;
+    let noted: Vec<String> = admin.values("SELECT DISTINCT settings FROM public.noted").await;
     assert_eq!(noted, ["pg_catalog, pg_temp; on; on; postgres; 1s; read committed; off"]);
 }
 
@@ -175,10 +176,10 @@ async fn plainly_owned() -> (Database, Client) {
     let database = postgres::empty_database().await;
     let admin = database.connect().await;
     let owner = format!("owner_{}", database.name);
-    sql::run(&admin, &format!("CREATE ROLE {owner} LOGIN; ALTER DATABASE {} OWNER TO {owner}", database.name)).await;
+    admin.run(&format!("CREATE ROLE {owner} LOGIN; ALTER DATABASE {} OWNER TO {owner}", database.name)).await;
     // The roles are the server's; where a first database made them, this one may not make them again.
     drop(postgres::database().await);
-    sql::run(&admin, &format!("GRANT outboxd_audience TO {owner}")).await;
+    admin.run(&format!("GRANT outboxd_audience TO {owner}")).await;
     let mut client = connect(&database.url_as(&owner)).await;
     migrate::run(&mut client, migrate::Install::Always).await.unwrap();
     (database, client)
@@ -189,10 +190,10 @@ async fn row_level_security_switched_on_by_somebody_hides_nothing_from_us() {
     let (database, owner) = plainly_owned().await;
     let admin = database.connect().await;
     let tables = "SELECT c.oid::regclass::text FROM pg_class c WHERE c.relnamespace = 'outboxd'::regnamespace AND c.relkind = 'r'";
-    for table in sql::values::<String>(&admin, tables).await {
+    for table in admin.values::<String>(tables).await {
         let enable =
             format!("ALTER TABLE {table} ENABLE ROW LEVEL SECURITY; ALTER TABLE {table} FORCE ROW LEVEL SECURITY");
-        sql::run(&admin, &enable).await;
+        admin.run(&enable).await;
     }
     let provider = Provider::start();
     some_are_tried_again(&provider);
@@ -204,8 +205,8 @@ async fn row_level_security_switched_on_by_somebody_hides_nothing_from_us() {
     write_rows(&app).await;
     let verdict = verdict::until_ended(&admin, &provider).await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
-    let seen = "SELECT count(*) FROM outboxd.notifications WHERE status = 'SENT'";
-    assert_eq!((sql::value::<i64>(&operator, seen).await, sql::value::<i64>(&owner, seen).await), (100, 100));
+    let seen = "notifications WHERE status = 'SENT'";
+    assert_eq!((operator.count(seen).await, owner.count(seen).await), (100, 100));
     assert_eq!(instance.drain().await, 0);
 }
 
@@ -214,7 +215,7 @@ async fn every_table_has_a_policy_that_lets_the_grants_decide() {
     let client = postgres::database().await.connect().await;
     let bare = "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'outboxd'::regnamespace AND c.relkind = 'r'
                    AND NOT EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname = 'grants_decide' AND p.polroles = '{0}')";
-    assert_eq!(sql::values::<String>(&client, bare).await, [""; 0]);
+    assert_eq!(client.values::<String>(bare).await, [""; 0]);
 }
 
 /// What notify() takes in one encoding a provider could not be sent in another; and in SQL_ASCII nobody knows.
@@ -225,7 +226,7 @@ async fn a_database_that_is_not_utf8_is_refused_by_every_command() {
     let route = [("OUTBOXD_CHANNELS_PUSH_URL", "https://push.example"), ("OUTBOXD_ROUTES_DEFAULT_CHANNELS", "push")];
     for encoding in ["LATIN1", "SQL_ASCII"] {
         let name = format!("not_utf8_{}", encoding.to_lowercase());
-        sql::run(&admin, &format!("CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")).await;
+        admin.run(&format!("CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")).await;
         let said = format!("the database {name} is encoded in {encoding}");
         let url = server.url(&name);
         for args in [&["migrate"][..], &["run"]] {
@@ -235,7 +236,7 @@ async fn a_database_that_is_not_utf8_is_refused_by_every_command() {
         let ran = outboxd(&url, &["check"], &route).await;
         assert!(ran.code == 78 && ran.out.contains(&said), "{ran:?}");
         let schema = "SELECT to_regnamespace('outboxd') IS NULL";
-        assert!(sql::value::<bool>(&connect(&url).await, schema).await, "nothing was begun");
+        assert!(connect(&url).await.value::<bool>(schema).await, "nothing was begun");
     }
 }
 
@@ -244,35 +245,33 @@ async fn a_database_that_is_not_utf8_is_refused_by_every_command() {
 async fn functions_and_views_do_the_same_in_sessions_with_odd_settings() {
     let database = postgres::database().await;
     let admin = database.connect().await;
-    sql::run(&admin, "CREATE VIEW public.audience AS SELECT 'r'::text AS recipient, '{}'::jsonb AS payload").await;
-    sql::run(&admin, "GRANT SELECT ON public.audience TO outboxd_audience").await;
+    admin.run("CREATE VIEW public.audience AS SELECT 'r'::text AS recipient, '{}'::jsonb AS payload").await;
+    admin.run("GRANT SELECT ON public.audience TO outboxd_audience").await;
     let operator = database.connect_as_member_of("outboxd_operator").await;
     let app = database.connect_as_member_of("outboxd_app").await;
     let theirs = "SET standard_conforming_strings = off; SET escape_string_warning = off; SET plpgsql.extra_errors = 'all';
                   SET quote_all_identifiers = on; SET default_transaction_isolation = 'serializable'; SET DateStyle = 'SQL, DMY';
                   SET IntervalStyle = 'iso_8601'; SET transform_null_equals = on; SET array_nulls = off";
     for client in [&operator, &app] {
-        sql::run(client, theirs).await;
+        client.run(theirs).await;
     }
-    sql::run(
-        &app,
-        "SELECT outboxd.notify('t', 'r', '{}'), outboxd.notify('t', 'r', '{}', dedup_key => 'd', ordering_key => 'k')",
-    )
-    .await;
-    sql::run(&app, r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1, "dedup_key": "d"}]')"#).await;
-    sql::run(&app, "SELECT outboxd.publish('t', 'k', '{}')").await;
-    sql::run(&app, "SELECT * FROM outboxd.receive('c', 'm'); SELECT outboxd.respond('c', 'm', '1')").await;
-    sql::run(&operator, "SELECT outboxd.create_schedule('a', ' @daily ', 'UTC', 't', 'public.audience')").await;
-    sql::run(&operator, "SELECT outboxd.create_schedule('b', '*/5  9 * * 1-5', 'UTC', 't', 'public.audience')").await;
-    sql::run(&operator, "SELECT outboxd.alter_schedule('b', '0 9 * * *'), outboxd.drop_schedule('a')").await;
+    let called =
+        "SELECT outboxd.notify('t', 'r', '{}'), outboxd.notify('t', 'r', '{}', dedup_key => 'd', ordering_key => 'k')";
+    app.run(called).await;
+    app.run(r#"SELECT outboxd.notify_many('t', '[{"recipient": "r", "payload": 1, "dedup_key": "d"}]')"#).await;
+    app.run("SELECT outboxd.publish('t', 'k', '{}')").await;
+    app.run("SELECT * FROM outboxd.receive('c', 'm'); SELECT outboxd.respond('c', 'm', '1')").await;
+    operator.run("SELECT outboxd.create_schedule('a', ' @daily ', 'UTC', 't', 'public.audience')").await;
+    operator.run("SELECT outboxd.create_schedule('b', '*/5  9 * * 1-5', 'UTC', 't', 'public.audience')").await;
+    operator.run("SELECT outboxd.alter_schedule('b', '0 9 * * *'), outboxd.drop_schedule('a')").await;
     let act =
         "SELECT outboxd.cancel(1), outboxd.retry(1), outboxd.retry_dead('t'), outboxd.pause('t'), outboxd.resume('t'),
                       outboxd.pause_channel('c'), outboxd.resume_channel('c'), outboxd.replay_events('t', now())";
-    sql::run(&operator, act).await;
-    sql::run(&operator, "SELECT * FROM outboxd.retry_where('{}', false); SELECT * FROM outboxd.cancel_where('{\"topic\": \"t\"}', false)").await;
+    operator.run(act).await;
+    operator.run("SELECT * FROM outboxd.retry_where('{}', false); SELECT * FROM outboxd.cancel_where('{\"topic\": \"t\"}', false)").await;
     let views = "SELECT relname::text FROM pg_class WHERE relnamespace = 'outboxd'::regnamespace AND relkind = 'v' AND left(relname, 1) <> '_'";
-    for view in sql::values::<String>(&admin, views).await {
-        sql::run(&operator, &format!("SELECT * FROM outboxd.{view}")).await;
+    for view in admin.values::<String>(views).await {
+        operator.run(&format!("SELECT * FROM outboxd.{view}")).await;
     }
     tokio::time::timeout(Duration::from_secs(1), verdict::assert_rows_are_legal(&admin)).await.expect("at once");
 }

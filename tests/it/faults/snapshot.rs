@@ -7,7 +7,8 @@ use outboxd::store::claim::{Case, Key};
 use outboxd::store::record::Sent;
 
 use super::{Stepped, outcomes};
-use crate::support::{postgres, sql};
+use crate::support::postgres;
+use crate::support::sql::Sql;
 
 const ROUNDS: usize = 12;
 const ROWS: usize = 2_000;
@@ -29,7 +30,7 @@ async fn a_held_snapshot_leaves_polls_claims_and_records_as_fast_as_they_were() 
     let (client, mut idle) = (database.connect().await, database.connect().await);
     // When vacuum comes is decided here.
     for table in ["notification_log", "outbox", "publication"] {
-        sql::run(&client, &format!("ALTER TABLE outboxd.{table} SET (autovacuum_enabled = off)")).await;
+        client.run(&format!("ALTER TABLE outboxd.{table} SET (autovacuum_enabled = off)")).await;
     }
     let mut stepped = Stepped::on(&database).await;
     let mut consumer = stepped.queue.consumer("worker").await.unwrap();
@@ -43,11 +44,11 @@ async fn a_held_snapshot_leaves_polls_claims_and_records_as_fast_as_they_were() 
         // As autovacuum does under load: nothing can be removed, and the statements are planned anew. Here it finds
         // only dead rows and says that the table is empty.
         if number == ROUNDS / 3 {
-            sql::run(&client, "VACUUM (ANALYZE)").await;
+            client.run("VACUUM (ANALYZE)").await;
         }
-        sql::run(&client, &notify).await;
+        client.run(&notify).await;
         if number == ROUNDS * 2 / 3 {
-            sql::run(&client, "VACUUM (ANALYZE)").await;
+            client.run("VACUUM (ANALYZE)").await;
         }
         rounds.push(work_off(&mut stepped, &mut *consumer).await);
     }

@@ -2,28 +2,15 @@
 
 use std::time::Duration;
 
+use super::fallback::{BACK, LEFT, times, world_on};
 use crate::support::http;
 use crate::support::instance::Instance;
 use crate::support::proxy::{Fault, Proxy};
-use crate::support::redis::{RedisServer, unique_prefix};
-use crate::support::world::{Carrier, World};
-use crate::support::{sql, stream, wait};
+use crate::support::redis::RedisServer;
+use crate::support::sql::Sql;
+use crate::support::{stream, wait};
 
 const AWAY: &str = "Redis is away at the start";
-const LEFT: &str = "Redis is away; deliveries go on through this process";
-const BACK: &str = "Redis answers; deliveries go through it again";
-
-async fn world_on(url: &str, kind: &str, fallback_after: &str) -> World {
-    let mut world = World::new(Carrier::Memory).await;
-    let prefix = unique_prefix();
-    world.setup = world.setup.clone().redis(url, kind, &prefix).set("queue.fallback_after", fallback_after);
-    world.prefix = prefix;
-    world
-}
-
-fn times(instance: &Instance, text: &str) -> usize {
-    instance.log().matches(text).count()
-}
 
 async fn readyz(instance: &mut Instance) -> u16 {
     http::get(instance.http_addr().await, "/readyz", &[]).await.status
@@ -41,10 +28,10 @@ async fn a_start_without_redis_delivers_and_goes_through_it_when_it_answers() {
         world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
         assert_eq!(times(&instance, LEFT), 1);
         assert_eq!(readyz(&mut instance).await, 200);
-        let said: String = sql::value(&world.app, "SELECT value FROM outboxd.health WHERE name = 'queue'").await;
+        let said: String = world.value("SELECT value FROM outboxd.health WHERE name = 'queue'").await;
         assert!(said.starts_with("1 of 1 instance without Redis"), "{said}");
         // An event waits for it.
-        sql::run(&world.app, "SELECT outboxd.publish('order', 'k', '{}')").await;
+        world.run("SELECT outboxd.publish('order', 'k', '{}')").await;
         server.restart();
         instance.wait_for_log(BACK).await;
         world.notify(50).await;
@@ -52,7 +39,7 @@ async fn a_start_without_redis_delivers_and_goes_through_it_when_it_answers() {
         wait::until("messages go through Redis", async || instance.metric("outboxd_queue_fallback", &[]).await == 0.0)
             .await;
         stream::wait_for(&server, &stream::key(&world.prefix, "order"), 1, Duration::from_secs(15)).await;
-        sql::until(&world.app, "SELECT level = 'ok' FROM outboxd.health WHERE name = 'queue'").await;
+        world.until("SELECT level = 'ok' FROM outboxd.health WHERE name = 'queue'").await;
         assert_eq!(instance.drain().await, 0);
     }
 }
@@ -76,9 +63,9 @@ async fn what_a_redis_lost_before_a_start_without_it_is_published_again() {
     // Published into Redis, and nobody there to take it.
     let relay = world.setup.clone().roles("producer,relay").start().await;
     world.notify(100).await;
-    sql::until(&world.app, "SELECT count(*) = 100 FROM outboxd.outbox WHERE state = 'published'").await;
-    sql::until(&world.app, "SELECT count(*) = 0 FROM outboxd.publication").await;
-    sql::until(&world.app, "SELECT max(queue_counter) > 0 FROM outboxd.instance").await;
+    world.until_count(100, "outbox WHERE state = 'published'").await;
+    world.until_count(0, "publication").await;
+    world.until("SELECT max(queue_counter) > 0 FROM outboxd.instance").await;
     assert_eq!(relay.drain().await, 0);
     server.kill();
     let mut instance = world.setup.start().await;
@@ -100,7 +87,7 @@ async fn with_never_or_split_roles_an_instance_starts_without_redis_and_waits() 
     }
     world.notify(20).await;
     assert_eq!(readyz(&mut whole).await, 503);
-    sql::until(&world.app, "SELECT level = 'critical' FROM outboxd.health WHERE name = 'queue'").await;
+    world.until("SELECT level = 'critical' FROM outboxd.health WHERE name = 'queue'").await;
     assert_eq!(world.provider.count(), 0);
     server.restart();
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
@@ -119,7 +106,7 @@ async fn an_instance_that_never_saw_redis_stops_cleanly() {
         }
         assert_eq!(instance.drain().await, 0, "{fallback_after}");
         let signed_off = "SELECT bool_and(stopped_at IS NOT NULL) FROM outboxd.instance";
-        assert!(sql::value::<bool>(&world.app, signed_off).await, "{fallback_after}");
+        assert!(world.value::<bool>(signed_off).await, "{fallback_after}");
     }
 }
 
@@ -133,7 +120,7 @@ async fn a_redis_that_may_evict_is_not_used_when_it_answers_later() {
     server.restart();
     instance.wait_for_log("maxmemory-policy is allkeys-lru").await;
     let why = "SELECT value LIKE '%maxmemory-policy is allkeys-lru; set it to noeviction%' FROM outboxd.health WHERE name = 'queue'";
-    sql::until(&world.app, why).await;
+    world.until(why).await;
     world.notify(20).await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
     assert_eq!(times(&instance, BACK), 0);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use outboxd::store::migrate::{self, Install};
 
 use crate::support::instance::Instance;
-use crate::support::sql::{run, until, value, values};
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 /// The lock under which the turn of a key is given.
@@ -17,10 +17,10 @@ const KEYED: &str = "SELECT outboxd.notify('orders', 'r', '{}', ordering_key => 
 async fn a_stranger_who_holds_the_lock_of_a_key_delays_none_of_its_rows() {
     let world = World::new(Carrier::Memory).await;
     let stranger = world.database.connect_as_stranger().await;
-    run(&stranger, TAKEN).await;
-    run(&world.app, KEYED).await;
+    stranger.run(TAKEN).await;
+    world.run(KEYED).await;
     let _instance = world.setup.start().await;
-    until(&world.app, "SELECT bool_and(status = 'SENT') FROM outboxd.notification_log").await;
+    world.until("SELECT bool_and(status = 'SENT') FROM outboxd.notification_log").await;
 }
 
 /// Takes this lock and keeps it, as an audience: its code runs under the daemon's own login.
@@ -32,9 +32,9 @@ async fn hoard(world: &World, taken: &str) -> Instance {
          SELECT outboxd.create_schedule('hoard', '* * * * *', 'UTC', 'other', 'evil.hoard')",
         taken.replace("SELECT", "PERFORM")
     );
-    run(&world.app, &audience).await;
+    world.run(&audience).await;
     let instance = world.setup.start().await;
-    until(&world.app, HOARDED).await;
+    world.until(HOARDED).await;
     instance
 }
 
@@ -46,9 +46,9 @@ const HOARDED: &str = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activi
 async fn a_lock_that_an_audience_holds_delays_none_of_a_keys_rows() {
     let world = World::new(Carrier::Memory).await;
     let _instance = hoard(&world, TAKEN).await;
-    run(&world.app, KEYED).await;
-    until(&world.app, "SELECT bool_and(status = 'SENT') FROM outboxd.notification_log WHERE topic = 'orders'").await;
-    assert!(value::<bool>(&world.app, HOARDED).await, "it holds it still");
+    world.run(KEYED).await;
+    world.until("SELECT bool_and(status = 'SENT') FROM outboxd.notification_log WHERE topic = 'orders'").await;
+    assert!(world.value::<bool>(HOARDED).await, "it holds it still");
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn a_lock_that_an_audience_holds_delays_no_migration() {
     let mut owner = world.database.connect().await;
     let migrated = tokio::time::timeout(Duration::from_secs(30), migrate::run(&mut owner, Install::Always)).await;
     migrated.expect("nobody waits for an audience").unwrap();
-    assert!(value::<bool>(&world.app, HOARDED).await, "it holds it still");
+    assert!(world.value::<bool>(HOARDED).await, "it holds it still");
 }
 
 /// Whatever marks a session that reads an audience, a stranger cannot take it first.
@@ -66,28 +66,25 @@ async fn a_lock_that_an_audience_holds_delays_no_migration() {
 async fn a_stranger_who_holds_the_locks_of_readings_delays_no_schedule() {
     let world = World::new(Carrier::Memory).await;
     let stranger = world.database.connect_as_stranger().await;
-    run(&stranger, "SELECT pg_advisory_lock(1869968482, n) FROM generate_series(0, 1000) n").await;
-    run(
-        &world.app,
-        "CREATE VIEW public.people AS SELECT 'r'::text AS recipient, '{}'::jsonb AS payload;
-         GRANT SELECT ON public.people TO outboxd_audience;
-         SELECT outboxd.create_schedule('s', '* * * * *', 'UTC', 'other', 'public.people')",
-    )
-    .await;
+    stranger.run("SELECT pg_advisory_lock(1869968482, n) FROM generate_series(0, 1000) n").await;
+    let created = "CREATE VIEW public.people AS SELECT 'r'::text AS recipient, '{}'::jsonb AS payload;
+                   GRANT SELECT ON public.people TO outboxd_audience;
+                   SELECT outboxd.create_schedule('s', '* * * * *', 'UTC', 'other', 'public.people')";
+    world.run(created).await;
     let _instance = world.setup.start().await;
-    until(&world.app, "SELECT coalesce(bool_or(state IN ('prepared', 'released')), false) FROM outboxd.schedule_runs").await;
+    world.until("SELECT coalesce(bool_or(state IN ('prepared', 'released')), false) FROM outboxd.schedule_runs").await;
 }
 
 #[tokio::test]
 async fn an_operators_action_gives_the_next_row_its_turn_past_a_strangers_lock() {
     let world = World::new(Carrier::Memory).await;
     let stranger = world.database.connect_as_stranger().await;
-    run(&stranger, TAKEN).await;
-    run(&world.app, KEYED).await;
-    let first: i64 = value(&world.app, "SELECT min(id) FROM outboxd.outbox").await;
-    run(&world.app, &format!("SELECT outboxd.cancel({first})")).await;
+    stranger.run(TAKEN).await;
+    world.run(KEYED).await;
+    let first: i64 = world.value("SELECT min(id) FROM outboxd.outbox").await;
+    world.run(&format!("SELECT outboxd.cancel({first})")).await;
     let states = "SELECT state::text FROM outboxd.outbox ORDER BY seq";
-    assert_eq!(values::<String>(&world.app, states).await, ["ready", "blocked"]);
+    assert_eq!(world.values::<String>(states).await, ["ready", "blocked"]);
 }
 
 /// What the lock is for: an operator's transaction may stay open, and the relay does not wait for it.
@@ -95,14 +92,14 @@ async fn an_operators_action_gives_the_next_row_its_turn_past_a_strangers_lock()
 async fn a_turn_that_an_operator_is_giving_is_left_to_him() {
     let world = World::new(Carrier::Memory).await;
     let operator = world.database.connect_as_member_of("outboxd_operator").await;
-    run(&world.app, KEYED).await;
-    let first: i64 = value(&world.app, "SELECT min(id) FROM outboxd.outbox").await;
-    run(&operator, &format!("BEGIN; SELECT outboxd.cancel({first})")).await;
+    world.run(KEYED).await;
+    let first: i64 = world.value("SELECT min(id) FROM outboxd.outbox").await;
+    operator.run(&format!("BEGIN; SELECT outboxd.cancel({first})")).await;
     let held = "SELECT outboxd._is_held_by_us(hashtextextended('outboxd turn k', hashtextextended('orders', 0)))";
-    assert!(value::<bool>(&world.app, held).await);
-    run(&operator, "ROLLBACK").await;
-    assert!(!value::<bool>(&world.app, held).await);
+    assert!(world.value::<bool>(held).await);
+    operator.run("ROLLBACK").await;
+    assert!(!world.value::<bool>(held).await);
     let stranger = world.database.connect_as_stranger().await;
-    run(&stranger, TAKEN).await;
-    assert!(!value::<bool>(&world.app, held).await);
+    stranger.run(TAKEN).await;
+    assert!(!world.value::<bool>(held).await);
 }

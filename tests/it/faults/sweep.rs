@@ -15,8 +15,9 @@ use outboxd::store::publish::OrderingKey;
 use outboxd::store::repair::{Scan, Undelivered};
 
 use crate::leader::{config, register};
+use crate::support::postgres;
+use crate::support::sql::{self, Sql};
 use crate::support::world::{Carrier, World, message};
-use crate::support::{postgres, sql};
 
 const ONE: FreshScan<'_> = FreshScan { last_id: i64::MAX, overlap: 500, skip: &[], only: None, rows_max: 1 };
 const MINUTE: Duration = Duration::from_secs(60);
@@ -28,24 +29,19 @@ async fn one_scan_tells_the_claims_to_be_ended_and_how_long_what_is_published_ha
     let client = database.connect().await;
     let store = Store::open(&config(&database, &[])).unwrap();
     let instance = register(&client).await;
-    sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 5)").await;
+    client.run("SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 5)").await;
     let scanned = store.scan_live(ALL).await.unwrap();
     assert_eq!((scanned.expired.len(), scanned.published_for), (0, None), "ready rows wait for nobody's claim");
 
     store.reserve_fresh(ONE, instance, &[]).await.unwrap();
     let waited = store.scan_live(ALL).await.unwrap().published_for.expect("one is published");
     assert!(waited < MINUTE, "{waited:?}");
-    sql::run(&client, "UPDATE outboxd.outbox SET published_at = now() - interval '1 min' WHERE state = 'published'")
-        .await;
+    client.run("UPDATE outboxd.outbox SET published_at = now() - interval '1 min' WHERE state = 'published'").await;
     let waited = store.scan_live(ALL).await.unwrap().published_for.expect("it still is");
     assert!(waited >= MINUTE && waited < 2 * MINUTE, "{waited:?}");
 
     // Claimed: one under a lease that is over, one by an instance that is dead, one by one that lives.
-    sql::run(
-        &client,
-        "UPDATE outboxd.outbox SET state = 'processing', epoch = 1, instance = id, lease_until = now() + (id - 1.5) * interval '1 h' WHERE id <= 3",
-    )
-    .await;
+    client.run("UPDATE outboxd.outbox SET state = 'processing', epoch = 1, instance = id, lease_until = now() + (id - 1.5) * interval '1 h' WHERE id <= 3").await;
     let scanned = store.scan_live(Scan { dead: &[2], ..ALL }).await.unwrap();
     let mut ids: Vec<i64> = scanned.expired.iter().map(|claim| claim.id).collect();
     ids.sort_unstable();
@@ -64,9 +60,9 @@ async fn a_step_goes_over_no_more_pages_than_asked_and_the_steps_together_over_a
     let database = postgres::database().await;
     let client = database.connect().await;
     let store = Store::open(&config(&database, &[])).unwrap();
-    sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3000)").await;
+    client.run("SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3000)").await;
     let claim = "UPDATE outboxd.outbox SET state = 'processing', epoch = 1, instance = 1, lease_until = now() - interval '1 h' WHERE id % 100 = 0";
-    sql::run(&client, claim).await;
+    client.run(claim).await;
     let (mut found, mut page) = (Vec::new(), 0);
     loop {
         let scanned = store.scan_live(Scan { page, pages_max: 5, claims_max: 1_000, ..ALL }).await.unwrap();
@@ -87,11 +83,8 @@ async fn a_step_goes_over_no_more_pages_than_asked_and_the_steps_together_over_a
     assert_eq!(found, (1..=30).map(|n| n * 100).collect::<Vec<i64>>());
     // The pages are read, and no other: whatever the statistics say, and with a plan for any parameters.
     let sql = include_str!("../../../sql/queries/relay/find_expired_leases.sql");
-    sql::run(
-        &client,
-        &format!("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; PREPARE scan AS {sql}"),
-    )
-    .await;
+    let set = format!("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; PREPARE scan AS {sql}");
+    client.run(&set).await;
     let read = sql::rows_read(&client, "outbox", "EXECUTE scan ('{}', true, 10, 0, 5)").await;
     assert!((1..=600).contains(&read), "five of more than 25 pages have at most a fifth of the 3000 rows: {read}");
 }
@@ -100,10 +93,10 @@ async fn a_step_goes_over_no_more_pages_than_asked_and_the_steps_together_over_a
 async fn what_is_published_again_comes_from_no_more_pages_than_asked() {
     let database = postgres::database().await;
     let client = database.connect().await;
-    sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3000)").await;
-    sql::run(&client, "UPDATE outboxd.outbox SET state = 'published', instance = 1, published_at = now()").await;
+    client.run("SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3000)").await;
+    client.run("UPDATE outboxd.outbox SET state = 'published', instance = 1, published_at = now()").await;
     let on_five = "SELECT count(*) FROM outboxd.outbox WHERE (ctid::text::point)[0] BETWEEN 20 AND 24";
-    let on_five: i64 = sql::value(&client, on_five).await;
+    let on_five: i64 = client.value(on_five).await;
     let republish = include_str!("../../../sql/queries/relay/republish.sql");
     let none: Option<Vec<i32>> = None;
     let row = client.query_one(republish, &[&none, &0i64, &false, &20i64, &5i64, &false]).await.unwrap();
@@ -118,7 +111,7 @@ async fn a_scan_of_keys_reads_no_more_of_them_than_asked_and_goes_on_where_it_wa
     let client = database.connect().await;
     let store = Store::open(&config(&database, &[])).unwrap();
     let keyed = "SELECT outboxd.notify(t, 'r', '{}', ordering_key => 'k' || 10 + n) FROM unnest('{a,b}'::text[]) t, generate_series(1, 13) n";
-    sql::run(&client, keyed).await;
+    client.run(keyed).await;
     let (mut found, mut after, mut scans) = (Vec::new(), Some(OrderingKey::default()), 0);
     while let Some(from) = after {
         let (keys, next) = store.waiting_keys(&from, 10).await.unwrap();
@@ -137,7 +130,7 @@ async fn a_sweep_does_not_end_a_claim_that_is_in_its_own_instances_hands() {
     let (client, config) = (database.connect().await, config(&database, &[]));
     let store = Store::open(&config).unwrap();
     let instance = register(&client).await;
-    sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 2)").await;
+    client.run("SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 2)").await;
     store.claim(&[message(1, 0), message(2, 0)], instance, Duration::ZERO).await.unwrap();
     // The lease of each is over: it could not be renewed, for whatever reason. One call is under way, the other's is
     // lost.
@@ -158,10 +151,10 @@ async fn a_sweep_does_not_end_a_claim_that_is_in_its_own_instances_hands() {
     let mut state = SweepState::new(&config.reconcile);
     assert_eq!(repair.pass(&mut state).await.leases_ended, 1);
     let states = "SELECT string_agg(state::text, ' ' ORDER BY id) FROM outboxd.outbox";
-    assert_eq!(sql::value::<String>(&client, states).await, "processing ready");
+    assert_eq!(client.value::<String>(states).await, "processing ready");
     calls.end([1].into_iter());
     assert_eq!(repair.pass(&mut state).await.leases_ended, 1);
-    assert_eq!(sql::value::<String>(&client, states).await, "ready ready");
+    assert_eq!(client.value::<String>(states).await, "ready ready");
 }
 
 #[tokio::test]
@@ -173,7 +166,7 @@ async fn a_repair_that_fails_does_not_keep_the_others_from_running() {
                   CREATE FUNCTION curse() RETURNS trigger LANGUAGE plpgsql AS $$
                   BEGIN IF old.instance = -1 THEN RAISE 'cursed'; END IF; RETURN old; END $$;
                   CREATE TRIGGER curse BEFORE DELETE ON outboxd.publication FOR EACH ROW EXECUTE FUNCTION curse()";
-    sql::run(&world.app, cursed).await;
+    world.run(cursed).await;
     let mut holder = world.setup.clone().failpoints("after_claim=abort").start().await;
     world.notify(5).await;
     holder.exit_code().await;
@@ -219,20 +212,20 @@ async fn what_is_in_an_instances_process_is_not_taken_for_lost_by_redis() {
             "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, fallback_since, host, version, claimed_through)
              SELECT '1 min', 1, '{{}}', v.*, 'test', '0', now() + interval '1 min' FROM (VALUES ({row}::timestamptz)) v RETURNING id"
         );
-        instances.push(sql::value::<i32>(&client, &insert).await);
+        instances.push(client.value::<i32>(&insert).await);
     }
     for which in [Undelivered::InRedis(Duration::ZERO), Undelivered::Overtaken(Duration::ZERO)] {
-        sql::run(&client, "DELETE FROM outboxd.outbox").await;
-        sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3)").await;
+        client.run("DELETE FROM outboxd.outbox").await;
+        client.run("SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3)").await;
         for instance in &instances {
             store.reserve_fresh(ONE, *instance, &[]).await.unwrap();
         }
         assert_eq!(store.republish(which).await.unwrap(), 1, "{which:?}");
         let published = "SELECT instance FROM outboxd.outbox WHERE state = 'published' ORDER BY 1";
-        assert_eq!(sql::values::<i32>(&client, published).await, instances[1..], "{which:?}");
+        assert_eq!(client.values::<i32>(published).await, instances[1..], "{which:?}");
     }
     // Their own death is another matter.
-    sql::run(&client, "UPDATE outboxd.instance SET heartbeat_at = now() - interval '2 min'").await;
+    client.run("UPDATE outboxd.instance SET heartbeat_at = now() - interval '2 min'").await;
     let dead = store.dead_instances(0, 2 * MINUTE).await.unwrap();
     let with_their_queues: Vec<i32> = dead.iter().filter(|dead| dead.memory).map(|dead| dead.id).collect();
     assert_eq!(with_their_queues, instances[1..]);
@@ -246,19 +239,19 @@ async fn of_a_publication_cut_short_only_the_row_that_an_open_transaction_holds_
         let (client, mut operator) = (database.connect().await, database.connect().await);
         let store = Store::open(&config(&database, &[])).unwrap();
         let instance = register(&client).await;
-        sql::run(&client, "SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3)").await;
+        client.run("SELECT outboxd.notify('orders', 'r', '{}') FROM generate_series(1, 3)").await;
         store.reserve_fresh(FreshScan { rows_max: 3, ..ONE }, instance, &[]).await.unwrap();
         let open = operator.transaction().await.unwrap();
         open.batch_execute("SELECT outboxd.cancel(2)").await.unwrap();
         let states = "SELECT string_agg(state::text, ' ' ORDER BY id) FROM outboxd.outbox";
         let recall = async || store.recall_publications(Duration::ZERO, 10).await.unwrap();
         assert_eq!(recall().await, 2);
-        assert_eq!(sql::value::<String>(&client, states).await, "ready published ready");
+        assert_eq!(client.value::<String>(states).await, "ready published ready");
         // Its turn comes again with every sweep, for as long as it is locked.
         assert_eq!(recall().await, 0);
         open.batch_execute(end).await.unwrap();
         assert_eq!(recall().await, u64::from(end == "ROLLBACK"));
-        assert_eq!(sql::value::<String>(&client, states).await, left);
-        assert_eq!(sql::value::<i64>(&client, "SELECT count(*) FROM outboxd.publication").await, 0, "{end}");
+        assert_eq!(client.value::<String>(states).await, left);
+        assert_eq!(client.count("publication").await, 0, "{end}");
     }
 }

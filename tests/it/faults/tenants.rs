@@ -6,7 +6,7 @@ use tokio_postgres::Client;
 
 use crate::support::instance::{Instance, Setup};
 use crate::support::provider::{Provider, Reply};
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -52,7 +52,7 @@ impl Street {
             "SELECT outboxd.notify('hostile-' || n % {topics}, format('http://127.%s.%s.%s:{port}/', 1 + n / 60000, n / 250 % 240, 1 + n % 250), '{{}}')
                FROM generate_series(1, {HOSTILE_ROWS}) n"
         );
-        sql::run(&self.app, &notify).await;
+        self.app.run(&notify).await;
     }
 
     /// One row for a host that answers. Seconds until it was SENT.
@@ -60,8 +60,8 @@ impl Street {
         let url = self.honest.url("/hook");
         let id: i64 = self.app.query_one("SELECT outboxd.notify($1, $2, '{}')", &[&topic, &url]).await.unwrap().get(0);
         let row = format!("FROM outboxd.notification_log WHERE id = {id}");
-        sql::until(&self.app, &format!("SELECT status = 'SENT' {row}")).await;
-        sql::value(&self.app, &format!("SELECT extract(epoch FROM finished_at - created_at)::float8 {row}")).await
+        self.app.until(&format!("SELECT status = 'SENT' {row}")).await;
+        self.app.value(&format!("SELECT extract(epoch FROM finished_at - created_at)::float8 {row}")).await
     }
 }
 
@@ -78,7 +78,7 @@ async fn honest_rows_are_sent(carrier: Carrier, concurrency: i64, hostile_topics
         waits.push(street.single("honest").await);
         waits.push(street.single("elsewhere").await);
     }
-    let ended: i64 = sql::value(&street.app, "SELECT count(*) FROM outboxd.attempts").await;
+    let ended: i64 = street.app.count("attempts").await;
     println!(
         "{carrier:?}, {concurrency} calls, {hostile_topics} hostile topics: waits {waits:.2?}, {ended} calls ended"
     );
@@ -136,12 +136,11 @@ async fn one_hanging_host_of_many_costs_the_others_of_its_topic_nothing_beyond_i
             "SELECT outboxd.notify('hooks', format('http://127.0.%s.1:{port}/', {host}), '{{}}') FROM generate_series(1, {rows}) n"
         )
     };
-    sql::run(&street.app, &notify(1_000, "0", hanging)).await;
+    street.app.run(&notify(1_000, "0", hanging)).await;
     street.hanging.wait_for(8, SOON).await;
-    sql::run(&street.app, &notify(OTHERS, "n % 100", other)).await;
-    let sent = format!("SELECT count(*) = {OTHERS} FROM outboxd.notification_log WHERE status = 'SENT'");
-    sql::until(&street.app, &sent).await;
+    street.app.run(&notify(OTHERS, "n % 100", other)).await;
+    street.app.until(&format!("SELECT count(*) = {OTHERS} FROM outboxd.notification_log WHERE status = 'SENT'")).await;
     // Half of the instance's calls, as shipped; none of them had to end.
     assert_eq!(street.hanging.count(), 8);
-    assert_eq!(sql::value::<i64>(&street.app, "SELECT count(*) FROM outboxd.attempts").await, 0);
+    assert_eq!(street.app.count("attempts").await, 0);
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use outboxd::queue::{Message, Queue};
 
 use super::Stepped;
-use crate::support::{postgres, sql};
+use crate::support::postgres;
+use crate::support::sql::Sql;
 
 fn notify(topic: &str, rows: i32) -> String {
     format!("SELECT outboxd.notify('{topic}', 'r', '{{}}') FROM generate_series(1, {rows})")
@@ -31,11 +32,11 @@ async fn topics_that_nobody_has_seen_are_found_by_the_next_poll() {
     let database = postgres::database().await;
     let app = database.connect().await;
     let mut stepped = Stepped::on(&database).await;
-    sql::run(&app, &notify("known", 10)).await;
+    app.run(&notify("known", 10)).await;
     assert_eq!(stepped.until_idle().await, 10);
-    sql::run(&app, &notify("new", 1)).await;
+    app.run(&notify("new", 1)).await;
     assert_eq!(stepped.relay.pass().await.unwrap().pushed, 1);
-    sql::run(&app, "SELECT outboxd.notify('new ' || n, 'r', '{}') FROM generate_series(1, 300) n").await;
+    app.run("SELECT outboxd.notify('new ' || n, 'r', '{}') FROM generate_series(1, 300) n").await;
     assert_eq!(stepped.relay.pass().await.unwrap().pushed, 300);
     let topics: HashSet<_> = taken(&*stepped.queue).await.into_iter().map(|message| message.topic).collect();
     assert_eq!(topics.len(), 302);
@@ -46,17 +47,15 @@ async fn a_single_row_is_published_by_one_poll_however_long_another_topics_backl
     let database = postgres::database().await;
     let app = database.connect().await;
     let mut stepped = Stepped::on(&database).await;
-    sql::run(&app, &notify("big", 20_000)).await;
+    app.run(&notify("big", 20_000)).await;
     // Already there when the relay begins; while it goes through the backlog; and when the backlog's part of the window
     // is full.
     for poll in 1..=10 {
-        sql::run(&app, &notify("small", 1)).await;
+        app.run(&notify("small", 1)).await;
         stepped.relay.pass().await.unwrap();
-        let published = "SELECT count(*) FROM outboxd.outbox WHERE topic = 'small' AND state = 'published'";
-        assert_eq!(sql::value::<i64>(&app, published).await, poll);
+        assert_eq!(app.count("outbox WHERE topic = 'small' AND state = 'published'").await, poll);
     }
-    let waiting = "SELECT count(*) FROM outboxd.outbox WHERE topic = 'big' AND state = 'ready'";
-    assert!(sql::value::<i64>(&app, waiting).await > 15_000);
+    assert!(app.count("outbox WHERE topic = 'big' AND state = 'ready'").await > 15_000);
     let in_front = taken(&*stepped.queue).await.iter().position(|message| *message.topic == *"small").unwrap();
     assert!(in_front <= 500, "{in_front} were in front of the first");
 }
@@ -66,8 +65,8 @@ async fn two_backlogs_take_turns() {
     let database = postgres::database().await;
     let app = database.connect().await;
     let mut stepped = Stepped::on(&database).await;
-    sql::run(&app, &notify("a", 20_000)).await;
-    sql::run(&app, &notify("b", 20_000)).await;
+    app.run(&notify("a", 20_000)).await;
+    app.run(&notify("b", 20_000)).await;
     let mut pushed = (0, 0);
     for _ in 0..20 {
         stepped.relay.pass().await.unwrap();
@@ -85,10 +84,10 @@ async fn rows_that_fell_due_take_turns_by_topic_too() {
     let app = database.connect().await;
     let mut stepped = Stepped::on(&database).await;
     for (topic, rows) in [("big", 5_000), ("small", 1)] {
-        sql::run(&app, &notify(topic, rows)).await;
+        app.run(&notify(topic, rows)).await;
     }
     // The one was due last of all.
-    sql::run(&app, "UPDATE outboxd.outbox SET retry_at = now() - interval '1 min' + id * interval '1 ms'").await;
+    app.run("UPDATE outboxd.outbox SET retry_at = now() - interval '1 min' + id * interval '1 ms'").await;
     stepped.relay.pass().await.unwrap();
     let messages = taken(&*stepped.queue).await;
     assert!(messages.iter().any(|message| *message.topic == *"small") && messages.len() > 100, "{}", messages.len());
@@ -100,35 +99,34 @@ async fn of_a_paused_topic_no_row_is_reserved_and_all_go_when_it_is_resumed() {
     let app = database.connect().await;
     let mut stepped = Stepped::on(&database).await;
     // One that the relay knows, and one that it has never seen.
-    sql::run(&app, &notify("known", 1)).await;
+    app.run(&notify("known", 1)).await;
     assert_eq!(stepped.until_idle().await, 1);
     for topic in ["known", "unknown"] {
-        sql::run(&app, &format!("SELECT outboxd.pause('{topic}')")).await;
+        app.run(&format!("SELECT outboxd.pause('{topic}')")).await;
     }
     stepped.learn_pauses().await;
     for topic in ["known", "unknown"] {
-        sql::run(&app, &notify(topic, 500)).await;
+        app.run(&notify(topic, 500)).await;
     }
     // Some were put back long ago, when the pause came between their publication and their claim.
     let put_back =
         "UPDATE outboxd.outbox SET retry_at = now() - interval '3 days' WHERE state = 'ready' AND id % 5 = 0";
-    sql::run(&app, put_back).await;
+    app.run(put_back).await;
     for _ in 0..20 {
         assert_eq!(stepped.relay.pass().await.unwrap().pushed, 0);
     }
-    let reserved = "SELECT count(*) FROM outboxd.outbox WHERE state = 'ready' AND published_at IS NOT NULL";
-    assert_eq!(sql::value::<i64>(&app, reserved).await, 0);
+    assert_eq!(app.count("outbox WHERE state = 'ready' AND published_at IS NOT NULL").await, 0);
     // It does not keep the others waiting, nor the window full.
-    sql::run(&app, &notify("other", 100)).await;
+    app.run(&notify("other", 100)).await;
     assert_eq!(stepped.until_idle().await, 100);
 
     for topic in ["known", "unknown"] {
-        sql::run(&app, &format!("SELECT outboxd.resume('{topic}')")).await;
+        app.run(&format!("SELECT outboxd.resume('{topic}')")).await;
     }
     stepped.learn_pauses().await;
     stepped.relay.rescan();
     assert_eq!(stepped.until_idle().await, 1_000);
-    assert_eq!(sql::value::<i64>(&app, "SELECT count(*) FROM outboxd.outbox WHERE state = 'ready'").await, 0);
+    assert_eq!(app.count("outbox WHERE state = 'ready'").await, 0);
 }
 
 #[tokio::test]
@@ -138,7 +136,7 @@ async fn more_due_topics_than_a_batch_has_rows_take_turns() {
     let mut stepped = Stepped::on(&database).await;
     let due = "SELECT outboxd.notify('t' || n, 'r', '{}') FROM generate_series(1, 1200) n;
                UPDATE outboxd.outbox SET retry_at = now() - interval '1 s'";
-    sql::run(&app, due).await;
+    app.run(due).await;
     let mut pushed = Vec::new();
     while pushed.iter().sum::<u64>() < 1_200 {
         pushed.push(stepped.relay.pass().await.unwrap().pushed);

@@ -9,9 +9,10 @@ use outboxd::store::migrate;
 use crate::leader::config;
 use crate::support::command::outboxd;
 use crate::support::instance::Setup;
+use crate::support::postgres;
 use crate::support::provider::Reply;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
-use crate::support::{postgres, sql};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -20,21 +21,16 @@ const SOON: Duration = Duration::from_secs(20);
 async fn migrate_as_a_newer_binary_would(world: &World) {
     let mut newer = world.database.connect().await;
     let version = migrate::newest() + 1;
-    sql::run(
-        &newer,
-        &format!(
-            "BEGIN;
-             ALTER TABLE outboxd.notification_log ADD COLUMN shade text;
-             ALTER TABLE outboxd.outbox ADD COLUMN shade text;
-             ALTER TABLE outboxd.attempt ADD COLUMN shade text DEFAULT 'grey';
-             ALTER TABLE outboxd.instance ADD COLUMN shade text;
-             ALTER TABLE outboxd.topic ADD COLUMN shade text;
-             CREATE TABLE outboxd.shade (name text PRIMARY KEY);
-             INSERT INTO outboxd.refinery_schema_history (version, name, applied_on, checksum) VALUES ({version}, 'add_shades', '', '0');
-             COMMIT"
-        ),
-    )
-    .await;
+    let begun = format!("BEGIN;
+        ALTER TABLE outboxd.notification_log ADD COLUMN shade text;
+        ALTER TABLE outboxd.outbox ADD COLUMN shade text;
+        ALTER TABLE outboxd.attempt ADD COLUMN shade text DEFAULT 'grey';
+        ALTER TABLE outboxd.instance ADD COLUMN shade text;
+        ALTER TABLE outboxd.topic ADD COLUMN shade text;
+        CREATE TABLE outboxd.shade (name text PRIMARY KEY);
+        INSERT INTO outboxd.refinery_schema_history (version, name, applied_on, checksum) VALUES ({version}, 'add_shades', '', '0');
+        COMMIT");
+    newer.run(&begun).await;
     let install = newer.transaction().await.unwrap();
     for (_, sql) in migrate::FUNCTIONS.iter().chain(migrate::VIEWS) {
         install.batch_execute(sql).await.unwrap();
@@ -48,7 +44,7 @@ async fn notify(world: &World, rounds: std::ops::Range<u32>) {
         let notify = format!(
             "SELECT outboxd.notify('orders', 'k' || n || ' {round}', '{{}}', ordering_key => 'k' || n) FROM generate_series(1, 20) n"
         );
-        sql::run(&world.app, &notify).await;
+        world.run(&notify).await;
         world.insert(10).await;
     }
 }
@@ -60,7 +56,7 @@ async fn an_older_instance_delivers_on_beside_a_newer_schema_also_after_a_restar
         Some("1") if call.recipient().ends_with('3') => Reply::status(503),
         _ => Reply::ok().after(Duration::from_millis(20)),
     });
-    let mut old = world.setup.start().await;
+    let old = world.setup.start().await;
     notify(&world, 0..5).await;
     world.provider.wait_for(50, SOON).await;
     migrate_as_a_newer_binary_would(&world).await;
@@ -76,13 +72,10 @@ async fn an_older_instance_delivers_on_beside_a_newer_schema_also_after_a_restar
     verdict.assert_nothing_lost().assert_duplicates_explained();
     assert_eq!(late.drain().await, 0);
     let failed_first = "SELECT array_agg(id) FROM outboxd.notification_log WHERE recipient LIKE '%3'";
-    let failed_first: Vec<i64> = sql::value(&world.app, failed_first).await;
+    let failed_first: Vec<i64> = world.value(failed_first).await;
     assert!(verdict.repeated.iter().all(|id| failed_first.contains(id)), "{verdict:?}");
     assert_in_order(&world);
-    assert_eq!(
-        sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.notification_log WHERE status = 'SENT'").await,
-        360
-    );
+    assert_eq!(world.count("notification_log WHERE status = 'SENT'").await, 360);
 }
 
 /// Each key's rounds came one after the other.
@@ -113,7 +106,7 @@ async fn an_older_binary_leaves_a_newer_schema_alone_and_says_why() {
         "{said}"
     );
     assert!(said.contains("use a binary at least as new as the newest instance"), "{said}");
-    let installed: String = sql::value(&world.app, "SELECT sql_installed FROM outboxd.setting").await;
+    let installed: String = world.value("SELECT sql_installed FROM outboxd.setting").await;
     assert_eq!(installed, "99.0.0 aa");
 }
 
@@ -128,5 +121,5 @@ async fn instances_that_start_at_once_on_an_empty_database_all_start() {
     let client = database.connect().await;
     let asking = Session::open(&config(&database, &[])).await.unwrap();
     assert_eq!(migrate::schema_version(&asking).await.unwrap(), migrate::newest());
-    sql::until(&client, "SELECT count(*) = 3 FROM outboxd.workers WHERE state = 'alive'").await;
+    client.until_count(3, "workers WHERE state = 'alive'").await;
 }

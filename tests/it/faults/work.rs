@@ -5,7 +5,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::support::provider::Reply;
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -33,8 +33,7 @@ async fn a_worker_killed_after_the_claim_and_before_the_call_leaves_unknown_outc
         let world = killed_at(carrier, "after_claim=abort").await;
         let _second = world.setup.start().await;
         world.until_ended().await.assert_nothing_lost().assert_duplicates_explained();
-        let unknown: i64 =
-            sql::value(&world.app, "SELECT count(*) FROM outboxd.attempts WHERE outcome = 'unknown'").await;
+        let unknown: i64 = world.count("attempts WHERE outcome = 'unknown'").await;
         assert!(unknown > 0, "each claim without an outcome is visible");
     }
 }
@@ -72,7 +71,7 @@ async fn a_worker_killed_after_the_record_and_before_the_ack_repeats_nothing() {
         let mut first = world.setup.clone().failpoints("after_record=abort").start().await;
         world.notify(1).await;
         first.exit_code().await;
-        assert_eq!(sql::value::<String>(&world.app, "SELECT status FROM outboxd.notifications").await, "SENT");
+        assert_eq!(world.value::<String>("SELECT status FROM outboxd.notifications").await, "SENT");
         let _second = world.setup.start().await;
         world.notify(5).await;
         world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
@@ -100,14 +99,14 @@ async fn a_worker_stopped_beyond_its_lease_cannot_undo_what_happened_since() {
     world.provider.wait_for(1, SOON).await;
     first.signal(Signal::SIGSTOP);
     let mut second = world.setup.start().await;
-    sql::until(&world.app, "SELECT status = 'SENT' FROM outboxd.notifications").await;
+    world.until("SELECT status = 'SENT' FROM outboxd.notifications").await;
     second.wait_for_log("an instance is dead; its leases end").await;
     first.signal(Signal::SIGCONT);
     first.wait_for_log("this process stood still").await;
-    sql::until(&world.app, "SELECT count(*) = 1 FROM outboxd.attempts WHERE outcome = 'late failure'").await;
+    world.until_count(1, "attempts WHERE outcome = 'late failure'").await;
     let verdict = world.until_ended().await;
     verdict.assert_nothing_lost().assert_duplicates_explained();
-    assert_eq!(sql::value::<String>(&world.app, "SELECT status FROM outboxd.notifications").await, "SENT");
+    assert_eq!(world.value::<String>("SELECT status FROM outboxd.notifications").await, "SENT");
     assert_eq!(second.log().matches("an instance is dead").count(), 1, "told once: {}", second.log());
     assert!(!second.log().contains("Counts {"), "counts are fields: {}", second.log());
 }
@@ -134,7 +133,7 @@ async fn a_drain_that_takes_too_long_exits_75_and_records_what_it_cut_off_as_unk
     world.notify(1).await;
     world.provider.wait_for(1, SOON).await;
     assert_eq!(first.drain().await, 75);
-    let outcome: String = sql::value(&world.app, "SELECT outcome FROM outboxd.attempts").await;
+    let outcome: String = world.value("SELECT outcome FROM outboxd.attempts").await;
     assert_eq!(outcome, "unknown");
     world.provider.answer(Reply::ok());
     let _second = setup.start().await;
@@ -150,11 +149,8 @@ async fn a_job_that_always_kills_its_worker_ends_failed() {
         deadly.start().await.exit_code().await;
     }
     let _healthy = world.setup.start().await;
-    sql::until(&world.app, "SELECT status = 'FAILED' FROM outboxd.notifications").await;
-    assert_eq!(
-        sql::value::<i64>(&world.app, "SELECT count(*) FROM outboxd.attempts WHERE outcome = 'unknown'").await,
-        4
-    );
+    world.until("SELECT status = 'FAILED' FROM outboxd.notifications").await;
+    assert_eq!(world.count("attempts WHERE outcome = 'unknown'").await, 4);
     assert_eq!(world.provider.count(), 0);
 }
 
@@ -166,7 +162,7 @@ async fn what_was_in_a_process_that_died_days_ago_is_sent_by_the_next() {
                 VALUES (now() - interval '3 days', '3 s', 1, '{relay,worker}', 'memory', 'old', '0');
                 UPDATE outboxd.outbox SET state = 'published', published_at = now() - interval '3 days',
                                           instance = (SELECT id FROM outboxd.instance)";
-    sql::run(&world.app, died).await;
+    world.run(died).await;
     let _next = world.setup.start().await;
     world.until_ended().await.assert_nothing_lost().assert_no_duplicate();
 }

@@ -9,8 +9,8 @@ use tokio::net::TcpStream;
 use super::{idle, with_token};
 use crate::support::http::{Answer, ask, get, post, post_bytes};
 use crate::support::prometheus::Scrape;
-use crate::support::sql::run;
-use crate::support::{postgres, sql, wait};
+use crate::support::sql::Sql;
+use crate::support::{postgres, wait};
 
 const TOKEN: &str = "Authorization: Bearer hunter2-hunter2-hunter2";
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
@@ -40,7 +40,7 @@ async fn without_tokens_what_came_through_a_proxy_is_refused_with_what_to_do() {
     }
     assert_eq!(get(addr, "/metrics", &[]).await.status, 200);
     let client = database.connect().await;
-    assert_eq!(sql::value::<i64>(&client, "SELECT count(*) FROM outboxd.audit").await, 0);
+    assert_eq!(client.count("audit").await, 0);
     let (_guarded, addr) = with_token().await;
     assert_eq!(get(addr, "/metrics", &[TOKEN, "X-Forwarded-For: 192.0.2.1", "Via: 1.1 proxy"]).await.status, 200);
 }
@@ -189,10 +189,10 @@ async fn neither_a_session_nor_a_ticket_is_good_without_the_installations_key() 
     let live = format!("/v1/live?topic=order&ticket={}", ticket.json()["ticket"].as_str().unwrap());
     assert_eq!(first.drain().await, 0);
     let admin = database.connect().await;
-    run(&admin, "CREATE TABLE public.kept AS SELECT signing_key FROM outboxd.setting").await;
+    admin.run("CREATE TABLE public.kept AS SELECT signing_key FROM outboxd.setting").await;
     // Whoever is let in is told next that there is no Redis.
     for (key, taken) in [("DEFAULT", (401, 401)), ("(SELECT signing_key FROM public.kept)", (200, 501))] {
-        run(&admin, &format!("UPDATE outboxd.setting SET signing_key = {key}")).await;
+        admin.run(&format!("UPDATE outboxd.setting SET signing_key = {key}")).await;
         let mut instance = setup.start().await;
         let addr = instance.http_addr().await;
         assert_eq!(get(addr, "/version", &[TOKEN]).await.status, 200, "the token is the same");
@@ -214,12 +214,12 @@ async fn instances_of_one_installation_take_each_others_sessions_and_no_others()
     let mut third = changed.start().await;
     assert_eq!(get(third.http_addr().await, "/v1/health", &[&cookie]).await.status, 401, "the token was changed");
     let admin = database.connect().await;
-    sql::run(&admin, "UPDATE outboxd.setting SET signing_key = DEFAULT").await;
+    admin.run("UPDATE outboxd.setting SET signing_key = DEFAULT").await;
     let mut fourth = setup.start().await;
     assert_eq!(get(fourth.http_addr().await, "/v1/health", &[&cookie]).await.status, 401, "the key was changed");
     let readers = "SELECT string_agg(r, ',' ORDER BY r) FROM unnest(ARRAY['outboxd_app', 'outboxd_operator', 'outboxd_reader', 'outboxd_audience', 'outboxd_service']) r
                     WHERE has_column_privilege(r, 'outboxd.setting', 'signing_key', 'SELECT')";
-    assert_eq!(sql::value::<String>(&admin, readers).await, "outboxd_service");
+    assert_eq!(admin.value::<String>(readers).await, "outboxd_service");
 }
 
 #[tokio::test]

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tokio_postgres::Client;
 
+use crate::support::postgres;
 use crate::support::provider::Reply;
-use crate::support::redis::{RedisServer, unique_prefix};
+use crate::support::redis::RedisServer;
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
-use crate::support::{postgres, sql};
 
 const SOON: Duration = Duration::from_secs(20);
 /// For a busy machine: a sweep that takes long rests up to 5 s.
@@ -25,7 +26,7 @@ async fn i8_everything_recovers_within_its_time_once_the_parts_are_healthy_again
 
 /// The database's clock: from now on all is well.
 async fn healthy(app: &Client) {
-    sql::run(app, "CREATE TABLE healthy AS SELECT clock_timestamp() AS at").await;
+    app.run("CREATE TABLE healthy AS SELECT clock_timestamp() AS at").await;
 }
 
 /// Seconds until the last row was delivered.
@@ -34,8 +35,7 @@ async fn recovered(world: &World, app: &Client) -> f64 {
         .await
         .assert_nothing_lost()
         .assert_duplicates_explained();
-    sql::value(
-        app,
+    app.value(
         "SELECT extract(epoch FROM max(l.finished_at) - min(h.at))::float8 FROM outboxd.notification_log l, healthy h",
     )
     .await
@@ -68,8 +68,7 @@ async fn dead_worker() -> (&'static str, f64, f64) {
 
 async fn redis_lost() -> (&'static str, f64, f64) {
     let mut redis = RedisServer::forgetful();
-    let mut world = World::new(Carrier::Memory).await;
-    world.setup = world.setup.clone().redis(redis.url(), "stream", &unique_prefix());
+    let world = World::over(redis.url(), "stream").await;
     let _instance = world.start_in_the_middle(Duration::from_millis(50)).await;
     redis.kill();
     redis.launch();

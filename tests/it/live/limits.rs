@@ -6,18 +6,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::world::World;
-use crate::support::{http, sql, wait};
+use crate::support::sql::Sql;
+use crate::support::{http, wait};
 
 use super::Scene;
 use super::client::{Client, positions};
 
 async fn with(key: &'static str, value: impl Into<toml::Value>) -> Scene {
-    let change = |mut world: World| {
-        world.setup = world.setup.set(key, value);
-        world
-    };
-    Scene::with(change).await
+    Scene::with(|world| world.set(key, value)).await
 }
 
 /// Waits until so many sessions have ended for this reason.
@@ -40,7 +36,7 @@ async fn a_slow_client_is_dropped_with_a_reason_and_the_others_miss_nothing() {
     let mut published = 0;
     while scene.instance.metric("outboxd_live_closed_total", &[("reason", "slow")]).await == 0.0 {
         assert!(published < 600, "it is never too slow");
-        sql::run(&scene.world.app, large).await;
+        scene.world.run(large).await;
         assert_eq!(positions(&quick.events(20).await), (published + 1..=published + 20).collect::<Vec<i64>>());
         published += 20;
     }
@@ -59,7 +55,7 @@ async fn a_burst_makes_nobody_slow_who_reads() {
         client.ready().await;
         clients.push(client);
     }
-    sql::run(&scene.world.app, "SELECT outboxd.publish('order', 'k', '{}') FROM generate_series(1, 2000)").await;
+    scene.world.run("SELECT outboxd.publish('order', 'k', '{}') FROM generate_series(1, 2000)").await;
     let read = clients.iter_mut().map(async |client| positions(&client.events(2_000).await));
     for got in futures_util::future::join_all(read).await {
         assert_eq!(got, (1..=2_000).collect::<Vec<i64>>());
@@ -180,11 +176,7 @@ async fn connect_from(source: &str, scene: &Scene, token: &str) -> Client {
 #[tokio::test]
 async fn a_full_instance_takes_from_whom_has_most_and_nobody_keeps_the_others_out() {
     let tokens = "[tokens.shop]\ntoken = \"k3Rz8vQm1LxT5yWd\"\nscope = \"read\"\npayloads = true\n[tokens.ops]\ntoken = \"p9Bn4cJf7HsG2aXe\"\nscope = \"read\"\npayloads = true\n[tokens.etc]\ntoken = \"z2Wq6eRt8YuI0oPa\"\nscope = \"read\"\npayloads = true\n";
-    let change = |mut world: World| {
-        world.setup = world.setup.toml(tokens).set("live.sessions_max", 12);
-        world
-    };
-    let scene = Scene::with(change).await;
+    let scene = Scene::with(|world| world.toml(tokens).set("live.sessions_max", 12)).await;
     let (shop, ops, etc) = ("k3Rz8vQm1LxT5yWd", "p9Bn4cJf7HsG2aXe", "z2Wq6eRt8YuI0oPa");
     let mut held = Vec::new();
     for token in [[shop; 6], [ops; 6]].concat() {

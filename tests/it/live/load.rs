@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
-use crate::support::sql;
-use crate::support::world::World;
+use crate::support::sql::Sql;
 
 use super::Scene;
 use super::client::Client;
@@ -24,11 +23,7 @@ fn resident(pid: i32) -> u64 {
 async fn thousands_of_sessions_hear_an_event_soon_and_cost_little() {
     let asked = std::env::var("OUTBOXD_LIVE_SESSIONS").ok().and_then(|count| count.parse().ok());
     let count: usize = asked.unwrap_or(500);
-    let change = |mut world: World| {
-        world.setup = world.setup.set("live.sessions_max", count as i64);
-        world
-    };
-    let scene = Scene::with(change).await;
+    let scene = Scene::with(|world| world.set("live.sessions_max", count as i64)).await;
     let before = resident(scene.instance.pid());
     let started = Instant::now();
     let mut clients: Vec<Client> = Vec::new();
@@ -42,13 +37,13 @@ async fn thousands_of_sessions_hear_an_event_soon_and_cost_little() {
     let mut last = Vec::new();
     for _ in 0..ROUNDS {
         let sent = Instant::now();
-        sql::run(&scene.world.app, "SELECT outboxd.publish('order', 'k', to_jsonb(repeat('x', 200)))").await;
+        scene.world.run("SELECT outboxd.publish('order', 'k', to_jsonb(repeat('x', 200)))").await;
         join_all(clients.iter_mut().map(|client| client.events(1))).await;
         last.push(sent.elapsed());
     }
     last.sort();
     let after = resident(scene.instance.pid());
-    sql::run(&scene.world.app, "SELECT outboxd.publish('order', 'k', to_jsonb(repeat('x', 200000)))").await;
+    scene.world.run("SELECT outboxd.publish('order', 'k', to_jsonb(repeat('x', 200000)))").await;
     join_all(clients.iter_mut().map(|client| client.events(1))).await;
     let long = resident(scene.instance.pid());
     let mb = |bytes: u64| bytes as f64 / f64::from(1 << 20);

@@ -1,7 +1,7 @@
 //! What is missing is told; what Redis loses and gets back is neither missed nor heard twice.
 
-use crate::support::redis::{RedisServer, unique_prefix};
-use crate::support::sql;
+use crate::support::redis::RedisServer;
+use crate::support::sql::Sql;
 use crate::support::stream;
 use crate::support::world::World;
 
@@ -9,13 +9,9 @@ use super::Scene;
 use super::client::{Client, positions};
 
 async fn on(redis: &RedisServer) -> (Scene, String) {
-    let prefix = unique_prefix();
-    let scene = Scene::with(|mut world: World| {
-        world.setup = world.setup.redis(redis.url(), "stream", &prefix);
-        world
-    })
-    .await;
-    (scene, stream::key(&prefix, "order"))
+    let scene = Scene::on(World::over(redis.url(), "stream").await).await;
+    let key = stream::key(&scene.world.prefix, "order");
+    (scene, key)
 }
 
 #[tokio::test]
@@ -43,7 +39,7 @@ async fn what_the_stream_no_longer_holds_is_told_as_a_gap() {
 async fn a_client_that_was_away_for_long_gets_the_newest_thousand() {
     let redis = RedisServer::forgetful();
     let (scene, _) = on(&redis).await;
-    sql::run(&scene.world.app, "SELECT outboxd.publish('order', 'k', '{}') FROM generate_series(1, 1200)").await;
+    scene.world.run("SELECT outboxd.publish('order', 'k', '{}') FROM generate_series(1, 1200)").await;
     scene.appended().await;
     let mut client = scene.connect("topic=order&after=100").await;
     let gap = client.message().await;

@@ -3,7 +3,6 @@
 use crate::support::browser::Browser;
 use crate::support::http::post;
 use crate::support::proxy::{Fault, Proxy};
-use crate::support::world::World;
 
 use super::Scene;
 
@@ -11,11 +10,9 @@ const FEED: &str = include_str!("../../../examples/live/feed.js");
 
 #[tokio::test]
 async fn the_feed_of_the_example_hears_events_in_a_browser_and_goes_on_after_a_cut() {
-    let change = |mut world: World| {
-        world.setup = world.setup.set("tokens.shop.token", "shop-token-0123456789").set("tokens.shop.scope", "write");
-        world
-    };
-    let scene = Scene::with(change).await;
+    let scene =
+        Scene::with(|world| world.set("tokens.shop.token", "shop-token-0123456789").set("tokens.shop.scope", "write"))
+            .await;
     let proxy = Proxy::before(scene.addr).await;
     let bearer = "Authorization: Bearer shop-token-0123456789";
     let answer = post(scene.addr, "/v1/live/tickets", &[bearer], r#"{"topics": ["order", "quiz"]}"#).await;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::http::{Answer, post, post_bytes};
-use crate::support::world::World;
-use crate::support::{sql, wait};
+use crate::support::sql::Sql;
+use crate::support::wait;
 
 use super::Scene;
 use super::client::{Client, positions};
@@ -33,11 +33,7 @@ allowed_origins = ["https://shop.example"]
 "#;
 
 async fn guarded() -> Scene {
-    let change = |mut world: World| {
-        world.setup = world.setup.toml(TOKENS);
-        world
-    };
-    Scene::with(change).await
+    Scene::with(|world| world.toml(TOKENS)).await
 }
 
 async fn ask_ticket(scene: &Scene, token: &str, body: &Value) -> Answer {
@@ -99,8 +95,7 @@ async fn a_forged_or_expired_ticket_opens_nothing_and_an_open_session_ends_with_
         let refused = scene.refused(&format!("topic=order&ticket={wrong}"), &[]).await;
         assert_eq!(refused.status, 401, "{wrong}: {refused:?}");
     }
-    let bearer = format!("Bearer {SHOP}");
-    let both = scene.refused("topic=order&ticket=x", &[("Authorization", &bearer)]).await;
+    let both = scene.refused("topic=order&ticket=x", &[("Authorization", &format!("Bearer {SHOP}"))]).await;
     assert_eq!(both.status, 401, "a wrong ticket is not saved by a token");
 }
 
@@ -168,11 +163,7 @@ async fn tickets_are_for_those_who_may_write_and_for_what_they_may() {
 
 #[tokio::test]
 async fn a_ticket_and_a_token_have_only_so_many_sessions_and_the_next_is_told_why() {
-    let change = |mut world: World| {
-        world.setup = world.setup.toml(TOKENS).set("live.sessions_max", 60);
-        world
-    };
-    let scene = Scene::with(change).await;
+    let scene = Scene::with(|world| world.toml(TOKENS).set("live.sessions_max", 60)).await;
     let body = json!({ "topics": ["order"] });
     let (first, second) =
         (ticket(&scene, &body).await, ticket(&scene, &json!({ "topics": ["order", "quiz.a"] })).await);
@@ -262,7 +253,7 @@ async fn a_ticket_that_is_over_ends_a_session_that_is_still_being_sent_what_it_l
     let mut scene = guarded().await;
     // More than the kernel's buffers hold, for a client that reads nothing.
     let large = "SELECT outboxd.publish('order', 'k', to_jsonb(repeat('x', 200000))) FROM generate_series(1, 100)";
-    sql::run(&scene.world.app, large).await;
+    scene.world.run(large).await;
     scene.appended().await;
     let given = ticket(&scene, &json!({ "topics": ["order"], "ttl": 3 })).await;
     let _client = scene.connect(&format!("topic=order&after=0&ticket={given}")).await;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::support::command::{Ran, run_in};
 use crate::support::postgres::{self, Database};
-use crate::support::sql;
+use crate::support::sql::Sql;
 
 use super::app;
 
@@ -57,14 +57,11 @@ const REFUSED: &[(&str, &str, &str)] = &[
 async fn a_schedule_that_cannot_work_is_refused_with_a_reason() {
     let database = postgres::database().await;
     let client = app(&database, 1).await;
-    sql::run(
-        &client,
-        "CREATE VIEW app.wrong AS SELECT 'r' AS recipient; GRANT SELECT ON app.wrong TO outboxd_audience;
-         CREATE TABLE app.secret (recipient text, payload jsonb)",
-    )
-    .await;
+    let created = "CREATE VIEW app.wrong AS SELECT 'r' AS recipient; GRANT SELECT ON app.wrong TO outboxd_audience;
+                   CREATE TABLE app.secret (recipient text, payload jsonb)";
+    client.run(created).await;
     for (arguments, code, message) in REFUSED {
-        let refusal = sql::refused(&client, &format!("SELECT outboxd.create_schedule({arguments})")).await;
+        let refusal = client.refused(&format!("SELECT outboxd.create_schedule({arguments})")).await;
         assert_eq!(
             (refusal.code.as_str(), refusal.message.as_str()),
             (*code, format!("create_schedule: {message}").as_str())
@@ -72,20 +69,18 @@ async fn a_schedule_that_cannot_work_is_refused_with_a_reason() {
     }
     // No name at all; to newer servers it is one of nothing.
     let injected = "SELECT outboxd.create_schedule('n', '@daily', 'UTC', 't', 'app.audience; DROP TABLE app.member')";
-    let refusal = sql::refused(&client, injected).await;
+    let refusal = client.refused(injected).await;
     assert!(["42602", "42P01"].contains(&refusal.code.as_str()), "{refusal:?}");
-    assert_eq!(sql::value::<i64>(&client, "SELECT count(*) FROM app.member").await, 1);
-    sql::run(&client, "SELECT outboxd.create_schedule('n', '*/5 9-17 1,15 JAN-MAR MON', 'UTC', 't', 'app.audience')")
-        .await;
-    sql::run(&client, "SELECT outboxd.create_schedule('m', '@daily', 'Asia/Seoul', 't', 'app.audience')").await;
-    let again =
-        sql::refused(&client, "SELECT outboxd.create_schedule('n', '@daily', 'UTC', 't', 'app.audience')").await;
+    assert_eq!(client.value::<i64>("SELECT count(*) FROM app.member").await, 1);
+    client.run("SELECT outboxd.create_schedule('n', '*/5 9-17 1,15 JAN-MAR MON', 'UTC', 't', 'app.audience')").await;
+    client.run("SELECT outboxd.create_schedule('m', '@daily', 'Asia/Seoul', 't', 'app.audience')").await;
+    let again = client.refused("SELECT outboxd.create_schedule('n', '@daily', 'UTC', 't', 'app.audience')").await;
     assert_eq!(
         (again.code.as_str(), again.message.as_str()),
         ("42710", "create_schedule: there is a schedule 'n' already")
     );
-    assert_eq!(sql::refused(&client, "SELECT outboxd.drop_schedule('x')").await.code, "P0002");
-    assert_eq!(sql::refused(&client, "SELECT outboxd.alter_schedule('n', timezone => 'x')").await.code, "22023");
+    assert_eq!(client.refused("SELECT outboxd.drop_schedule('x')").await.code, "P0002");
+    assert_eq!(client.refused("SELECT outboxd.alter_schedule('n', timezone => 'x')").await.code, "22023");
 }
 
 async fn outboxd(database: &Database, args: &[&str]) -> Ran {
@@ -144,7 +139,7 @@ async fn what_the_server_notes_beside_its_answer_is_told_on_stderr() {
                      INSERT INTO outboxd.instance_report (instance, clock_skew_ms, topics) VALUES (1, 0, '{orders,news}'), (2, 0, '{orders}');
                      INSERT INTO outboxd.route VALUES ('orders', 0, 'push')";
     assert_eq!(create("early", "quiz").await, "", "no instance runs that could tell");
-    sql::run(&client, instances).await;
+    client.run(instances).await;
     let told = |which: &str| {
         format!(
             "outboxd: no route leads {which}; what this schedule sends waits for an instance that has one; Add [routes.TOPIC] or \
@@ -154,9 +149,9 @@ async fn what_the_server_notes_beside_its_answer_is_told_on_stderr() {
     assert_eq!(create("daily", "quiz").await, told("'quiz' anywhere"));
     assert_eq!(create("weekly", "news").await, told("'news' on 1 of 2 instances: 2 on b"), "the other one has it");
     assert_eq!(create("hourly", "orders").await, "");
-    sql::run(&client, "UPDATE outboxd.instance SET roles = '{relay}' WHERE id = 1").await;
+    client.run("UPDATE outboxd.instance SET roles = '{relay}' WHERE id = 1").await;
     assert_eq!(create("monthly", "news").await, told("'news' anywhere"), "who has it only relays");
-    sql::run(&client, &format!("ALTER DATABASE {} SET client_min_messages = 'error'", database.name)).await;
+    client.run(&format!("ALTER DATABASE {} SET client_min_messages = 'error'", database.name)).await;
     let resumed = outboxd(&database, &["resume", "daily"]).await;
     assert_eq!((resumed.code, resumed.err.as_str()), (0, "outboxd: schedule 'daily' was not paused\n"));
 }

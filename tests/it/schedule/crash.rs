@@ -9,7 +9,8 @@ use tokio_postgres::Client;
 
 use crate::leader::{config, held};
 use crate::support::instance::Setup;
-use crate::support::{postgres, sql};
+use crate::support::postgres;
+use crate::support::sql::Sql;
 
 use super::{app, create, create_late, rows_of, run_is};
 
@@ -28,19 +29,16 @@ async fn whichever_step_an_instance_is_killed_at_everybody_has_one_row_per_slot(
         let (point, hit) = step.split_once('@').unwrap_or((step, "1"));
         let mut victim = setup.clone().failpoints(&format!("{point}=abort@{hit}")).start().await;
         // The lease is given to the one that will die.
-        sql::run(
-            &client,
-            "UPDATE outboxd.leader_lease SET owner = (SELECT max(id) FROM outboxd.instance), until = clock_timestamp() + interval '5 s',
-                    since = clock_timestamp() WHERE name = 'schedules'",
-        )
-        .await;
+        let changed = "UPDATE outboxd.leader_lease SET owner = (SELECT max(id) FROM outboxd.instance), until = clock_timestamp() + interval '5 s',
+            since = clock_timestamp() WHERE name = 'schedules'";
+        client.run(changed).await;
         create(&client, &name, "").await;
         assert_eq!(victim.exit_code().await, 128 + 6, "it died at {step}");
         run_is(&client, &name, "prepared").await;
         assert_eq!(rows_of(&client, &name).await, (5_000, 5_000), "killed at {step}");
     }
-    assert_eq!(sql::value::<i64>(&client, "SELECT count(*) FROM outboxd.notification_log").await, 25_000);
-    assert_eq!(sql::value::<i64>(&client, "SELECT count(*) FROM outboxd.schedule_recipient").await, 0);
+    assert_eq!(client.count("notification_log").await, 25_000);
+    assert_eq!(client.count("schedule_recipient").await, 0);
 }
 
 /// A run that is ready to be prepared, and who may do it.
@@ -81,7 +79,7 @@ async fn a_former_owner_begins_reads_copies_and_fails_nothing() {
     let database = postgres::database().await;
     let (client, store, former, run) = begun(&database, 10).await;
     let reading = store.start_reading(former, run).await.unwrap().expect("a reading");
-    sql::run(&client, "UPDATE outboxd.leader_lease SET until = clock_timestamp() WHERE name = 'schedules'").await;
+    client.run("UPDATE outboxd.leader_lease SET until = clock_timestamp() WHERE name = 'schedules'").await;
     let (_, owner) = held(&store, &client, outboxd::schedule::LEASE).await;
     let own = store.start_reading(owner, run).await.unwrap().expect("its own reading");
     assert!(store.start_reading(former, run).await.unwrap().is_none());
@@ -101,7 +99,7 @@ async fn a_staged_audience_that_a_server_crash_has_taken_is_read_again() {
     let reading = store.start_reading(owner, run).await.unwrap().expect("a reading");
     assert_eq!(store.read_audience(run, &reading).await.unwrap(), Ok(Read::Staged(1_000)));
     assert_eq!(store.copy_recipients(owner, run, 400).await.unwrap().expect("a chunk").added, 400);
-    sql::run(&client, "TRUNCATE outboxd.schedule_recipient").await;
+    client.run("TRUNCATE outboxd.schedule_recipient").await;
     let lost = store.copy_recipients(owner, run, 400).await.unwrap().expect("a chunk");
     assert!(!lost.is_staged && !lost.is_prepared);
     let again = store.start_reading(owner, run).await.unwrap().expect("another reading");
@@ -109,22 +107,20 @@ async fn a_staged_audience_that_a_server_crash_has_taken_is_read_again() {
     while !store.copy_recipients(owner, run, 400).await.unwrap().expect("a chunk").is_prepared {}
     assert_eq!(rows_of(&client, "s").await, (1_000, 1_000));
     let counts = "SELECT concat_ws(' ', recipients, prepared) FROM outboxd.schedule_runs";
-    assert_eq!(sql::value::<String>(&client, counts).await, "1000 1000");
+    assert_eq!(client.value::<String>(counts).await, "1000 1000");
 }
 
 #[tokio::test]
 async fn a_reading_that_is_cut_off_leaves_nothing_behind() {
     let database = postgres::database().await;
     let (client, store, owner, run) = begun(&database, 10).await;
-    sql::run(
-        &client,
-        "CREATE OR REPLACE VIEW app.audience AS SELECT 'r' || pg_sleep(2)::text AS recipient, '{}'::jsonb AS payload",
-    )
-    .await;
+    let created =
+        "CREATE OR REPLACE VIEW app.audience AS SELECT 'r' || pg_sleep(2)::text AS recipient, '{}'::jsonb AS payload";
+    client.run(created).await;
     let reading = store.start_reading(owner, run).await.unwrap().expect("a reading");
     let cut = tokio::time::timeout(Duration::from_millis(300), store.read_audience(run, &reading)).await;
     assert!(cut.is_err(), "it was still reading");
-    sql::run(&client, "CREATE OR REPLACE VIEW app.audience AS SELECT 'r' AS recipient, '{}'::jsonb AS payload").await;
+    client.run("CREATE OR REPLACE VIEW app.audience AS SELECT 'r' AS recipient, '{}'::jsonb AS payload").await;
     let own = store.start_reading(owner, run).await.unwrap().expect("its own reading");
     assert_eq!(store.read_audience(run, &own).await.unwrap(), Ok(Read::Staged(1)));
     assert!(store.copy_recipients(owner, run, 10).await.unwrap().expect("a chunk").is_prepared);

@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 use crate::support::instance::{Instance, Setup};
 use crate::support::pgbouncer::PgBouncer;
 use crate::support::postgres::{self, Database};
-use crate::support::sql;
+use crate::support::sql::Sql;
 
 use super::{app, create, cron_at, plain_instance, rows_of, run_is};
 
@@ -52,22 +52,19 @@ const DEEDS: [&str; 13] = [
 ];
 
 async fn hostile_audience(client: &Client) {
-    sql::run(client, EVIL).await;
+    client.run(EVIL).await;
     let deeds: String = DEEDS.map(|deed| format!("PERFORM evil.attempt($d${deed}$d$); ")).concat();
-    sql::run(
-        client,
-        &format!(
-            "CREATE FUNCTION evil.does_all() RETURNS text LANGUAGE plpgsql AS $$ BEGIN {deeds} RETURN 'r'; END $$;
-             CREATE VIEW evil.audience AS SELECT evil.does_all() AS recipient, '{{}}'::jsonb AS payload;
-             GRANT SELECT ON evil.audience TO outboxd_audience"
-        ),
-    )
-    .await;
+    let created = format!(
+        "CREATE FUNCTION evil.does_all() RETURNS text LANGUAGE plpgsql AS $$ BEGIN {deeds} RETURN 'r'; END $$;
+         CREATE VIEW evil.audience AS SELECT evil.does_all() AS recipient, '{{}}'::jsonb AS payload;
+         GRANT SELECT ON evil.audience TO outboxd_audience"
+    );
+    client.run(&created).await;
 }
 
 async fn read_it(client: &Client) {
     let cron = cron_at(client, "5 min").await;
-    sql::run(client, &format!("SELECT outboxd.create_schedule('evil', '{cron}', 'UTC', 't', 'evil.audience')")).await;
+    client.run(&format!("SELECT outboxd.create_schedule('evil', '{cron}', 'UTC', 't', 'evil.audience')")).await;
 }
 
 async fn assert_only_the_audience_role_ran_it(database: &Database) {
@@ -104,12 +101,12 @@ async fn behind_a_pooler_nothing_that_an_audience_left_in_its_session_is_met_aga
     run_is(&client, "evil", "prepared").await;
     let locks = "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711
                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    sql::until(&client, locks).await;
+    client.until(locks).await;
     // Each of the sessions that the pooler may lend.
     let mut held = Vec::new();
     for _ in 0..4 {
         let shared = postgres::connect(&pooler.url(&database)).await;
-        sql::run(&shared, "BEGIN").await;
+        shared.run("BEGIN").await;
         held.push(shared);
     }
     for shared in &held {
@@ -119,14 +116,11 @@ async fn behind_a_pooler_nothing_that_an_audience_left_in_its_session_is_met_aga
     assert_only_the_audience_role_ran_it(&database).await;
 }
 
-/// Three of them, so many as are prepared at a time; the one that does end is prepared beside them.
-#[tokio::test]
-async fn an_audience_that_does_not_end_is_terminated_and_its_run_fails_after_three_tries() {
-    let database = postgres::database().await;
-    let client = app(&database, 10).await;
-    sql::run(
-        &client,
-        "UPDATE outboxd.setting SET audience_time_max = '300 ms';
+/// An app whose audience never ends, and may be read for so long.
+async fn endless(database: &Database, time_max: &str) -> Client {
+    let client = app(database, 10).await;
+    let changed = format!(
+        "UPDATE outboxd.setting SET audience_time_max = '{time_max}';
          CREATE FUNCTION app.endless() RETURNS SETOF app.audience LANGUAGE plpgsql AS $$
          BEGIN
              LOOP
@@ -135,13 +129,20 @@ async fn an_audience_that_does_not_end_is_terminated_and_its_run_fails_after_thr
                  EXCEPTION WHEN query_canceled THEN NULL;
                  END;
              END LOOP;
-         END $$",
-    )
-    .await;
+         END $$"
+    );
+    client.run(&changed).await;
+    client
+}
+
+/// Three of them, so many as are prepared at a time; the one that does end is prepared beside them.
+#[tokio::test]
+async fn an_audience_that_does_not_end_is_terminated_and_its_run_fails_after_three_tries() {
+    let database = postgres::database().await;
+    let client = endless(&database, "300 ms").await;
     let cron = cron_at(&client, "5 min").await;
     for name in ["e1", "e2", "e3"] {
-        let endless = format!("SELECT outboxd.create_schedule('{name}', '{cron}', 'UTC', 't', 'app.endless')");
-        sql::run(&client, &endless).await;
+        client.run(&format!("SELECT outboxd.create_schedule('{name}', '{cron}', 'UTC', 't', 'app.endless')")).await;
     }
     create(&client, "good", ", lead => '5 min'").await;
     let _instance = plain_instance(&database).await;
@@ -149,13 +150,13 @@ async fn an_audience_that_does_not_end_is_terminated_and_its_run_fails_after_thr
     for name in ["e1", "e2", "e3"] {
         run_is(&client, name, "failed").await;
         let said = format!("SELECT error FROM outboxd.schedule_runs WHERE schedule = '{name}'");
-        let said: String = sql::value(&client, &said).await;
+        let said: String = client.value(&said).await;
         assert!(said.starts_with("the audience took longer than 300ms") && said.contains("3 tries"), "{said}");
     }
-    assert_eq!(sql::value::<i32>(&client, "SELECT max(attempt) FROM outboxd.schedule_run").await, 3);
+    assert_eq!(client.value::<i32>("SELECT max(attempt) FROM outboxd.schedule_run").await, 3);
     let health = "SELECT level = 'critical' AND value LIKE '%e1%' FROM outboxd.health WHERE name = 'schedules'";
-    assert!(sql::value::<bool>(&client, health).await);
-    assert_eq!(sql::value::<i64>(&client, READING).await, 0, "no backend goes on");
+    assert!(client.value::<bool>(health).await);
+    assert_eq!(client.value::<i64>(READING).await, 0, "no backend goes on");
 }
 
 const READING: &str =
@@ -166,33 +167,19 @@ const READING: &str =
 #[tokio::test]
 async fn a_reading_whose_instance_died_is_ended_by_another() {
     let database = postgres::database().await;
-    let client = app(&database, 10).await;
-    sql::run(
-        &client,
-        "UPDATE outboxd.setting SET audience_time_max = '200 ms';
-         CREATE FUNCTION app.endless() RETURNS SETOF app.audience LANGUAGE plpgsql AS $$
-         BEGIN
-             LOOP
-                 BEGIN
-                     PERFORM pg_sleep(3600);
-                 EXCEPTION WHEN query_canceled THEN NULL;
-                 END;
-             END LOOP;
-         END $$",
-    )
-    .await;
+    let client = endless(&database, "200 ms").await;
     let cron = cron_at(&client, "5 min").await;
-    sql::run(&client, &format!("SELECT outboxd.create_schedule('e', '{cron}', 'UTC', 't', 'app.endless')")).await;
+    client.run(&format!("SELECT outboxd.create_schedule('e', '{cron}', 'UTC', 't', 'app.endless')")).await;
     let setup = Setup::new(&database.url()).webhook("http://127.0.0.1:9/");
     let victim = quick(&setup).start().await;
-    sql::until(&client, &format!("SELECT ({READING}) = 1")).await;
+    client.until(&format!("SELECT ({READING}) = 1")).await;
     let orphan = format!("{} LIMIT 1", READING.replace("count(*)", "pid"));
-    let orphan: i32 = sql::value(&client, &orphan).await;
+    let orphan: i32 = client.value(&orphan).await;
     victim.kill().await;
-    sql::run(&client, "SELECT outboxd.drop_schedule('e')").await;
-    assert_eq!(sql::value::<i64>(&client, READING).await, 1, "nothing but us ends it");
+    client.run("SELECT outboxd.drop_schedule('e')").await;
+    assert_eq!(client.value::<i64>(READING).await, 1, "nothing but us ends it");
     let _second: Instance = quick(&setup).start().await;
-    sql::until(&client, &format!("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = {orphan}")).await;
+    client.until(&format!("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = {orphan}")).await;
 }
 
 fn quick(setup: &Setup) -> Setup {
@@ -203,45 +190,34 @@ fn quick(setup: &Setup) -> Setup {
 #[tokio::test]
 async fn creating_or_altering_a_schedule_plans_and_runs_nothing_of_its_audience() {
     let (database, client, operator) = with_operator().await;
-    sql::run(&client, EVIL).await;
-    sql::run(
-        &operator,
-        "CREATE SEQUENCE evil.ran; GRANT ALL ON SEQUENCE evil.ran TO PUBLIC;
-         CREATE FUNCTION evil.fold(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$
-             BEGIN PERFORM nextval('evil.ran'); PERFORM set_config('search_path', 'evil, pg_catalog', false); RETURN $1; END $$;
-         CREATE VIEW evil.folds AS SELECT evil.fold('r') AS recipient, '{}'::jsonb AS payload WHERE evil.fold('x') = 'x';
-         CREATE FUNCTION evil.inlined() RETURNS TABLE (recipient text, payload jsonb) STABLE LANGUAGE sql AS $$
-             SELECT evil.fold('r'), '{}'::jsonb WHERE evil.fold('x') = 'x' $$;
-         GRANT SELECT ON evil.folds TO outboxd_audience",
-    )
-    .await;
+    client.run(EVIL).await;
+    let created = "CREATE SEQUENCE evil.ran; GRANT ALL ON SEQUENCE evil.ran TO PUBLIC;
+        CREATE FUNCTION evil.fold(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$
+            BEGIN PERFORM nextval('evil.ran'); PERFORM set_config('search_path', 'evil, pg_catalog', false); RETURN $1; END $$;
+        CREATE VIEW evil.folds AS SELECT evil.fold('r') AS recipient, '{}'::jsonb AS payload WHERE evil.fold('x') = 'x';
+        CREATE FUNCTION evil.inlined() RETURNS TABLE (recipient text, payload jsonb) STABLE LANGUAGE sql AS $$
+            SELECT evil.fold('r'), '{}'::jsonb WHERE evil.fold('x') = 'x' $$;
+        GRANT SELECT ON evil.folds TO outboxd_audience";
+    operator.run(created).await;
     for (n, audience) in ["evil.folds", "evil.inlined"].into_iter().enumerate() {
-        let create = format!("SELECT outboxd.create_schedule('s{n}', '@daily', 'UTC', 't', '{audience}')");
-        sql::run(&operator, &create).await;
-        sql::run(&operator, &format!("SELECT outboxd.alter_schedule('s{n}', lead => '1 min')")).await;
+        operator.run(&format!("SELECT outboxd.create_schedule('s{n}', '@daily', 'UTC', 't', '{audience}')")).await;
+        operator.run(&format!("SELECT outboxd.alter_schedule('s{n}', lead => '1 min')")).await;
     }
-    assert!(!sql::value::<bool>(&client, "SELECT is_called FROM evil.ran").await, "something was planned or run");
+    assert!(!client.value::<bool>("SELECT is_called FROM evil.ran").await, "something was planned or run");
     drop(database);
 }
 
 #[tokio::test]
 async fn an_audience_of_a_session_is_refused() {
     let (_database, _client, operator) = with_operator().await;
-    sql::run(
-        &operator,
-        "CREATE TEMP VIEW v AS SELECT 'r'::text AS recipient, '{}'::jsonb AS payload;
-         CREATE FUNCTION pg_temp.f() RETURNS TABLE (recipient text, payload jsonb) LANGUAGE sql AS $$ SELECT 'r', '{}'::jsonb $$;
-         GRANT SELECT ON v TO outboxd_audience",
-    )
-    .await;
-    let own: String =
-        sql::value(&operator, "SELECT nspname::text FROM pg_namespace WHERE oid = pg_my_temp_schema()").await;
+    let created = "CREATE TEMP VIEW v AS SELECT 'r'::text AS recipient, '{}'::jsonb AS payload;
+        CREATE FUNCTION pg_temp.f() RETURNS TABLE (recipient text, payload jsonb) LANGUAGE sql AS $$ SELECT 'r', '{}'::jsonb $$;
+        GRANT SELECT ON v TO outboxd_audience";
+    operator.run(created).await;
+    let own: String = operator.value("SELECT nspname::text FROM pg_namespace WHERE oid = pg_my_temp_schema()").await;
     for audience in ["pg_temp.v", "pg_temp.f", "pg_temp.f()", "v", &format!("{own}.v"), &format!("{own}.f")] {
-        let refusal = sql::refused(
-            &operator,
-            &format!("SELECT outboxd.create_schedule('s', '@daily', 'UTC', 't', '{audience}')"),
-        )
-        .await;
+        let refusal =
+            operator.refused(&format!("SELECT outboxd.create_schedule('s', '@daily', 'UTC', 't', '{audience}')")).await;
         assert_eq!(refusal.code, "42P01", "{audience}: {refusal:?}");
         assert!(refusal.hint.contains("with its schema"), "{audience}: {refusal:?}");
     }
@@ -263,7 +239,7 @@ async fn neither_the_dedup_key_nor_the_time_of_a_row_tells_its_recipient_to_who_
     let _instance = plain_instance(&database).await;
     run_is(&client, "s", "prepared").await;
     // Whatever is made of the recipient and of what is seen, without a secret.
-    let guesses = "SELECT count(*) FROM outboxd.notification_log l CROSS JOIN outboxd.schedule_run r CROSS JOIN LATERAL (
+    let guesses = "notification_log l CROSS JOIN outboxd.schedule_run r CROSS JOIN LATERAL (
              VALUES (l.recipient), (r.id || ':' || l.recipient), (r.schedule || ':' || l.recipient),
                     (r.id || l.recipient), (r.schedule || l.recipient)) g(guess)
          WHERE l.dedup_key LIKE '%' || l.recipient || '%'
@@ -273,10 +249,10 @@ async fn neither_the_dedup_key_nor_the_time_of_a_row_tells_its_recipient_to_who_
                    - ('x' || left(md5(g.guess), 8))::bit(32)::bigint / 4294967296.0) < 0.000001
             OR abs(extract(epoch FROM l.send_at - r.release_at) / 3600
                    - ('x' || left(encode(sha256(convert_to(g.guess, 'UTF8')), 'hex'), 8))::bit(32)::bigint / 4294967296.0) < 0.000001";
-    assert_eq!(sql::value::<i64>(&client, guesses).await, 0, "a guess can be tried");
+    assert_eq!(client.count(guesses).await, 0, "a guess can be tried");
     let keys =
         "SELECT count(DISTINCT dedup_key) = 50 AND bool_and(dedup_key LIKE 'schedule:%') FROM outboxd.notification_log";
-    assert!(sql::value::<bool>(&client, keys).await);
+    assert!(client.value::<bool>(keys).await);
 }
 
 #[tokio::test]
@@ -284,10 +260,10 @@ async fn only_the_daemon_reads_the_secret_behind_the_dedup_keys() {
     let database = postgres::database().await;
     for role in ["outboxd_app", "outboxd_operator", "outboxd_reader", "outboxd_audience"] {
         let login = database.connect_as_member_of(role).await;
-        let refusal = sql::refused(&login, "SELECT * FROM outboxd.schedule_secret").await;
+        let refusal = login.refused("SELECT * FROM outboxd.schedule_secret").await;
         assert_eq!(refusal.code, "42501", "{role}");
     }
     let service = database.connect_as_member_of("outboxd_service").await;
-    let bytes: i32 = sql::value(&service, "SELECT octet_length(secret) FROM outboxd.schedule_secret").await;
+    let bytes: i32 = service.value("SELECT octet_length(secret) FROM outboxd.schedule_secret").await;
     assert_eq!(bytes, 32);
 }

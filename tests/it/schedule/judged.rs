@@ -1,6 +1,7 @@
 //! What create_schedule() says of an audience by the catalogue, beside what its reading says.
 
-use crate::support::{postgres, sql};
+use crate::support::postgres;
+use crate::support::sql::Sql;
 
 use super::{app, cron_at, plain_instance, run_is};
 
@@ -66,14 +67,11 @@ fn plpgsql(body: &str) -> String {
 async fn the_catalogue_says_of_an_audience_what_its_reading_would() {
     let database = postgres::database().await;
     let client = app(&database, 1).await;
-    sql::run(
-        &client,
-        "CREATE DOMAIN app.\"Name\" AS text; CREATE DOMAIN app.letter AS json; CREATE TYPE app.pair AS (recipient text, payload jsonb);
-         CREATE TYPE app.own AS (n int); CREATE FUNCTION app.to_jsonb(app.own) RETURNS jsonb LANGUAGE sql AS $$ SELECT jsonb_build_object('n', $1.n) $$;
-         CREATE CAST (app.own AS jsonb) WITH FUNCTION app.to_jsonb(app.own);
-         CREATE DOMAIN pg_temp.own AS jsonb",
-    )
-    .await;
+    let statements = "CREATE DOMAIN app.\"Name\" AS text; CREATE DOMAIN app.letter AS json; CREATE TYPE app.pair AS (recipient text, payload jsonb);
+        CREATE TYPE app.own AS (n int); CREATE FUNCTION app.to_jsonb(app.own) RETURNS jsonb LANGUAGE sql AS $$ SELECT jsonb_build_object('n', $1.n) $$;
+        CREATE CAST (app.own AS jsonb) WITH FUNCTION app.to_jsonb(app.own);
+        CREATE DOMAIN pg_temp.own AS jsonb";
+    client.run(statements).await;
     let cron = cron_at(&client, "5 min").await;
     let _instance = plain_instance(&database).await;
     for (n, (definition, audience, refused)) in AUDIENCES.iter().enumerate() {
@@ -90,18 +88,18 @@ async fn the_catalogue_says_of_an_audience_what_its_reading_would() {
             plpgsql("RETURN;")
         };
         let kind = definition.split(" app.a").next().unwrap();
-        sql::run(&client, &format!("CREATE {definition} {body}")).await;
+        client.run(&format!("CREATE {definition} {body}")).await;
         if !is_routine && kind != "TYPE" {
-            sql::run(&client, "GRANT SELECT ON app.a TO outboxd_audience").await;
+            client.run("GRANT SELECT ON app.a TO outboxd_audience").await;
         }
         let create = format!("SELECT outboxd.create_schedule('s{n}', '{cron}', 'UTC', 't', '{audience}')");
         match refused {
             None => {
-                sql::run(&client, &create).await;
+                client.run(&create).await;
                 run_is(&client, &format!("s{n}"), "prepared").await;
             }
             Some((code, message)) => {
-                let refusal = sql::refused(&client, &create).await;
+                let refusal = client.refused(&create).await;
                 let said = (
                     refusal.code.as_str(),
                     refusal.message.trim_start_matches("create_schedule: the audience cannot be read: "),
@@ -112,11 +110,11 @@ async fn the_catalogue_says_of_an_audience_what_its_reading_would() {
                 let reader = database.connect().await;
                 let read = format!("SELECT count(*) FROM outboxd._read_audience('{audience}', now(), 1)");
                 if !message.contains("session") {
-                    sql::refused(&reader, &read).await;
+                    reader.refused(&read).await;
                 }
             }
         }
-        sql::run(&client, &format!("DROP {kind} app.a")).await;
+        client.run(&format!("DROP {kind} app.a")).await;
     }
 }
 
@@ -124,27 +122,24 @@ async fn the_catalogue_says_of_an_audience_what_its_reading_would() {
 async fn what_the_audience_role_may_not_read_is_refused_with_the_grant_that_it_lacks() {
     let database = postgres::database().await;
     let client = app(&database, 1).await;
-    sql::run(
-        &client,
-        "CREATE SCHEMA closed; CREATE VIEW closed.v AS SELECT * FROM app.audience; GRANT SELECT ON closed.v TO outboxd_audience;
-         CREATE TABLE app.columns (recipient text, payload jsonb, n int); GRANT SELECT (recipient, payload) ON app.columns TO outboxd_audience;
-         CREATE TABLE app.half (recipient text, payload jsonb); GRANT SELECT (recipient) ON app.half TO outboxd_audience;
-         CREATE FUNCTION app.f() RETURNS SETOF app.audience LANGUAGE sql AS $$ SELECT * FROM app.audience $$;
-         REVOKE EXECUTE ON FUNCTION app.f FROM PUBLIC",
-    )
-    .await;
+    let created = "CREATE SCHEMA closed; CREATE VIEW closed.v AS SELECT * FROM app.audience; GRANT SELECT ON closed.v TO outboxd_audience;
+        CREATE TABLE app.columns (recipient text, payload jsonb, n int); GRANT SELECT (recipient, payload) ON app.columns TO outboxd_audience;
+        CREATE TABLE app.half (recipient text, payload jsonb); GRANT SELECT (recipient) ON app.half TO outboxd_audience;
+        CREATE FUNCTION app.f() RETURNS SETOF app.audience LANGUAGE sql AS $$ SELECT * FROM app.audience $$;
+        REVOKE EXECUTE ON FUNCTION app.f FROM PUBLIC";
+    client.run(created).await;
     for (audience, message, grant) in [
         ("closed.v", "outboxd_audience may not use the schema closed", "GRANT SELECT ON closed.v TO"),
         ("app.half", "outboxd_audience may not read the column payload of app.half", "GRANT SELECT ON app.half TO"),
         ("app.f", "outboxd_audience may not execute app.f", "GRANT EXECUTE ON FUNCTION app.f TO"),
     ] {
         let create = format!("SELECT outboxd.create_schedule('s', '@daily', 'UTC', 't', '{audience}')");
-        let refusal = sql::refused(&client, &create).await;
+        let refusal = client.refused(&create).await;
         assert_eq!(refusal.code, "42501");
         assert_eq!(refusal.message, format!("create_schedule: the audience cannot be read: {message}"));
         assert!(refusal.hint.contains(grant) && refusal.hint.contains("GRANT USAGE ON SCHEMA"), "{refusal:?}");
-        sql::run(&client, &refusal.hint).await;
-        sql::run(&client, &format!("BEGIN; {create}; ROLLBACK")).await;
+        client.run(&refusal.hint).await;
+        client.run(&format!("BEGIN; {create}; ROLLBACK")).await;
     }
-    sql::run(&client, "SELECT outboxd.create_schedule('c', '@daily', 'UTC', 't', 'app.columns')").await;
+    client.run("SELECT outboxd.create_schedule('c', '@daily', 'UTC', 't', 'app.columns')").await;
 }

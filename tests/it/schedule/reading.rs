@@ -5,7 +5,7 @@ use tokio_postgres::Client;
 
 use crate::support::instance::{Instance, Setup};
 use crate::support::postgres::{self, Database};
-use crate::support::sql;
+use crate::support::sql::Sql;
 use crate::support::tls::POSTGRES;
 
 use super::{app, create, cron_at, rows_of, run_is};
@@ -13,18 +13,15 @@ use super::{app, create, cron_at, rows_of, run_is};
 /// A schedule whose audience is this body of a PL/pgSQL function.
 async fn reads(client: &Client, name: &str, body: &str) {
     let cron = cron_at(client, "5 min").await;
-    sql::run(
-        client,
-        &format!(
-            "CREATE FUNCTION app.{name}() RETURNS SETOF app.audience LANGUAGE plpgsql AS $$ BEGIN {body} END $$;
-             SELECT outboxd.create_schedule('{name}', '{cron}', 'UTC', 't', 'app.{name}')"
-        ),
-    )
-    .await;
+    let created = format!(
+        "CREATE FUNCTION app.{name}() RETURNS SETOF app.audience LANGUAGE plpgsql AS $$ BEGIN {body} END $$;
+         SELECT outboxd.create_schedule('{name}', '{cron}', 'UTC', 't', 'app.{name}')"
+    );
+    client.run(&created).await;
 }
 
 async fn said(client: &Client, schedule: &str) -> String {
-    sql::value(client, &format!("SELECT error FROM outboxd.schedule_runs WHERE schedule = '{schedule}'")).await
+    client.value(&format!("SELECT error FROM outboxd.schedule_runs WHERE schedule = '{schedule}'")).await
 }
 
 /// Gives a dead instance's lease to the next one soon.
@@ -83,7 +80,7 @@ async fn is_read_by(database: &Database, url: &str) {
 #[tokio::test]
 async fn an_audience_is_read_over_a_socket_of_the_machine() {
     let database = postgres::database().await;
-    let dir: String = sql::value(&database.connect().await, "SHOW unix_socket_directories").await;
+    let dir: String = database.connect().await.value("SHOW unix_socket_directories").await;
     let url = format!("host={dir} port={} user=postgres dbname={}", database.port, database.name);
     is_read_by(&database, &url).await;
 }
@@ -92,11 +89,11 @@ async fn an_audience_is_read_over_a_socket_of_the_machine() {
 #[tokio::test]
 async fn an_audience_is_read_over_an_encrypted_connection() {
     let admin = postgres::connect(&format!("postgres://postgres@127.0.0.1:{}/postgres", POSTGRES.port)).await;
-    sql::run(&admin, "CREATE DATABASE audience").await;
+    admin.run("CREATE DATABASE audience").await;
     let database = Database { port: POSTGRES.port, name: "audience".to_owned() };
     let mut owner = database.connect().await;
     migrate::run(&mut owner, Install::Always).await.unwrap();
-    sql::run(&owner, "CREATE ROLE guarded LOGIN PASSWORD 'secret' IN ROLE outboxd_service").await;
+    owner.run("CREATE ROLE guarded LOGIN PASSWORD 'secret' IN ROLE outboxd_service").await;
     let root = POSTGRES.ca.display();
     let more = format!("sslmode=verify-full&sslrootcert={root}&channel_binding=require");
     is_read_by(&database, &format!("postgres://guarded:secret@localhost:{}/audience?{more}", database.port)).await;
@@ -111,7 +108,7 @@ async fn an_audience_that_takes_its_instance_along_fails_its_run_after_three_tri
     for try_ in 1..=3 {
         let mut victim = setup(&database).failpoints("before_reading=abort").start().await;
         assert_eq!(victim.exit_code().await, 128 + 6);
-        assert_eq!(sql::value::<i32>(&client, "SELECT attempt FROM outboxd.schedule_run").await, try_);
+        assert_eq!(client.value::<i32>("SELECT attempt FROM outboxd.schedule_run").await, try_);
     }
     let _another = setup(&database).start().await;
     run_is(&client, "deadly", "failed").await;
@@ -124,13 +121,13 @@ async fn an_audience_that_takes_its_instance_along_fails_its_run_after_three_tri
 async fn an_instance_that_is_stopped_while_it_reads_uses_up_no_try() {
     let database = postgres::database().await;
     let client = app(&database, 10).await;
-    sql::run(&client, "UPDATE outboxd.setting SET audience_time_max = '20 s'").await;
+    client.run("UPDATE outboxd.setting SET audience_time_max = '20 s'").await;
     reads(&client, "long", "PERFORM pg_sleep(600);").await;
     let instance = setup(&database).start().await;
-    sql::until(&client, "SELECT coalesce(max(tries), 0) = 1 FROM outboxd.schedule_run").await;
+    client.until("SELECT coalesce(max(tries), 0) = 1 FROM outboxd.schedule_run").await;
     assert_eq!(instance.drain().await, 0);
     let run = "SELECT concat_ws(' ', state, attempt, tries) FROM outboxd.schedule_run";
-    assert_eq!(sql::value::<String>(&client, run).await, "preparing 1 0");
+    assert_eq!(client.value::<String>(run).await, "preparing 1 0");
 }
 
 #[tokio::test]
@@ -139,17 +136,14 @@ async fn a_reading_that_we_cannot_stage_uses_up_no_try() {
     let client = app(&database, 10).await;
     drop(database.connect_as_member_of("outboxd_service").await);
     let login = format!("outboxd_service_login_{}", database.name);
-    sql::run(
-        &client,
-        "CREATE FUNCTION app.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no space' USING ERRCODE = 'disk_full'; END $$;
-         CREATE TRIGGER disk BEFORE INSERT ON outboxd.schedule_recipient EXECUTE FUNCTION app.full()",
-    )
-    .await;
+    let created = "CREATE FUNCTION app.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no space' USING ERRCODE = 'disk_full'; END $$;
+        CREATE TRIGGER disk BEFORE INSERT ON outboxd.schedule_recipient EXECUTE FUNCTION app.full()";
+    client.run(created).await;
     create(&client, "s", "").await;
     let _instance = setup(&database).database_url(&database.url_as(&login)).start().await;
-    sql::until(&client, "SELECT coalesce(max(attempt), 0) >= 5 FROM outboxd.schedule_run").await;
-    assert_eq!(sql::value::<String>(&client, "SELECT state FROM outboxd.schedule_run").await, "preparing");
-    sql::run(&client, "DROP TRIGGER disk ON outboxd.schedule_recipient").await;
+    client.until("SELECT coalesce(max(attempt), 0) >= 5 FROM outboxd.schedule_run").await;
+    assert_eq!(client.value::<String>("SELECT state FROM outboxd.schedule_run").await, "preparing");
+    client.run("DROP TRIGGER disk ON outboxd.schedule_recipient").await;
     run_is(&client, "s", "prepared").await;
 }
 
@@ -158,33 +152,30 @@ async fn a_reading_that_we_cannot_stage_uses_up_no_try() {
 async fn rows_whose_staging_takes_long_are_waited_for_and_not_read_again() {
     let database = postgres::database().await;
     let client = app(&database, 10).await;
-    sql::run(
-        &client,
-        "CREATE FUNCTION app.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(7); RETURN NULL; END $$;
-         CREATE TRIGGER slow BEFORE INSERT ON outboxd.schedule_recipient EXECUTE FUNCTION app.slow()",
-    )
-    .await;
+    let created = "CREATE FUNCTION app.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(7); RETURN NULL; END $$;
+        CREATE TRIGGER slow BEFORE INSERT ON outboxd.schedule_recipient EXECUTE FUNCTION app.slow()";
+    client.run(created).await;
     create(&client, "s", "").await;
     let _instance = setup(&database).start().await;
     run_is(&client, "s", "prepared").await;
-    assert_eq!(sql::value::<i32>(&client, "SELECT attempt FROM outboxd.schedule_run").await, 1);
+    assert_eq!(client.value::<i32>("SELECT attempt FROM outboxd.schedule_run").await, 1);
 }
 
 const ENDLESS: &str = "LOOP BEGIN PERFORM pg_sleep(3600); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP;";
 
 /// The backend that reads for this login, which goes on when its instance is killed.
 async fn orphan(database: &Database, client: &Client, login: &str) -> i32 {
-    sql::run(client, "UPDATE outboxd.setting SET audience_time_max = '200 ms'").await;
+    client.run("UPDATE outboxd.setting SET audience_time_max = '200 ms'").await;
     reads(client, "endless", ENDLESS).await;
     let victim = setup(database).database_url(&database.url_as(login)).start().await;
     let reading = format!(
         "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND usename = '{login}'
             AND wait_event = 'PgSleep'"
     );
-    sql::until(client, &reading).await;
-    let pid = sql::value(client, &reading.replace("count(*) = 1", "pid")).await;
+    client.until(&reading).await;
+    let pid = client.value(&reading.replace("count(*) = 1", "pid")).await;
     victim.kill().await;
-    sql::run(client, "SELECT outboxd.drop_schedule('endless')").await;
+    client.run("SELECT outboxd.drop_schedule('endless')").await;
     pid
 }
 
@@ -196,7 +187,7 @@ async fn a_reading_of_a_former_login_is_ended_by_whoever_may_end_it() {
     let former = format!("outboxd_service_login_{}", database.name);
     let orphan = orphan(&database, &client, &former).await;
     let _instance = setup(&database).start().await;
-    sql::until(&client, &format!("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = {orphan}")).await;
+    client.until(&format!("SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = {orphan}")).await;
 }
 
 #[tokio::test]
@@ -210,5 +201,5 @@ async fn a_reading_of_a_login_that_we_may_not_end_is_told_and_keeps_no_schedule_
     instance.wait_for_log(&format!("pg_terminate_backend({orphan})")).await;
     create(&client, "s", "").await;
     run_is(&client, "s", "prepared").await;
-    sql::run(&client, &format!("SELECT pg_terminate_backend({orphan})")).await;
+    client.run(&format!("SELECT pg_terminate_backend({orphan})")).await;
 }

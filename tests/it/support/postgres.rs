@@ -7,8 +7,6 @@ use outboxd_throwaway::postgres::Postgres;
 use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 
-use super::process;
-
 /// What all servers of the tests have in common: many sessions, and little care for the disk.
 const SETTINGS: &str = "max_connections = 300\nshared_buffers = 128MB\nfsync = off\nsynchronous_commit = on\n\
     full_page_writes = off\nmax_prepared_transactions = 10\n";
@@ -97,29 +95,17 @@ impl Server {
 
     /// Stops the server and every process of it where they are: the kernel still takes connections and acknowledges.
     pub fn freeze(&mut self) {
-        // The postmaster first: it starts no other meanwhile.
-        self.postgres.signal("STOP").expect("it runs");
-        self.signal_all(Signal::SIGSTOP);
+        self.postgres.signal_all(Signal::SIGSTOP);
     }
 
     /// They go on.
     pub fn thaw(&mut self) {
-        self.signal_all(Signal::SIGCONT);
-    }
-
-    fn signal_all(&self, signal: Signal) {
-        for pid in self.postgres.processes() {
-            // A session that has just ended needs no signal.
-            let _gone = process::signal(pid, signal);
-        }
+        self.postgres.signal_all(Signal::SIGCONT);
     }
 
     /// A standby becomes the primary; a session on it.
     pub async fn promote(&self, database: &str) -> Client {
-        let client = connect(&self.url(database)).await;
-        let promoted = client.query_one("SELECT pg_promote()", &[]).await.expect("it answers");
-        assert!(promoted.get::<_, bool>(0), "it is promoted in time");
-        client
+        self.postgres.promote(database).await.expect("it is promoted")
     }
 
     /// A migrated database on this server.

@@ -1,5 +1,7 @@
 //! Short forms for talking SQL in tests: one value, a refusal, a session that waits.
 
+use std::fmt::Display;
+
 use tokio_postgres::types::FromSqlOwned;
 use tokio_postgres::{Client, Error};
 
@@ -24,33 +26,79 @@ impl Refusal {
     }
 }
 
+/// Whoever has a session: what is said with it.
+pub trait Sql {
+    fn session(&self) -> &Client;
+
+    /// The single value of a query.
+    async fn value<T: FromSqlOwned>(&self, sql: &str) -> T {
+        self.session().query_one(sql, &[]).await.unwrap_or_else(|e| panic!("{sql}: {e:?}")).get(0)
+    }
+
+    /// The first column of a query.
+    async fn values<T: FromSqlOwned>(&self, sql: &str) -> Vec<T> {
+        let rows = self.session().query(sql, &[]).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// How many rows our schema has there: `outbox WHERE state = 'ready'`.
+    async fn count(&self, rows: &str) -> i64 {
+        self.value(&format!("SELECT count(*) FROM outboxd.{rows}")).await
+    }
+
+    /// Runs statements that succeed.
+    async fn run(&self, sql: &str) {
+        self.session().batch_execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    }
+
+    /// Runs statements that are refused.
+    async fn refused(&self, sql: &str) -> Refusal {
+        match self.session().batch_execute(sql).await {
+            Ok(()) => panic!("this was to be refused: {sql}"),
+            Err(error) => Refusal::of(&error),
+        }
+    }
+
+    /// Waits until the query is true, a minute at most.
+    async fn until(&self, sql: &str) {
+        wait::until(sql, async || self.value::<bool>(sql).await).await;
+    }
+
+    /// Waits until our schema has so many rows there.
+    async fn until_count(&self, count: impl Display, rows: &str) {
+        self.until(&format!("SELECT count(*) = {count} FROM outboxd.{rows}")).await;
+    }
+}
+
+impl Sql for Client {
+    fn session(&self) -> &Client {
+        self
+    }
+}
+
 /// The single value of a query.
 pub async fn value<T: FromSqlOwned>(client: &Client, sql: &str) -> T {
-    client.query_one(sql, &[]).await.unwrap_or_else(|e| panic!("{sql}: {e:?}")).get(0)
+    client.value(sql).await
 }
 
 /// The first column of a query.
 pub async fn values<T: FromSqlOwned>(client: &Client, sql: &str) -> Vec<T> {
-    let rows = client.query(sql, &[]).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
-    rows.iter().map(|row| row.get(0)).collect()
+    client.values(sql).await
 }
 
 /// Runs statements that succeed.
 pub async fn run(client: &Client, sql: &str) {
-    client.batch_execute(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+    client.run(sql).await;
 }
 
 /// Runs statements that are refused.
 pub async fn refused(client: &Client, sql: &str) -> Refusal {
-    match client.batch_execute(sql).await {
-        Ok(()) => panic!("this was to be refused: {sql}"),
-        Err(error) => Refusal::of(&error),
-    }
+    client.refused(sql).await
 }
 
 /// The server's process id of this session.
 pub async fn pid(client: &Client) -> i32 {
-    value(client, "SELECT pg_backend_pid()").await
+    client.value("SELECT pg_backend_pid()").await
 }
 
 /// How many rows of a table, and entries of its indexes, this statement reads. It is rolled back.
@@ -60,21 +108,21 @@ pub async fn rows_read(client: &Client, table: &str, statement: &str) -> i64 {
               + (SELECT sum(pg_stat_get_xact_tuples_returned(indexrelid))::bigint FROM pg_index WHERE indrelid = t)
            FROM (SELECT 'outboxd.{table}'::regclass AS t) asked"
     );
-    run(client, "BEGIN").await;
+    client.run("BEGIN").await;
     // What the session read before is counted with it, as long as the server has not been told.
-    let before: i64 = value(client, &counted).await;
-    run(client, statement).await;
-    let after: i64 = value(client, &counted).await;
-    run(client, "ROLLBACK").await;
+    let before: i64 = client.value(&counted).await;
+    client.run(statement).await;
+    let after: i64 = client.value(&counted).await;
+    client.run("ROLLBACK").await;
     after - before
 }
 
 /// Waits until the query is true, a minute at most.
 pub async fn until(client: &Client, sql: &str) {
-    wait::until(sql, async || value::<bool>(client, sql).await).await;
+    client.until(sql).await;
 }
 
 /// Waits until that session waits for a lock.
 pub async fn until_blocked(client: &Client, pid: i32) {
-    until(client, &format!("SELECT cardinality(pg_blocking_pids({pid})) > 0")).await;
+    client.until(&format!("SELECT cardinality(pg_blocking_pids({pid})) > 0")).await;
 }

@@ -11,8 +11,9 @@ use tokio_postgres::Client;
 use super::instance::{Instance, Setup};
 use super::postgres::{self, Database};
 use super::provider::{Provider, Reply};
+use super::redis;
+use super::sql::Sql;
 use super::verdict::{self, Verdict};
-use super::{redis, sql};
 
 /// Which queue carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,12 @@ pub struct World {
     pub prefix: String,
 }
 
+impl Sql for World {
+    fn session(&self) -> &Client {
+        &self.app
+    }
+}
+
 impl World {
     /// A migrated database, a provider that answers 200, and instances that send everything there.
     pub async fn new(carrier: Carrier) -> World {
@@ -54,6 +61,22 @@ impl World {
         World { app: database.connect().await, database, provider, setup, prefix }
     }
 
+    /// The same with a queue of this kind on a Redis of the test's own.
+    pub async fn over(redis_url: &str, kind: &str) -> World {
+        let world = World::new(Carrier::Memory).await;
+        World { setup: world.setup.redis(redis_url, kind, &world.prefix), ..world }
+    }
+
+    /// Its instances have this key of the configuration file too.
+    pub fn set(self, path: &str, value: impl Into<toml::Value>) -> World {
+        World { setup: self.setup.set(path, value), ..self }
+    }
+
+    /// Its instances have this in their configuration file too.
+    pub fn toml(self, more: &str) -> World {
+        World { setup: self.setup.toml(more), ..self }
+    }
+
     /// An instance in the middle of 300 notifications, of which the provider has begun to see the first 30.
     pub async fn start_in_the_middle(&self, answer_after: Duration) -> Instance {
         self.provider.answer(Reply::ok().after(answer_after));
@@ -66,7 +89,7 @@ impl World {
     /// Commits `count` notifications, each in the same transaction as the others.
     pub async fn notify(&self, count: i32) {
         let statement = format!("SELECT outboxd.notify('orders', 'r' || n, '{{}}') FROM generate_series(1, {count}) n");
-        sql::run(&self.app, &statement).await;
+        self.run(&statement).await;
     }
 
     /// Commits `count` plain INSERTs in one transaction.
@@ -75,7 +98,7 @@ impl World {
             "INSERT INTO outboxd.notification_log (topic, recipient, payload)
              SELECT 'orders', 'r' || n, '{{}}' FROM generate_series(1, {count}) n"
         );
-        sql::run(&self.app, &statement).await;
+        self.run(&statement).await;
     }
 
     /// As the instances are configured, with a stream.
@@ -105,10 +128,10 @@ impl World {
     /// The instance with the most rows that are published, confirmed and wait to be claimed; waits until one has some.
     pub async fn holder(&self) -> i32 {
         let confirmed = "SELECT count(*) > 10 AND NOT EXISTS (SELECT FROM outboxd.publication) FROM outboxd.outbox WHERE state = 'published'";
-        sql::until(&self.app, confirmed).await;
+        self.until(confirmed).await;
         let most =
             "SELECT instance FROM outboxd.outbox WHERE state = 'published' GROUP BY 1 ORDER BY count(*) DESC LIMIT 1";
-        sql::value(&self.app, most).await
+        self.value(most).await
     }
 
     /// Waits until every row has ended, then judges.

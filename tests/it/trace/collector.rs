@@ -13,7 +13,8 @@ use super::Scene;
 use crate::support::otlp::{attribute, resource, spans};
 use crate::support::prometheus::Scrape;
 use crate::support::provider::{Provider, Reply};
-use crate::support::{http, sql, tls, wait};
+use crate::support::sql::Sql;
+use crate::support::{http, tls, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -27,7 +28,7 @@ async fn a_collector_that_is_away_holds_nothing_up_and_is_told_of_once() {
         let calls_before = scene.provider.count();
         let app = scene.database.connect().await;
         for _ in 0..3 {
-            sql::run(&app, "SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 100) n").await;
+            app.run("SELECT outboxd.notify('orders', 'r' || n, '{}') FROM generate_series(1, 100) n").await;
             scene.all_sent().await;
         }
         assert_eq!(scene.provider.count() - calls_before, 300);

@@ -11,18 +11,15 @@ use crate::support::command::outboxd;
 use crate::support::instance::Instance;
 use crate::support::postgres;
 use crate::support::provider::{Provider, Reply};
-use crate::support::sql::{run, until, value, values};
+use crate::support::sql::Sql;
 use crate::support::world::{Carrier, World};
 
 /// One instance that relays and works, and what it reports of limits and shares.
 async fn reporting(limits: &str, shares: &str) -> Client {
     let client = postgres::database().await.connect().await;
-    run(
-        &client,
-        "INSERT INTO outboxd.route VALUES ('default', 0, 'push'), ('hooks', 0, 'hook');
-         INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version) VALUES ('1 h', 1, '{relay,worker}', 'memory', 'web-1', '1')",
-    )
-    .await;
+    let written = "INSERT INTO outboxd.route VALUES ('default', 0, 'push'), ('hooks', 0, 'hook');
+        INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version) VALUES ('1 h', 1, '{relay,worker}', 'memory', 'web-1', '1')";
+    client.run(written).await;
     report(&client, 1, limits, shares).await;
     client
 }
@@ -41,7 +38,7 @@ async fn notify(client: &Client, topic: &str, rows: i32) {
 }
 
 async fn snapshot(client: &Client) {
-    run(client, "UPDATE outboxd.snapshot SET taken_at = '-infinity'; SELECT outboxd._take_snapshot()").await;
+    client.run("UPDATE outboxd.snapshot SET taken_at = '-infinity'; SELECT outboxd._take_snapshot()").await;
 }
 
 /// The alerts of deploy/ that would fire, by what an instance shows and by the checks as they are now: it reads those
@@ -62,37 +59,37 @@ async fn a_campaign_at_its_rate_limit_is_well_and_its_end_is_told() {
     let world = World::new(Carrier::Memory).await;
     let mut instance = world.setup.clone().set("channels.webhook.rate_limit", "50/s").start().await;
     world.notify(400).await;
-    until(&world.app, "SELECT count(*) > 0 FROM outboxd.waiting WHERE limited_by = 'rate_limit'").await;
+    world.until("SELECT count(*) > 0 FROM outboxd.waiting WHERE limited_by = 'rate_limit'").await;
     world.notify(600).await;
     age(&world.app, "5 min").await;
     let counted =
         "SELECT count(*) > 500 AND min(c.taken_at) > now() - interval '1 s' FROM outboxd.outbox, outboxd.snapshot c";
-    until(&world.app, counted).await;
-    let told: String = value(&world.app, RELAY_LAG).await;
+    world.until(counted).await;
+    let told: String = world.value(RELAY_LAG).await;
     assert!(told.starts_with("ok: 0 rows ready"), "{told}");
     assert!(told.contains("at the rate_limit of webhook, until about"), "{told}");
     let end = "SELECT extract(epoch FROM max(expected_end))::float8 FROM outboxd.waiting WHERE reason = 'at its limit' AND limited_by = 'rate_limit'";
-    let end: f64 = value(&world.app, end).await;
+    let end: f64 = world.value(end).await;
     // Of one that has never been in the worker: its place, and when it starts.
     let fresh =
         "SELECT id FROM outboxd.outbox WHERE state = 'ready' AND retry_at IS NULL ORDER BY seq OFFSET 100 LIMIT 1";
-    let fresh: i64 = value(&world.app, fresh).await;
+    let fresh: i64 = world.value(fresh).await;
     let why = format!("SELECT explanation FROM outboxd.why({fresh})");
-    let why: String = value(&world.app, &why).await;
+    let why: String = world.value(&why).await;
     assert!(why.starts_with("webhook is at its rate_limit (50 calls a second); "), "{why}");
     let start = format!("SELECT extract(epoch FROM until)::float8 FROM outboxd.why({fresh})");
-    let start: f64 = value(&world.app, &start).await;
+    let start: f64 = world.value(&start).await;
     let lag = "SELECT ready_unpublished || ' ' || oldest_age FROM outboxd.outbox_lag";
-    assert_eq!(value::<String>(&world.app, lag).await, "0 00:00:00");
+    assert_eq!(world.value::<String>(lag).await, "0 00:00:00");
     assert_eq!(firing(&world.app, &mut instance).await, [""; 0]);
     let doctor = outboxd(&world.database.url(), &["doctor"], &[]).await;
     assert_eq!(doctor.code, 0, "{}", doctor.all());
-    until(&world.app, "SELECT count(*) = 0 FROM outboxd.outbox").await;
+    world.until_count(0, "outbox").await;
     let ended = "SELECT extract(epoch FROM max(finished_at))::float8 FROM outboxd.notification_log";
-    let ended: f64 = value(&world.app, ended).await;
+    let ended: f64 = world.value(ended).await;
     let started =
         format!("SELECT extract(epoch FROM finished_at)::float8 FROM outboxd.notification_log WHERE id = {fresh}");
-    let started: f64 = value(&world.app, &started).await;
+    let started: f64 = world.value(&started).await;
     println!("the end was told {:.1} s, the start {:.1} s before it came", ended - end, started - start);
     assert!((ended - end).abs() < 5.0, "the end was told {} s before it came", ended - end);
     // What was put back goes before it or after it: by turns at the worst.
@@ -107,8 +104,8 @@ async fn what_waits_for_a_free_call_is_well_and_its_end_is_told() {
     let _instance = world.setup.clone().set("worker.concurrency", 4).start().await;
     world.notify(200).await;
     age(&world.app, "5 min").await;
-    until(&world.app, "SELECT count(*) > 0 FROM outboxd.waiting WHERE limited_by = 'concurrency'").await;
-    let told: String = value(&world.app, RELAY_LAG).await;
+    world.until("SELECT count(*) > 0 FROM outboxd.waiting WHERE limited_by = 'concurrency'").await;
+    let told: String = world.value(RELAY_LAG).await;
     assert!(told.starts_with("ok: 0 rows ready"), "{told}");
     assert!(told.contains(" at worker.concurrency, for webhook, until about "), "{told}");
     let doctor = outboxd(&world.database.url(), &["doctor"], &[]).await;
@@ -125,15 +122,15 @@ async fn a_topic_that_has_its_share_of_the_calls_is_told_apart_from_too_few_call
     let notify = "SELECT outboxd.notify('tenant', $1, '{}') FROM generate_series(1, 300)";
     world.app.execute(notify, &[&hanging.url("/hook")]).await.unwrap();
     age(&world.app, "5 min").await;
-    until(&world.app, "SELECT count(*) > 0 FROM outboxd.waiting WHERE limited_by = 'share of topic'").await;
+    world.until("SELECT count(*) > 0 FROM outboxd.waiting WHERE limited_by = 'share of topic'").await;
     let shown = "SELECT string_agg(DISTINCT concat_ws(' ', topic, reason, limited_by, expected_end > now()), ', ')
                    FROM outboxd.waiting WHERE limited_by IS NOT NULL";
-    assert_eq!(value::<String>(&world.app, shown).await, "tenant at its limit share of topic t");
-    let told: String = value(&world.app, RELAY_LAG).await;
+    assert_eq!(world.value::<String>(shown).await, "tenant at its limit share of topic t");
+    let told: String = world.value(RELAY_LAG).await;
     assert!(told.starts_with("ok: 0 rows ready"), "{told}");
     assert!(told.contains(" at the share of topic tenant, until about "), "{told}");
     let why = "SELECT w.explanation FROM outboxd.outbox o, outboxd.why(o.id) w WHERE o.state = 'ready' LIMIT 1";
-    let why: String = value(&world.app, why).await;
+    let why: String = world.value(why).await;
     assert!(why.starts_with("tenant has its share of the calls that the instances may have under way ("), "{why}");
     assert_eq!(hanging.most_at_once(), 13, "three are left to others");
 }
@@ -142,11 +139,11 @@ async fn a_topic_that_has_its_share_of_the_calls_is_told_apart_from_too_few_call
 async fn of_several_limits_the_one_that_an_operator_can_do_most_about_is_told() {
     let client = reporting(r#"{"push": ["concurrency", 10], "hook": ["max_in_flight_per_origin", null]}"#, "{}").await;
     let other = "INSERT INTO outboxd.instance (ttl, pid, roles, queue_kind, host, version) VALUES ('1 h', 2, '{relay,worker}', 'memory', 'web-2', '1')";
-    run(&client, other).await;
+    client.run(other).await;
     for topic in ["orders", "tenant", "hooks"] {
         notify(&client, topic, 2).await;
     }
-    run(&client, "UPDATE outboxd.outbox SET waits_for = 'https://a', retry_at = now() WHERE id = 5").await;
+    client.run("UPDATE outboxd.outbox SET waits_for = 'https://a', retry_at = now() WHERE id = 5").await;
     let told = "SELECT concat_ws(' ', topic, reason, limited_by, per_second) FROM outboxd._waits ORDER BY 1";
     let first = ["hooks at its limit max_in_flight_per_origin", "hooks waiting for the relay"];
     for (limits, shares, orders, tenant) in [
@@ -158,19 +155,19 @@ async fn of_several_limits_the_one_that_an_operator_can_do_most_about_is_told() 
         report(&client, 2, limits, shares).await;
         let wanted = [format!("orders at its limit {orders}"), format!("tenant at its limit {tenant}")];
         let all: Vec<&str> = first.into_iter().chain(wanted.iter().map(String::as_str)).collect();
-        assert_eq!(values::<String>(&client, told).await, all, "{limits} {shares}");
+        assert_eq!(client.values::<String>(told).await, all, "{limits} {shares}");
     }
 }
 
 /// In each quarter of the last hour so many came, and so many went.
 async fn an_hour_of(client: &Client, quarters: [(i32, i32); 4]) {
-    run(client, "DELETE FROM outboxd.statistics_minute").await;
+    client.run("DELETE FROM outboxd.statistics_minute").await;
     for (quarter, (came, went)) in (1..).zip(quarters) {
         let minute = format!(
             "INSERT INTO outboxd.statistics_minute (minute, seq_first, seq_last, sent)
              VALUES (date_trunc('minute', now()) - {quarter} * interval '15 min' + interval '10 min', {quarter}000000, {quarter}000000 + {came}, {went})"
         );
-        run(client, &minute).await;
+        client.run(&minute).await;
     }
 }
 
@@ -181,7 +178,7 @@ async fn a_line_without_an_end_or_that_grows_for_an_hour_is_a_warning_and_no_mor
     notify(&client, "orders", 300).await;
     age(&client, "2 h").await;
     let is = async |wanted: &str, why: &str| {
-        let told: String = value(&client, RELAY_LAG).await;
+        let told: String = client.value(RELAY_LAG).await;
         assert!(told.starts_with(wanted), "{why}: {told}");
         told
     };
@@ -208,14 +205,14 @@ async fn a_message_that_waits_for_a_slow_rate_is_at_its_limit_and_the_queue_is_w
     let world = World::new(Carrier::Memory).await;
     let _instance = world.setup.clone().set("channels.webhook.rate_limit", "5/h").start().await;
     world.notify(10).await;
-    until(&world.app, "SELECT count(*) > 0 FROM outboxd.waiting WHERE limited_by = 'rate_limit'").await;
-    until(&world.app, "SELECT count(*) > 0 FROM outboxd.outbox WHERE state = 'published'").await;
+    world.until("SELECT count(*) > 0 FROM outboxd.waiting WHERE limited_by = 'rate_limit'").await;
+    world.until("SELECT count(*) > 0 FROM outboxd.outbox WHERE state = 'published'").await;
     let queue = "SELECT level FROM outboxd.health WHERE name = 'queue'";
     for (waits, level) in [("11 min", "ok"), ("100 min", "ok"), ("3 h", "critical")] {
         let published =
             format!("UPDATE outboxd.outbox SET published_at = now() - interval '{waits}' WHERE state = 'published'");
-        run(&world.app, &published).await;
-        assert_eq!(value::<String>(&world.app, queue).await, level, "{waits}");
+        world.run(&published).await;
+        assert_eq!(world.value::<String>(queue).await, level, "{waits}");
     }
 }
 
@@ -223,16 +220,13 @@ async fn a_message_that_waits_for_a_slow_rate_is_at_its_limit_and_the_queue_is_w
 async fn a_row_starts_when_the_line_of_its_channel_has_come_to_it_and_never_in_the_past() {
     let client = reporting(r#"{"push": ["rate_limit", 50]}"#, "{}").await;
     // Topics take turns, so the last of each has all of them before it.
-    run(&client, "SELECT outboxd.notify('tenant-' || n % 100, 'r', '{}') FROM generate_series(0, 9999) n").await;
+    client.run("SELECT outboxd.notify('tenant-' || n % 100, 'r', '{}') FROM generate_series(0, 9999) n").await;
     notify(&client, "small", 2).await;
-    run(
-        &client,
-        "SELECT outboxd.notify('small', 'r', '{}', ordering_key => 'k');
-         UPDATE outboxd.outbox SET state = 'ready', has_turn = true, retry_at = now() - interval '1 min' WHERE id = 10003;
-         UPDATE outboxd.outbox SET waits_for = '', retry_at = now() + interval '1 min' WHERE id = 10002;
-         UPDATE outboxd.outbox SET waits_for = '', retry_at = now() - interval '1 min' WHERE id = 9999",
-    )
-    .await;
+    let called = "SELECT outboxd.notify('small', 'r', '{}', ordering_key => 'k');
+        UPDATE outboxd.outbox SET state = 'ready', has_turn = true, retry_at = now() - interval '1 min' WHERE id = 10003;
+        UPDATE outboxd.outbox SET waits_for = '', retry_at = now() + interval '1 min' WHERE id = 10002;
+        UPDATE outboxd.outbox SET waits_for = '', retry_at = now() - interval '1 min' WHERE id = 9999";
+    client.run(called).await;
     snapshot(&client).await;
     let told = |id: i64| {
         format!(
@@ -249,26 +243,23 @@ async fn a_row_starts_when_the_line_of_its_channel_has_come_to_it_and_never_in_t
         (10_003, "f|f"),
         (9_999, "f|f"),
     ] {
-        assert_eq!(value::<String>(&client, &told(id)).await, wanted, "{id}");
+        assert_eq!(client.value::<String>(&told(id)).await, wanted, "{id}");
     }
-    run(&client, "UPDATE outboxd.snapshot SET taken_at = now() - interval '2 min'").await;
-    assert_eq!(value::<String>(&client, &told(10_000)).await, "99|t|f", "of an old snapshot no time is told");
+    client.run("UPDATE outboxd.snapshot SET taken_at = now() - interval '2 min'").await;
+    assert_eq!(client.value::<String>(&told(10_000)).await, "99|t|f", "of an old snapshot no time is told");
     report(&client, 1, "{}", r#"{"tenant-99": 50}"#).await;
     snapshot(&client).await;
-    assert_eq!(value::<String>(&client, &told(10_000)).await, "99|2|t|f", "its share is its own");
+    assert_eq!(client.value::<String>(&told(10_000)).await, "99|2|t|f", "its share is its own");
 }
 
 #[tokio::test]
 async fn what_is_said_to_be_until_some_time_is_never_until_a_time_that_is_over() {
     let (_database, client) = super::of_every_reason().await;
-    run(
-        &client,
-        "UPDATE outboxd.channel_state SET held_until = now() - interval '1 s' WHERE reason = 'failures';
-         UPDATE outboxd.outbox SET retry_at = now() - interval '1 s' WHERE waits_for <> ''",
-    )
-    .await;
+    let changed = "UPDATE outboxd.channel_state SET held_until = now() - interval '1 s' WHERE reason = 'failures';
+                   UPDATE outboxd.outbox SET retry_at = now() - interval '1 s' WHERE waits_for <> ''";
+    client.run(changed).await;
     let over = "SELECT string_agg(x.id || ' ' || w.reason, ', ') FROM generate_series(1, 22) x(id), outboxd.why(x.id) w WHERE w.until <= now()";
-    assert_eq!(value::<Option<String>>(&client, over).await, None);
+    assert_eq!(client.value::<Option<String>>(over).await, None);
 }
 
 #[tokio::test]
@@ -276,14 +267,11 @@ async fn only_the_next_of_its_topic_is_said_to_be_published_next() {
     let client = reporting("{}", "{}").await;
     notify(&client, "orders", 1_000).await;
     notify(&client, "alone", 1).await;
-    run(
-        &client,
-        "SELECT outboxd.notify('keys', 'r', '{}', ordering_key => 'k' || n) FROM generate_series(1, 3) n;
-         UPDATE outboxd.outbox SET state = 'ready', has_turn = true, retry_at = now() - (2000 - id) * interval '1 ms' WHERE id IN (1002, 1003);
-         UPDATE outboxd.outbox SET state = 'published', published_at = now() WHERE id = 1;
-         UPDATE outboxd.notification_log SET created_at = now() + interval '1 h'",
-    )
-    .await;
+    let called = "SELECT outboxd.notify('keys', 'r', '{}', ordering_key => 'k' || n) FROM generate_series(1, 3) n;
+        UPDATE outboxd.outbox SET state = 'ready', has_turn = true, retry_at = now() - (2000 - id) * interval '1 ms' WHERE id IN (1002, 1003);
+        UPDATE outboxd.outbox SET state = 'published', published_at = now() WHERE id = 1;
+        UPDATE outboxd.notification_log SET created_at = now() + interval '1 h'";
+    client.run(called).await;
     for (id, told) in [
         (2, "It is ready and is published next."),
         (3, "It is ready; 1 of its topic stands before it."),
@@ -293,6 +281,6 @@ async fn only_the_next_of_its_topic_is_said_to_be_published_next() {
         (1_003, "It is ready; 1 of its topic stands before it."),
         (1_004, "It is the first of its ordering key and gets its turn next."),
     ] {
-        assert_eq!(value::<String>(&client, &format!("SELECT explanation FROM outboxd.why({id})")).await, told, "{id}");
+        assert_eq!(client.value::<String>(&format!("SELECT explanation FROM outboxd.why({id})")).await, told, "{id}");
     }
 }

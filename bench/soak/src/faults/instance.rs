@@ -1,13 +1,13 @@
 //! Faults of one instance's process.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
+use outboxd_throwaway::until;
 
 use super::Ongoing;
 use crate::instances::Instance;
 
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The drain is 5 s.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How far a clock jumps, at least and at most.
@@ -19,7 +19,7 @@ pub(super) async fn kill(ongoing: &Ongoing<'_>) -> Result<()> {
     ongoing.begins();
     end(&mut instance, "KILL").await?;
     ongoing.lasts().await;
-    instance.start()
+    instance.process.launch()
 }
 
 /// SIGTERM, its drain, a new one.
@@ -27,18 +27,15 @@ pub(super) async fn drain(ongoing: &Ongoing<'_>) -> Result<()> {
     let mut instance = ongoing.world.instances[ongoing.fault.target].lock().await;
     ongoing.begins();
     end(&mut instance, "TERM").await?;
-    instance.start()
+    instance.process.launch()
 }
 
 async fn end(instance: &mut Instance, signal: &str) -> Result<()> {
-    let began = Instant::now();
-    if instance.is_running() {
-        instance.signal(signal)?;
+    if !instance.process.has_ended() {
+        instance.process.supervisor.signal(signal)?;
     }
-    while instance.is_running() {
-        ensure!(began.elapsed() < DRAIN_TIMEOUT, "the instance does not end after SIG{signal}");
-        tokio::time::sleep(POLL_INTERVAL).await;
-    }
+    let ended = || async { Ok(instance.process.has_ended()) };
+    until(&format!("the instance ends after SIG{signal}"), DRAIN_TIMEOUT, ended).await?;
     instance.note_end().map(|_| ())
 }
 
@@ -46,12 +43,12 @@ async fn end(instance: &mut Instance, signal: &str) -> Result<()> {
 pub(super) async fn stop(ongoing: &Ongoing<'_>) -> Result<()> {
     let mut instance = ongoing.world.instances[ongoing.fault.target].lock().await;
     ongoing.begins();
-    if !instance.is_running() {
+    if instance.process.has_ended() {
         return Ok(());
     }
-    instance.signal("STOP")?;
+    instance.process.supervisor.signal("STOP")?;
     ongoing.lasts().await;
-    instance.signal("CONT")
+    instance.process.supervisor.signal("CONT")
 }
 
 /// Its wall clock jumps, forward or back, and returns.

@@ -50,9 +50,7 @@ pub(super) async fn fail_over(ongoing: &Ongoing<'_>, signal: Signal) -> Result<(
     let from = ongoing.begins();
     databases.cut_replication().await?;
     tokio::time::sleep(Duration::from_millis(TAIL_MS + u64::from(ongoing.fault.dice) % TAIL_MORE_MS)).await;
-    databases.signal_primary(signal);
-    // A session that was being made has no signal yet.
-    databases.signal_primary(signal);
+    databases.primary().signal_all(signal);
     databases.promote().await?;
     world.database_port.store(databases.primary_port(), Ordering::Relaxed);
     world.log().lost_tails.push(Span { from, until: world.now() });

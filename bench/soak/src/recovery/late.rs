@@ -1,7 +1,7 @@
 //! What was called too late: only the time in which nothing was broken counts.
 
 use super::{Wait, waits};
-use crate::evidence::{Evidence, Micros, Reply, Span, Subject};
+use crate::evidence::{Answer, Evidence, Micros, Span, Subject};
 use crate::plan::Kind;
 use crate::providers::CHANNELS;
 use crate::verdict::{Rule, Violation};
@@ -61,9 +61,9 @@ fn circuit_closes(channel: usize, healed: Micros, evidence: &Evidence) -> Micros
         if call.at > until {
             break;
         }
-        match call.reply {
-            Reply::Refused(503) | Reply::Cut => (wait, until) = (wait * 2, call.at + wait * 2),
-            Reply::Accepted | Reply::Refused(_) => return call.at,
+        match call.answer {
+            Answer::Refused(503) | Answer::Cut => (wait, until) = (wait * 2, call.at + wait * 2),
+            Answer::Accepted | Answer::Refused(_) => return call.at,
         }
     }
     until
@@ -108,7 +108,7 @@ mod tests {
         called(&mut evidence, 1, S, 12 * S);
         called(&mut evidence, 2, S, 26 * S);
         assert_eq!(find(&[fault.clone()], &evidence).len(), 1, "closed at 12 s");
-        evidence.arrivals[0].reply = Reply::Cut;
+        evidence.arrivals[0].answer = Answer::Cut;
         assert_eq!(find(&[fault], &evidence), [], "open for 16 s more");
     }
 }

@@ -31,8 +31,8 @@ impl Scrape {
         let mut open = String::new();
         for line in text.lines().filter(|line| !line.is_empty()) {
             if let Some(comment) = line.strip_prefix("# ") {
-                let mut words = comment.splitn(3, ' ');
-                let (what, name, rest) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+                let words: Vec<&str> = comment.splitn(3, ' ').collect();
+                let [what, name, rest] = words[..] else { panic!("three words: {line}") };
                 assert!(is_name(name), "{line}");
                 if name != open {
                     assert!(!families.contains_key(name), "a family in two places: {line}");
@@ -97,11 +97,11 @@ impl Family {
         for sample in self.samples.iter().filter(|sample| sample.name.ends_with("_bucket")) {
             let mut labels = sample.labels.clone();
             let le = labels.remove("le").unwrap_or_else(|| panic!("no le: {sample:?}"));
-            series.entry(labels).or_default().push((le.parse().unwrap(), sample.value));
+            series.entry(labels).or_default().push((le.parse().expect("a number"), sample.value));
         }
         for (labels, buckets) in series {
             assert!(buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{name} {labels:?}: {buckets:?}");
-            let last = buckets.last().unwrap();
+            let last = buckets.last().expect("a bucket");
             assert_eq!(last.0, f64::INFINITY, "{name} {labels:?}");
             for suffix in ["_count", "_sum"] {
                 let total = self.samples.iter().find(|s| s.name == format!("{name}{suffix}") && s.labels == labels);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Index, Rule, Verdict, seconds};
-use crate::evidence::{Asked, Micros, Outcome, Reply, Subject};
+use crate::evidence::{Answer, Asked, Micros, Outcome, Subject};
 
 /// Left out: what an operator sent back to work, which goes last; late successes of what had ended otherwise; and what
 /// the app does not know to have ended before it wrote the next, which is not serialised.
@@ -16,7 +16,7 @@ pub(super) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
         if row.status != "SENT" || row.is_late || index.evidence.retried.contains(&subject) {
             continue;
         }
-        let accepted = index.arrivals(&subject).iter().find(|arrival| arrival.reply == Reply::Accepted);
+        let accepted = index.arrivals(&subject).iter().find(|arrival| arrival.answer == Answer::Accepted);
         let Some(first) = accepted else { continue };
         let place = place_of(index, first);
         match last.get(key) {

@@ -7,7 +7,7 @@
 //! | repeat with a witness | a further call, of which `outboxd.attempts` has a row |
 //! | repeat without | a further call that no attempt explains, or two calls of one attempt |
 //! | order violation | of one key, a first success after that of a later one |
-//! | late recovery | called after more than 10 s in which nothing was broken ([`recovery::late`](crate::recovery::late)) |
+//! | late recovery | called after more than 10 s in which nothing was broken (`recovery::late` of the soak) |
 //!
 //! A failover to a standby that lacks the tail takes commits and records with it. What was committed in that time and
 //! is not there is counted apart, and so are repeats of calls made then: their record is gone.
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
-use super::evidence::{Arrival, Asked, Evidence, Micros, Outcome, Reply, Row, Span, Subject, Write};
+use super::evidence::{Answer, Arrival, Asked, Evidence, Micros, Outcome, Row, Span, Subject, Write};
 
 mod events;
 mod order;
@@ -30,21 +30,21 @@ const AFTER_TAIL: Micros = 12_000_000;
 
 /// Something that must not be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Violation {
+pub struct Violation {
     /// Which promise.
-    pub(super) rule: Rule,
+    pub rule: Rule,
     /// The app's number, if it has one.
-    pub(super) number: Option<i64>,
+    pub number: Option<i64>,
     /// The row's id, if there is one.
-    pub(super) id: Option<i64>,
+    pub id: Option<i64>,
     /// What is known of it.
-    pub(super) known: String,
+    pub known: String,
 }
 
 /// The promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Rule {
+pub enum Rule {
     /// Nothing is lost.
     Lost,
     /// Nothing is sent that was not committed.
@@ -63,45 +63,69 @@ pub(super) enum Rule {
 
 /// What came out.
 #[derive(Debug, Clone, Default, Serialize)]
-pub(super) struct Verdict {
+pub struct Verdict {
     /// Notifications in the database at the end.
-    pub(super) committed: usize,
+    pub committed: usize,
     /// SENT.
-    pub(super) delivered: usize,
+    pub delivered: usize,
     /// FAILED: the providers refused.
-    pub(super) failed: usize,
+    pub failed: usize,
     /// CANCELED by the operator.
-    pub(super) canceled: usize,
+    pub canceled: usize,
     /// Of several with one dedup key, those that were not the first.
-    pub(super) absorbed: usize,
+    pub absorbed: usize,
     /// Rolled back, or killed before COMMIT.
-    pub(super) rolled_back: usize,
+    pub rolled_back: usize,
     /// The app saw COMMIT cut off.
-    pub(super) unknown: usize,
+    pub unknown: usize,
     /// Committed, and gone with the tail that a standby lacked.
-    pub(super) gone_with_the_tail: usize,
+    pub gone_with_the_tail: usize,
+    /// Ids of what was called more than once.
+    #[serde(skip)]
+    pub repeated: Vec<i64>,
     /// Calls beyond the first of a notification.
-    pub(super) repeats: usize,
+    pub repeats: usize,
     /// Of them, those whose record, or whose row, went with the tail.
-    pub(super) repeats_by_the_tail: usize,
+    pub repeats_by_the_tail: usize,
     /// Events committed, and seen by a consumer.
-    pub(super) events: usize,
-    pub(super) events_seen: usize,
+    pub events: usize,
+    pub events_seen: usize,
     /// Appended to a Redis that then lost them.
-    pub(super) events_gone_with_redis: usize,
+    pub events_gone_with_redis: usize,
     /// What must not be.
-    pub(super) violations: Vec<Violation>,
+    pub violations: Vec<Violation>,
 }
 
 impl Verdict {
     /// How many of a kind.
-    pub(super) fn count(&self, rule: Rule) -> usize {
+    pub fn count(&self, rule: Rule) -> usize {
         self.violations.iter().filter(|violation| violation.rule == rule).count()
     }
 
     /// Whether every promise was kept.
-    pub(super) fn is_good(&self) -> bool {
+    pub fn is_good(&self) -> bool {
         self.violations.is_empty()
+    }
+
+    fn assert_none(&self, rules: &[Rule]) -> &Verdict {
+        assert!(rules.iter().all(|rule| self.count(*rule) == 0), "{self:#?}");
+        self
+    }
+
+    /// L and P: nothing lost, no phantom.
+    pub fn assert_nothing_lost(&self) -> &Verdict {
+        self.assert_none(&[Rule::Lost, Rule::Phantom])
+    }
+
+    /// D0: no duplicate.
+    pub fn assert_no_duplicate(&self) -> &Verdict {
+        assert_eq!(self.repeated, [0; 0], "{self:#?}");
+        self
+    }
+
+    /// DA: every duplicate has an attempt with no recorded success.
+    pub fn assert_duplicates_explained(&self) -> &Verdict {
+        self.assert_none(&[Rule::Repeat])
     }
 
     fn accuse(&mut self, rule: Rule, subject: &Subject, row: Option<&Row>, known: String) {
@@ -143,7 +167,7 @@ impl<'a> Index<'a> {
 }
 
 /// Judges.
-pub(super) fn judge(evidence: &Evidence) -> Verdict {
+pub fn judge(evidence: &Evidence) -> Verdict {
     let index = Index::new(evidence);
     let mut verdict = Verdict::default();
     for write in &evidence.writes {
@@ -203,7 +227,7 @@ fn judge_row(index: &Index<'_>, subject: &Subject, row: &Row, verdict: &mut Verd
     match row.status.as_str() {
         "SENT" => {
             verdict.delivered += 1;
-            if !arrivals.iter().any(|arrival| arrival.reply == Reply::Accepted) {
+            if !arrivals.iter().any(|arrival| arrival.answer == Answer::Accepted) {
                 let known = format!("SENT, and no provider accepted it: {}", calls(arrivals));
                 verdict.accuse(Rule::Lost, subject, Some(row), known);
             }
@@ -251,6 +275,7 @@ fn judge_repeats(index: &Index<'_>, subject: &Subject, row: &Row, arrivals: &[&A
         return;
     }
     verdict.repeats += arrivals.len() - 1;
+    verdict.repeated.push(row.id);
     let mut attempts = HashSet::new();
     let same_attempt = arrivals.iter().filter(|arrival| !attempts.insert(arrival.attempt)).count();
     let is_recorded = |arrival: &&&Arrival| {
@@ -293,7 +318,7 @@ fn in_reach_of_a_tail(tails: &[Span], at: Micros) -> bool {
 /// The calls of one notification, for people.
 fn calls(arrivals: &[&Arrival]) -> String {
     let call = |arrival: &&Arrival| {
-        format!("{} attempt {} by {} {:?}", seconds(arrival.at), arrival.attempt, arrival.channel, arrival.reply)
+        format!("{} attempt {} by {} {:?}", seconds(arrival.at), arrival.attempt, arrival.channel, arrival.answer)
     };
     match arrivals {
         [] => "no call".to_owned(),

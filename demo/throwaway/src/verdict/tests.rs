@@ -26,9 +26,9 @@ fn row(id: i64, status: &str) -> Row {
     }
 }
 
-fn arrival(number: i64, at: Micros, attempt: u32, reply: Reply) -> Arrival {
+fn arrival(number: i64, at: Micros, attempt: u32, answer: Answer) -> Arrival {
     let subject = Subject::Number(number);
-    Arrival { at, subject, channel: "push".into(), webhook_id: format!("ntf-x-{number}-1"), attempt, reply }
+    Arrival { at, subject, channel: "push".into(), webhook_id: format!("ntf-x-{number}-1"), attempt, answer }
 }
 
 /// Five notifications, the last three of one key, each delivered at once.
@@ -40,7 +40,7 @@ fn clean() -> Evidence {
         evidence.committed.insert(number);
         evidence.rows.insert(Subject::Number(number), row(number + 100, "SENT"));
         let at = number.unsigned_abs() * S + 5000;
-        evidence.arrivals.push(arrival(number, at, 1, Reply::Accepted));
+        evidence.arrivals.push(arrival(number, at, 1, Answer::Accepted));
     }
     evidence
 }
@@ -61,7 +61,7 @@ fn a_sent_row_that_no_provider_accepted_is_lost() {
     let mut evidence = clean();
     evidence.arrivals.remove(1);
     assert_eq!(rules(&evidence), [(Rule::Lost, Some(2))]);
-    evidence.arrivals.insert(1, arrival(2, 2 * S + 5000, 1, Reply::Refused(503)));
+    evidence.arrivals.insert(1, arrival(2, 2 * S + 5000, 1, Answer::Refused(503)));
     assert_eq!(rules(&evidence), [(Rule::Lost, Some(2))], "a refusal is not a delivery");
 }
 
@@ -85,7 +85,7 @@ fn a_call_for_what_was_rolled_back_is_a_phantom() {
     let mut evidence = clean();
     evidence.writes.push(Write { outcome: Outcome::RolledBack, ..write(6) });
     assert_eq!(rules(&evidence), []);
-    evidence.arrivals.push(arrival(6, 6 * S, 1, Reply::Refused(503)));
+    evidence.arrivals.push(arrival(6, 6 * S, 1, Answer::Refused(503)));
     assert_eq!(rules(&evidence), [(Rule::Phantom, Some(6))]);
 }
 
@@ -94,7 +94,7 @@ fn an_unknown_commit_may_be_there_or_not_but_a_call_needs_its_row() {
     let mut evidence = clean();
     evidence.writes.push(Write { outcome: Outcome::Unknown, ..write(6) });
     assert_eq!(rules(&evidence), []);
-    evidence.arrivals.push(arrival(6, 6 * S, 1, Reply::Accepted));
+    evidence.arrivals.push(arrival(6, 6 * S, 1, Answer::Accepted));
     assert_eq!(rules(&evidence), [(Rule::Phantom, Some(6))]);
     evidence.committed.insert(6);
     evidence.rows.insert(Subject::Number(6), row(106, "SENT"));
@@ -104,7 +104,7 @@ fn an_unknown_commit_may_be_there_or_not_but_a_call_needs_its_row() {
 #[test]
 fn a_repeat_needs_a_witness() {
     let mut evidence = clean();
-    evidence.arrivals.push(arrival(2, 9 * S, 2, Reply::Accepted));
+    evidence.arrivals.push(arrival(2, 9 * S, 2, Answer::Accepted));
     assert_eq!(rules(&evidence), [(Rule::Repeat, Some(2))]);
     let mut with = |attempts: u32, witnesses: &[Option<u32>]| {
         let row = Row { attempts, witnesses: witnesses.to_vec(), ..row(102, "SENT") };
@@ -123,7 +123,7 @@ fn one_attempt_that_calls_twice_has_no_witness() {
     let mut evidence = clean();
     let witnesses = vec![Some(1), Some(2), None];
     evidence.rows.insert(Subject::Number(2), Row { witnesses, ..row(102, "SENT") });
-    evidence.arrivals.push(arrival(2, 9 * S, 1, Reply::Accepted));
+    evidence.arrivals.push(arrival(2, 9 * S, 1, Answer::Accepted));
     assert_eq!(rules(&evidence), [(Rule::Repeat, Some(2))]);
 }
 
@@ -131,9 +131,9 @@ fn one_attempt_that_calls_twice_has_no_witness() {
 fn a_probe_that_failed_is_a_witness_of_one_call_and_uses_up_no_attempt() {
     let mut evidence = clean();
     evidence.rows.insert(Subject::Number(2), Row { witnesses: vec![None], probes: 1, ..row(102, "SENT") });
-    evidence.arrivals.insert(1, arrival(2, 2 * S, 1, Reply::Refused(503)));
+    evidence.arrivals.insert(1, arrival(2, 2 * S, 1, Answer::Refused(503)));
     assert_eq!(rules(&evidence), []);
-    evidence.arrivals.insert(1, arrival(2, 2 * S, 1, Reply::Refused(503)));
+    evidence.arrivals.insert(1, arrival(2, 2 * S, 1, Answer::Refused(503)));
     assert_eq!(rules(&evidence), [(Rule::Repeat, Some(2))], "a third call");
 }
 
@@ -162,7 +162,7 @@ fn one_of_two_with_the_same_dedup_key_is_enough() {
     evidence.rows.get_mut(&Subject::Number(1)).unwrap().dedup_key = Some("d".into());
     assert_eq!(rules(&evidence), []);
     assert_eq!(judge(&evidence).absorbed, 1);
-    evidence.arrivals.push(arrival(6, 9 * S, 1, Reply::Accepted));
+    evidence.arrivals.push(arrival(6, 9 * S, 1, Answer::Accepted));
     assert_eq!(rules(&evidence), [(Rule::Phantom, Some(6))], "both were sent");
 }
 
@@ -170,10 +170,10 @@ fn one_of_two_with_the_same_dedup_key_is_enough() {
 fn what_went_with_the_tail_is_told_apart() {
     let mut evidence = clean();
     evidence.writes.push(write(20));
-    evidence.arrivals.push(arrival(20, 20 * S + 5000, 1, Reply::Accepted));
+    evidence.arrivals.push(arrival(20, 20 * S + 5000, 1, Answer::Accepted));
     // The record of this success is gone, so the same attempt is made again.
     evidence.arrivals[4].at = 20 * S;
-    evidence.arrivals.push(arrival(5, 26 * S, 1, Reply::Accepted));
+    evidence.arrivals.push(arrival(5, 26 * S, 1, Answer::Accepted));
     assert_eq!(rules(&evidence), [(Rule::Lost, Some(20)), (Rule::Phantom, Some(20)), (Rule::Repeat, Some(5))]);
     evidence.lost_tails.push(Span { from: 19 * S, until: 21 * S });
     assert_eq!(rules(&evidence), []);
@@ -186,7 +186,7 @@ fn an_unknown_outcome_that_went_with_the_tail_is_no_repeat_without_a_witness() {
     let mut evidence = clean();
     // Its worker died; 9 s later the sweep notes that, and it is called again; the tail has both.
     evidence.arrivals[4].at = 20 * S;
-    evidence.arrivals.push(arrival(5, 29 * S + 1000, 2, Reply::Accepted));
+    evidence.arrivals.push(arrival(5, 29 * S + 1000, 2, Answer::Accepted));
     assert_eq!(rules(&evidence), [(Rule::Repeat, Some(5))]);
     evidence.lost_tails.push(Span { from: 29 * S, until: 30 * S });
     assert_eq!(rules(&evidence), []);
