@@ -37,6 +37,7 @@ use crate::telemetry::statistics::Statistics;
 mod arrivals;
 mod buffer;
 mod circuits;
+mod contents;
 mod destinations;
 mod dispatcher;
 mod leases;

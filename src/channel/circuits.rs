@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::circuit::{Circuit, CircuitChange, Open, OpenReason, Pass, Verdict};
-use super::{Cause, Outcome};
+use super::{CHANNEL_WIDE, Cause, Outcome};
 use crate::config::{ChannelConfig, CircuitConfig};
 
-/// Origins of one channel with failures at most. More of them are not tracked: a channel in that state has
-/// other problems, and its calls are still bounded by the limits.
+/// Origins of one channel with failures at most. Of more those are forgotten that failed longest ago: whoever has
+/// thousands that fail takes nobody else's circuit away.
 pub const ORIGINS_MAX: usize = 10_000;
+/// So many of them are forgotten at a time, so that they are not searched for one by one.
+const FORGOTTEN: usize = ORIGINS_MAX / 10;
 /// What was decided here stands against older news from outside for this long.
 const OWN_WORD: Duration = Duration::from_secs(3);
 /// Failures in a row are forgotten after this long without another.
@@ -168,10 +170,7 @@ impl Circuits {
             }
             let origins = entries.entry(channel.to_owned()).or_default();
             if origins.len() >= ORIGINS_MAX {
-                origins.retain(|_, entry| entry.circuit.opened().is_some());
-            }
-            if origins.len() >= ORIGINS_MAX {
-                return None;
+                forget_oldest(origins);
             }
             origins.insert(Arc::clone(origin), Entry::new(now));
         }
@@ -226,7 +225,9 @@ impl Circuits {
                 }
                 continue;
             };
-            let entry = origins.entry(Arc::from(seen.origin.as_str())).or_insert_with(|| Entry::new(now));
+            // As old as it is for those that wrote it.
+            let new = || Entry::new(seen.changed_at.or(now.checked_sub(STREAK_MAX_AGE)).unwrap_or(now));
+            let entry = origins.entry(Arc::from(seen.origin.as_str())).or_insert_with(new);
             if !entry.takes(seen, now) {
                 continue;
             }
@@ -272,6 +273,19 @@ impl Circuits {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, HashMap<Arc<str>, Entry>>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What holds for the channel as a whole is kept.
+fn forget_oldest(origins: &mut HashMap<Arc<str>, Entry>) {
+    let mut times: Vec<Instant> = origins.values().map(|entry| entry.seen_at).collect();
+    let left = times.len().saturating_sub(ORIGINS_MAX - FORGOTTEN);
+    let (_, last, _) = times.select_nth_unstable(left.min(times.len() - 1));
+    let (last, mut left) = (*last, left);
+    origins.retain(|origin, entry| {
+        let goes = left > 0 && entry.seen_at <= last && **origin != *CHANNEL_WIDE;
+        left -= usize::from(goes);
+        !goes
+    });
 }
 
 /// Only what may become a streak or open a circuit is remembered.

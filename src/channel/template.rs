@@ -16,6 +16,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::Outgoing;
 use crate::config::template::{self, Fields, digest};
 
+/// Bytes that a text may have in memory beside those that it fills.
+const SPARE_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a nonce at most.
 const NONCE_BYTES_MAX: usize = 64;
 
@@ -135,7 +137,7 @@ impl Templates {
         let compiled =
             self.engine.get_template(name).map_err(|error| format!("template {name}: {}", template::reason(&error)))?;
         match compiled.render_captured_to(context.clone(), &mut out) {
-            Ok(_) => String::from_utf8(out.bytes).map_err(|_| format!("template {name}: not UTF-8")),
+            Ok(_) => String::from_utf8(out.into_bytes()).map_err(|_| format!("template {name}: not UTF-8")),
             Err(error) if error.kind() == ErrorKind::WriteFailure => {
                 Err(format!("template {name}: more than {bytes_max} bytes"))
             }
@@ -182,6 +184,16 @@ fn json(text: &str, variable: &str) -> Result<Value, String> {
 struct Bounded {
     bytes: Vec<u8>,
     bytes_max: usize,
+}
+
+impl Bounded {
+    /// A large body is kept for as long as its call, and no more memory than it fills.
+    fn into_bytes(mut self) -> Vec<u8> {
+        if self.bytes.capacity() > self.bytes.len() + SPARE_BYTES_MAX {
+            self.bytes.shrink_to_fit();
+        }
+        self.bytes
+    }
 }
 
 impl io::Write for Bounded {

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use self::report::Counts;
+use crate::channel::circuits::ORIGINS_MAX;
 use crate::channel::failover::Router;
 use crate::config::{ReconcileConfig, RelayConfig};
 use crate::failpoint;
@@ -42,6 +43,8 @@ const SWEEP_SHARE: u32 = 100;
 const SWEEP_REST_MAX: Duration = Duration::from_secs(5);
 /// Between searches for keys that nobody admitted.
 const KEYS_EVERY: Duration = Duration::from_secs(4);
+/// Between searches for circuits that nobody needs to know of any more.
+const HELD_EVERY: Duration = Duration::from_secs(30);
 /// Keys scanned by one sweep at most; the next goes on from there.
 const KEYS_MAX: u32 = 20_000;
 /// How long one sweep scans the live rows at most, and how many times longer it rests until it goes on from there.
@@ -89,6 +92,7 @@ pub struct SweepState {
     /// Where the scan of the keys goes on.
     keys_after: OrderingKey,
     reconcile_at: Instant,
+    held_at: Instant,
     /// Dead instances whose in-process queues have been dealt with, as of their last heartbeat: one that was only
     /// stopped goes on under its number, publishes, and may die again.
     dealt_with: HashSet<(i32, DateTime<Utc>)>,
@@ -111,7 +115,7 @@ struct ScanState {
 }
 
 impl SweepState {
-    /// Everything is due after its first interval.
+    /// Everything that searches all work is due after its first interval.
     pub fn new(reconcile: &ReconcileConfig) -> SweepState {
         let now = Instant::now();
         SweepState {
@@ -119,6 +123,7 @@ impl SweepState {
             keys_at: now + KEYS_EVERY,
             keys_after: OrderingKey::default(),
             reconcile_at: now + reconcile.every,
+            held_at: now,
             dealt_with: HashSet::new(),
             locked: HashMap::new(),
             reported: HashSet::new(),
@@ -202,6 +207,11 @@ impl Repair {
             let admitted = self.admit_forgotten(&mut state.keys_after).await;
             counts.admitted = state.done("admit keys", admitted);
             state.keys_at = Instant::now() + retry::rest_after(began.elapsed(), KEYS_EVERY);
+        }
+        if Instant::now() >= state.held_at {
+            let forgotten = self.store.forget_held(ORIGINS_MAX).await;
+            state.done("forget circuits", forgotten.map_err(StageError::from));
+            state.held_at = Instant::now() + HELD_EVERY;
         }
         if Instant::now() >= state.reconcile_at {
             let reconciled = self.reconcile().await;

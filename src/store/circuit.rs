@@ -88,6 +88,12 @@ impl Store {
         self.query(query!("channel/close_circuit", Durable, [TEXT, TEXT]), &[&channel, &origin]).await.map(|_| ())
     }
 
+    /// Circuits that nobody needs to know of any more go; of each channel so many stay at most.
+    pub async fn forget_held(&self, origins_max: usize) -> Result<()> {
+        let origins_max = i32::try_from(origins_max).unwrap_or(i32::MAX);
+        self.query(query!("channel/forget_held", Relaxed, [INT4]), &[&origins_max]).await.map(|_| ())
+    }
+
     /// What waits for a channel is due now; says how many rows, at most `rows_max`.
     pub async fn hasten(&self, channel: &str, rows_max: i32) -> Result<i64> {
         let rows = self.query(query!("channel/hasten", Relaxed, [TEXT, INT4]), &[&channel, &rows_max]).await?;

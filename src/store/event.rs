@@ -34,7 +34,7 @@ pub struct Unappended {
 pub struct BatchMax {
     /// Events.
     pub events: u32,
-    /// Bytes of their payloads.
+    /// Bytes of their payloads and headers.
     pub bytes: u32,
 }
 

@@ -16,7 +16,8 @@ use tokio::sync::{Notify, Semaphore};
 use crate::channel::CHANNEL_WIDE;
 use crate::store::claim::LARGE_BYTES;
 
-/// Large payloads that are read at the same time: claims and outcomes need the connections as well.
+/// Large payloads that are read, and made a body of, at the same time: claims and outcomes need the connections as well,
+/// and parsed they take many times their bytes.
 const READS_MAX: usize = 4;
 /// Batches whose destinations are, likewise.
 const DESTINATIONS_MAX: usize = 2;

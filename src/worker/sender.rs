@@ -4,20 +4,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use metrics::{Counter, Histogram, SharedString, counter, histogram};
-use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
 use super::buffer::Destination;
+use super::contents::{self, Contents};
 use super::dispatcher::{NO_ROUTE_WAIT, Permits};
-use super::payloads::{PayloadBytes, Payloads};
+use super::payloads::Payloads;
 use super::recorder::{Acks, Done, Finished};
 use super::{Worker, circuits, traced};
 use crate::channel::availability::{Held, May, PAUSED_WAIT};
 use crate::channel::circuit::Pass;
 use crate::channel::failover::{Provider, Route};
 use crate::channel::lookups;
-use crate::channel::{CHANNEL_WIDE, Failed, Outcome, Outgoing, webhook_id};
+use crate::channel::{Failed, Outcome, Outgoing, webhook_id};
 use crate::failpoint;
 use crate::notification::NotificationId;
 use crate::queue::Delivery;
@@ -44,14 +43,6 @@ pub(super) struct Call {
     pub(super) claimed_at: Instant,
     /// What payloads may take in memory.
     pub(super) payloads: Arc<Payloads>,
-}
-
-/// What is sent of a row.
-struct Contents {
-    payload: Box<RawValue>,
-    headers: Option<Box<RawValue>>,
-    /// In the count for as long as the call.
-    bytes: PayloadBytes,
 }
 
 /// Makes the attempt. What it returns is to be recorded.
@@ -89,7 +80,7 @@ async fn attempt(worker: &Worker, call: &mut Call, permits: &mut Permits, cut_of
         let error = format!("delivered {} times by the queue without an outcome", call.delivery.times_delivered);
         return not_called(after_failure(claimed, route, position, provider, unclaimed(error)));
     }
-    let contents = match cut_off.run_until_cancelled(contents(worker, call, permits, payload)).await {
+    let contents = match cut_off.run_until_cancelled(contents::read(worker, call, permits, payload)).await {
         Some(Ok(Some(contents))) => contents,
         // There were no bytes for it, or it could not be read: nothing was tried.
         None | Some(Ok(None)) => return not_called(release(claimed, Duration::ZERO, None)),
@@ -98,53 +89,19 @@ async fn attempt(worker: &Worker, call: &mut Call, permits: &mut Permits, cut_of
     send(worker, call, permits, route, position, contents, cut_off).await
 }
 
-/// Waits until there are bytes for the payload, and reads it if it did not come along. `None`: that failed. An error: it
-/// can never be sent.
-async fn contents(
-    worker: &Worker,
-    call: &Call,
-    permits: &mut Permits,
-    payload: Option<String>,
-) -> Result<Option<Contents>, String> {
-    let claimed = &call.claimed;
-    let channel_wide = || Arc::from(CHANNEL_WIDE);
-    let origin = call.destination.as_ref().map_or_else(channel_wide, |(_, origin)| Arc::clone(origin));
-    let bytes = match call.payloads.try_acquire(&claimed.topic, &origin, claimed.payload_bytes) {
-        Some(bytes) => bytes,
-        None => permits.wait_for(call.payloads.acquire(&claimed.topic, &origin, claimed.payload_bytes)).await,
-    };
-    let payload = match payload {
-        Some(payload) => payload,
-        None => {
-            let _read = call.payloads.reads.acquire().await;
-            match worker.store.read_payload(claimed.id, claimed.created_at).await {
-                Ok(Some(payload)) => payload,
-                // Its next claim tells.
-                Ok(None) => return Ok(None),
-                Err(error) => {
-                    warn!(%error, id = claimed.id, "a large payload could not be read; its row goes back");
-                    return Ok(None);
-                }
-            }
-        }
-    };
-    let headers = claimed.headers.clone().map(parse).transpose()?;
-    Ok(Some(Contents { payload: parse(payload)?, headers, bytes }))
-}
-
 async fn send(
     worker: &Worker,
     call: &Call,
     permits: &mut Permits,
     route: &Route,
     position: usize,
-    contents: Contents,
+    contents: Contents<'_>,
     cut_off: &CancellationToken,
 ) -> Done {
     let claimed = &call.claimed;
     let provider = &route.channels[position];
     let name = provider.channel.name();
-    let Contents { payload, headers, mut bytes } = contents;
+    let Contents { payload, headers, mut bytes, read } = contents;
     let id = NotificationId(claimed.id);
     let webhook_id = webhook_id(&worker.presence.install_id(), id, claimed.created_at);
     let outgoing = Outgoing {
@@ -178,7 +135,7 @@ async fn send(
     let outgoing = Outgoing { traceparent: traced.as_ref().map(|traced| &traced.traceparent), ..outgoing };
     let request = provider.channel.request(target, &outgoing);
     // Its body says it all: nothing else of it is kept while Postgres or the provider is waited for.
-    drop(payload);
+    drop((payload, read));
     if request.as_ref().is_ok_and(|request| !bytes.try_resize(request.body_bytes())) {
         return not_called(worker, call, release(claimed, NO_BYTES_WAIT, None));
     }
@@ -298,10 +255,6 @@ fn durations(channel: &Arc<str>, outcome: &'static str) -> Histogram {
 fn is_expired(call: &Call) -> bool {
     let since = i64::try_from(call.claimed_at.elapsed().as_millis()).unwrap_or(i64::MAX);
     call.claimed.expires_in_ms.is_some_and(|left| left <= since)
-}
-
-fn parse(json: String) -> Result<Box<RawValue>, String> {
-    RawValue::from_string(json).map_err(|error| format!("not JSON: {error}"))
 }
 
 fn release(claimed: &Claimed, wait: Duration, next_step: Option<i16>) -> Done {

@@ -1,5 +1,9 @@
 //! publish(): domain events, kept in Postgres and waiting for their stream.
 
+use outboxd::store::Store;
+use outboxd::store::event::BatchMax;
+
+use crate::leader::{config, held};
 use crate::support::postgres;
 use crate::support::sql::{Refusal, refused, run, value, values};
 
@@ -23,6 +27,19 @@ async fn a_rolled_back_event_never_was() {
     run(&client, "BEGIN; SELECT outboxd.publish('t', 'k', '{}'); ROLLBACK").await;
     let rows = "SELECT (SELECT count(*) FROM outboxd.event) + (SELECT count(*) FROM outboxd.event_outbox)";
     assert_eq!(value::<i64>(&client, rows).await, 0);
+}
+
+#[tokio::test]
+async fn headers_count_as_bytes_of_what_is_appended_at_a_time() {
+    let database = postgres::database().await;
+    let client = database.connect().await;
+    let store = Store::open(&config(&database, &[])).unwrap();
+    let publish = "SELECT outboxd.publish('t', 'k', '{}', jsonb_build_object('x', repeat('x', 10000))) FROM generate_series(1, 10)";
+    run(&client, publish).await;
+    let (_lease, owner) = held(&store, &client, "events").await;
+    assert!(store.reserve_events("events", owner, 0, BatchMax { events: 500, bytes: 25_000 }).await.unwrap());
+    let reserved = "SELECT cardinality(event_ids) || ' events, ' || bytes || ' bytes' FROM outboxd.event_publication";
+    assert_eq!(value::<String>(&client, reserved).await, "3 events, 30033 bytes");
 }
 
 #[tokio::test]

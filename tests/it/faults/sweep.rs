@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use outboxd::channel::failover::Router;
+use outboxd::config::Config;
 use outboxd::queue;
 use outboxd::relay::repair::{Repair, SweepState};
 use outboxd::store::Store;
